@@ -1,0 +1,159 @@
+/* log.h - one partition's log: segments, indexes, epochs, producer state and the three marks, over the disk interface of event.h.
+ *
+ * Called by replica/partition (data) and quorum/store (metadata). Calls segment, index, recover, retention, epochs, pid_state.
+ * The bytes on disk are Apache Kafka's own formats. KIP-32, 33, 98, 101, 107, 360.
+ */
+#ifndef KB_LOG_H
+#define KB_LOG_H
+
+#include "../event.h"
+#include "base/timers.h"
+#include "wire/batch.h"
+
+struct kb_log_config { /* shared by the logs of a topic; replaced as a whole when a config changes */
+    int64_t segment_bytes;          /* segment.bytes */
+    int64_t segment_ms;             /* segment.ms (log.roll.ms) */
+    int32_t index_interval_bytes, segment_index_bytes;
+    int64_t retention_ms, retention_bytes; /* -1: none */
+    int64_t file_delete_delay_ms;
+    bool delete_policy;             /* cleanup.policy has delete */
+    bool flush_on_ack;              /* appends are synced before they count as acknowledged */
+    int64_t flush_messages, flush_ms;
+    int64_t producer_expiration_ms; /* producer.id.expiration.ms */
+};
+
+struct kb_log_env { /* what every log of a node shares */
+    struct kb_disk *disk;
+    struct kw_timers *timers;
+    struct kw_compressor *compressor;
+    const struct kb_logger *logger;
+    int64_t index_memory_max;       /* offset and time indexes of sealed segments kept in memory, all logs */
+    int64_t index_memory_used;
+};
+
+struct kb_log;
+struct kb_log_owner { /* how a log tells its partition; never called from inside a call into the log */
+    void (*marks_moved)(void *ctx, struct kb_log *log, struct kb_now now); /* written, synced or log start moved */
+    void (*failed)(void *ctx, struct kb_log *log, struct kb_now now);      /* poisoned: reads and writes stop; text in log->failure */
+    void *ctx;
+};
+
+struct kb_segment;
+struct kb_epochs;
+struct kb_pid_state;
+struct kb_log {
+    struct kb_log_env *env;
+    const struct kb_log_config *config;
+    struct kb_log_owner owner;
+    char *dir;                      /* …/topic-N */
+    int64_t start, leo;             /* log start; log end = next offset to assign (queued) */
+    int64_t written, synced;        /* offsets: everything below is written / synced */
+    int64_t recovery_point;         /* synced when last checkpointed */
+    int64_t size_bytes;             /* of all segments, queued appends included */
+    struct kb_epochs *epochs;       /* leader-epoch-checkpoint */
+    struct kb_pid_state *pids;
+    bool poisoned, read_only;       /* read_only: ENOSPC; clears when an append succeeds again */
+    char failure[160];
+    struct kb_log_private *priv;
+};
+
+/* Loading: one job reads the folder (creating it when `create`), recovers what the last clean stop does not vouch for, rebuilds
+ * missing or corrupt indexes and producer state, cuts a torn tail; done(ctx, log, err) in a later turn. `clean`: the clean-shutdown marker
+ * was found (and removed before). start_checkpoint, recovery_point: from the checkpoint files, -1 when absent. */
+struct kb_log_open {
+    struct kb_log_env *env;
+    const struct kb_log_config *config;
+    struct kb_log_owner owner;
+    const char *dir;                /* copied */
+    bool create, clean;
+    int64_t start_checkpoint, recovery_point;
+    void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now); /* log is NULL on error; the reason was logged */
+    void *ctx;
+};
+kw_err kb_log_open(const struct kb_log_open *o) KW_CHECK;
+/* Drops the log; operations in flight finish behind it. Files are not synced (kb_log_shutdown does). */
+void kb_log_free(struct kb_log *log);
+/* Writes what is queued, syncs, writes producer snapshot and epochs; done once (or when the log is poisoned). */
+kw_err kb_log_shutdown(struct kb_log *log, void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now), void *ctx, struct kb_now now) KW_CHECK;
+/* Renames the folder to "<name>.<32 hex digits of uuid>-delete" and unlinks it after file_delete_delay_ms; frees the log. */
+kw_err kb_log_delete(struct kb_log *log, const uint8_t uuid[16], struct kb_now now) KW_CHECK;
+void kb_log_config_set(struct kb_log *log, const struct kb_log_config *config, struct kb_now now);
+
+/* Append. The batch was validated (kw_batch_check). As leader: assigns base offset = leo and stamps the leader epoch in place; as follower or
+ * metadata replica (`keep_offsets`): base offset must be >= leo. The block is referenced until written; the bytes must not change.
+ * Rolls a segment when due. Nothing is submitted before kb_log_flush. KW_EIO: poisoned. KW_ENOMEM. */
+struct kb_log_append {
+    struct kw_blk *blk;             /* holds `batch`; NULL: the log copies */
+    uint8_t *batch;
+    size_t size;
+    int32_t leader_epoch;
+    bool keep_offsets;
+    int64_t max_timestamp;          /* of the batch; -1 none */
+    int64_t offset_of_max_timestamp_delta;
+    /* out */
+    int64_t base_offset, last_offset;
+};
+kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now now) KW_CHECK;
+/* Submits what was appended this turn as few, coalesced disk requests (<= 1 MB each). The node calls it once a turn for each dirty log. */
+void kb_log_flush(struct kb_log *log, struct kb_now now);
+/* Asks for a sync of all that is written so far; marks_moved tells. Coalesced. */
+kw_err kb_log_sync(struct kb_log *log) KW_CHECK;
+
+/* Read: whole batches are not promised at the end (as Kafka's protocol allows), always at the start. The slices hold references. Bytes that this process
+ * did not itself check are checked first (KW_ECRC: a corrupt batch stands there; nothing of it is given). */
+#define KB_READ_SLICES_MAX 8
+struct kb_slice {
+    struct kb_file *file;           /* file slice, or */
+    struct kw_blk *blk;             /* memory slice */
+    const uint8_t *p;
+    int64_t offset;
+    size_t len;
+};
+struct kb_read {
+    struct kb_log *log;
+    int64_t offset;                 /* log start <= offset <= limit */
+    int64_t limit;                  /* nothing at or above this offset (HW for consumers, LSN, written for replicas) */
+    size_t bytes_max;
+    bool min_one;                   /* the first batch whole even when larger than bytes_max (KIP-74) */
+    bool into_memory;               /* the caller needs the bytes (down-conversion, controller): memory slices only */
+    void (*done)(struct kb_read *r, struct kb_now now);
+    void *ctx;
+    /* out */
+    kw_err err;
+    struct kb_slice slices[KB_READ_SLICES_MAX];
+    size_t slice_count, bytes;
+    int64_t next_offset_hint;       /* first offset not covered, when known; else -1 */
+    void *priv;                     /* the log's */
+};
+/* 1: answered now (done is not called); 0: done will be called in a later turn; < 0: kw_err. */
+int32_t kb_log_read(struct kb_read *r, struct kb_now now);
+void kb_read_release(struct kb_read *r); /* drops the slices */
+void kb_read_cancel(struct kb_read *r);  /* done will not be called */
+
+/* ListOffsets by timestamp: the first offset whose timestamp >= ts, below limit; -1 when none. KB_TS_MAX: the offset of the highest timestamp (KIP-734). */
+#define KB_TS_MAX (-3)
+struct kb_find_time {
+    struct kb_log *log;
+    int64_t timestamp, limit;
+    void (*done)(struct kb_find_time *f, struct kb_now now);
+    void *ctx;
+    kw_err err;
+    int64_t offset, found_timestamp; /* -1, -1: none */
+    int32_t leader_epoch;
+    void *priv;
+};
+int32_t kb_log_find_time(struct kb_find_time *f, struct kb_now now); /* 1, 0, < 0 as kb_log_read */
+void kb_find_time_cancel(struct kb_find_time *f);
+
+/* Truncation: everything >= to goes, in files, indexes, epochs and producer state; marks follow. A FIFO barrier; a read in flight across it is
+ * answered from what stays. */
+kw_err kb_log_truncate(struct kb_log *log, int64_t to, struct kb_now now) KW_CHECK;
+/* Empties the log; the next offset is `start` (a follower far behind, snapshots). */
+kw_err kb_log_reset(struct kb_log *log, int64_t start, struct kb_now now) KW_CHECK;
+/* DeleteRecords and log-start propagation: raises the log start; whole segments below go. Never above `hw`. */
+kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct kb_now now) KW_CHECK;
+/* Retention by time and size, segment roll by time, index budget; called by the node's housekeeping timer. Returns segments deleted. */
+int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now);
+int64_t kb_log_segment_count(const struct kb_log *log);
+
+#endif

@@ -1,0 +1,45 @@
+/* pid_state.h - what a log knows of its idempotent producers: epoch, the last five batches, coordinator epoch; Kafka's `.snapshot` format.
+ *
+ * Entries appear at offset assignment, so batches in flight meet them. KIP-98, KIP-360.
+ */
+#ifndef KB_PID_STATE_H
+#define KB_PID_STATE_H
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "wire/batch.h"
+
+#define KB_PID_BATCHES 5
+struct kb_pid_batch {
+    int32_t first_seq, last_seq;
+    int64_t first_offset, last_offset, timestamp;
+};
+struct kb_pid_entry {
+    int64_t pid;
+    int16_t epoch;
+    int32_t coordinator_epoch;
+    int64_t last_timestamp;       /* wall ms of the last append: expiry */
+    int64_t txn_first_offset;     /* -1 none */
+    uint8_t batch_count;
+    struct kb_pid_batch batches[KB_PID_BATCHES]; /* oldest first */
+};
+struct kb_pid_state {
+    struct kw_map by_pid;
+};
+
+void kb_pid_state_init(struct kb_pid_state *s);
+void kb_pid_state_deinit(struct kb_pid_state *s);
+
+enum kb_pid_verdict { KB_PID_APPEND, KB_PID_DUPLICATE, KB_PID_OUT_OF_ORDER, KB_PID_FENCED, KB_PID_UNKNOWN };
+/* Judges a client's batch (producer_id >= 0) by Kafka's rules: of an unknown producer only sequence 0 is welcome (BL-17), else OUT_OF_ORDER
+ * (UNKNOWN: the log has lost its state and start > 0); a newer epoch must start at 0; an older epoch is FENCED; a batch that equals one of
+ * the last five is a DUPLICATE (dup filled); sequences wrap from 2^31-1 to 0 (CP-04). */
+enum kb_pid_verdict kb_pid_check(const struct kb_pid_state *s, const struct kw_batch_header *h, struct kb_pid_batch *dup);
+kw_err kb_pid_update(struct kb_pid_state *s, const struct kw_batch_header *h, int64_t first_offset, int64_t last_offset, int64_t now_wall_ms) KW_CHECK;
+const struct kb_pid_entry *kb_pid_get(const struct kb_pid_state *s, int64_t pid);
+size_t kb_pid_expire(struct kb_pid_state *s, int64_t older_than_wall_ms);
+void kb_pid_clear(struct kb_pid_state *s);
+kw_err kb_pid_encode(const struct kb_pid_state *s, struct kw_out *out) KW_CHECK; /* version 1 with CRC */
+kw_err kb_pid_decode(struct kb_pid_state *s, const uint8_t *p, size_t n) KW_CHECK;
+
+#endif
