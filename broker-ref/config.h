@@ -1,0 +1,43 @@
+/* config.h - the broker's one config table: server.properties names, Kafka's synonyms and units, topic-level names, defaults, ranges, texts.
+ *
+ * Parsing, validation (an unknown name is an error that names the nearest; a name that Kafka knows and that has no effect here gets one
+ * warning), DescribeConfigs, AlterConfigs and `kbroker run --help-config` all come from it.
+ */
+#ifndef KB_CONFIG_H
+#define KB_CONFIG_H
+
+#include "base/base.h"
+
+enum kb_config_type { KB_C_BOOL, KB_C_INT, KB_C_LONG, KB_C_DOUBLE, KB_C_STRING, KB_C_LIST, KB_C_ENUM };
+enum kb_config_scope { KB_C_BROKER = 1, KB_C_TOPIC = 2, KB_C_DYNAMIC = 4 /* may change at run time */, KB_C_IGNORED = 8, KB_C_SENSITIVE = 16 };
+
+struct kb_config_def {
+    const char *name;          /* as in server.properties, or the topic's name for topic-level entries */
+    uint8_t type;
+    uint8_t scope;
+    const char *def;           /* default as text; NULL: null */
+    int64_t min, max;
+    const char *values;        /* of an enum or list: "delete,compact" */
+    const char *broker_synonym; /* topic entries: the server.properties name that gives the default ("log.retention.ms") */
+    const char *doc;
+};
+extern const struct kb_config_def kb_config_defs[];
+extern const size_t kb_config_def_count;
+const struct kb_config_def *kb_config_def(const char *name, int scope); /* scope: KB_C_BROKER or KB_C_TOPIC; NULL: unknown */
+const char *kb_config_nearest(const char *name, int scope);
+
+struct kb_config; /* static values of one node, parsed */
+kw_err kb_config_new(struct kb_config **c) KW_CHECK;
+void kb_config_free(struct kb_config *c);
+/* One property. text (size bytes) gets what is wrong and what to do. KW_EINVAL. Warnings (ignored names) go to warn, may be NULL. */
+kw_err kb_config_set(struct kb_config *c, const char *name, const char *value, char *text, size_t size, void (*warn)(void *ctx, const char *), void *ctx) KW_CHECK;
+/* Cross-checks after all are set (min.insync.replicas, listeners …). */
+kw_err kb_config_finish(struct kb_config *c, char *text, size_t size) KW_CHECK;
+const char *kb_config_get(const struct kb_config *c, const char *name); /* effective static text; NULL: null */
+bool kb_config_is_set(const struct kb_config *c, const char *name);
+int64_t kb_config_int(const struct kb_config *c, const char *name);
+bool kb_config_bool(const struct kb_config *c, const char *name);
+/* Checks a value against an entry: KW_EINVAL with a text that says what to do. */
+kw_err kb_config_check(const struct kb_config_def *d, const char *value, char *text, size_t size) KW_CHECK;
+
+#endif

@@ -1,0 +1,64 @@
+/* node.h - one broker node's core: events in from the shell, actions out (disk queue, replies, closes). Single-threaded, no I/O.
+ *
+ * Called by main/shell_net/shell_disk and by the simulator, which is another shell over the same core. Calls dispatch (frames),
+ * quorum/ (metadata), replica/ (partitions). After every event the shell: takes disk requests (kb_disk_take), takes connections
+ * with something to do (kb_node_next_conn), and re-arms its timer to kb_node_deadline.
+ */
+#ifndef KB_NODE_H
+#define KB_NODE_H
+
+#include "base/map.h"
+#include "base/rng.h"
+#include "base/timers.h"
+#include "config.h"
+#include "event.h"
+#include "log/log.h"
+
+struct kb_node;
+struct kb_conn;
+
+struct kb_node_options {
+    const struct kb_config *config; /* outlives the node; dynamic changes go through the image */
+    uint64_t seed;                  /* for all randomness of the core: ids, jitter */
+    struct kb_logger logger;
+    const char *faults_json;        /* rules of --faults FILE, parsed by main; NULL: none */
+};
+
+/* Life: new -> start -> (ready) -> stop -> stopped. */
+kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) KW_CHECK;
+kw_err kb_node_start(struct kb_node *n, struct kb_now now) KW_CHECK; /* queues the loading; kb_node_state tells */
+void kb_node_stop(struct kb_node *n, struct kb_now now);             /* clean shutdown: refuses new work, syncs, writes checkpoints and the marker */
+void kb_node_free(struct kb_node *n);                                /* any time, once the shell has no request of it left; a free without stop is what kill -9 leaves */
+enum kb_node_state { KB_NODE_NEW, KB_NODE_LOADING, KB_NODE_READY, KB_NODE_STOPPING, KB_NODE_STOPPED, KB_NODE_FAILED };
+enum kb_node_state kb_node_state(const struct kb_node *n);
+const char *kb_node_failure(const struct kb_node *n); /* what failed, where, why, what to do; NULL unless FAILED */
+
+/* Time. */
+int64_t kb_node_deadline(const struct kb_node *n); /* monotonic us of the next timer; KW_NEVER */
+void kb_node_tick(struct kb_node *n, struct kb_now now); /* runs due timers and end-of-turn work; the shell ends every turn with it */
+
+/* Disk. */
+struct kb_disk *kb_node_disk(struct kb_node *n);
+void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now now);
+
+/* Network. The shell asks where to read, so that a large frame lands once, in the block that the log will write from. */
+struct kb_conn_info {
+    const char *local_host; /* the address that the client connected to: advertised unless configured */
+    uint16_t local_port;
+    const char *peer;       /* "127.0.0.1:51234" for log lines and DescribeX answers */
+};
+struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *info, void *shell, struct kb_now now); /* NULL: refused (limits, stopping); the shell closes */
+/* Bytes wanted next: *n 0 means stop reading until kb_conn_wants_read turns true (backpressure). */
+void kb_conn_recv_buf(struct kb_conn *c, uint8_t **p, size_t *n);
+void kb_conn_received(struct kb_conn *c, size_t n, struct kb_now now);
+bool kb_conn_wants_read(const struct kb_conn *c);
+void kb_conn_closed(struct kb_conn *c, struct kb_now now); /* the peer closed, or the socket failed, or the shell carried out a close; c is gone afterwards */
+
+/* Connections with actions: replies to send, a close to carry out, or a change of wants_read. NULL when none are left. */
+struct kb_conn *kb_node_next_conn(struct kb_node *n);
+struct kb_reply *kb_conn_take_reply(struct kb_conn *c); /* in order; the shell frees it when sent or when the connection goes */
+bool kb_conn_wants_close(const struct kb_conn *c);      /* after the replies taken so far are sent */
+void kb_conn_sent(struct kb_conn *c, size_t bytes, struct kb_now now); /* progress: output backpressure */
+void *kb_conn_shell(const struct kb_conn *c);
+
+#endif

@@ -1,0 +1,81 @@
+/* controller.h - turns admin requests into metadata records, has the store append them, and answers once they are committed and applied.
+ *
+ * One node: a quorum of one, so commit is "written and synced". Called by api/ (topics, configs, producer ids); calls store and image.
+ * Works on plain C requests, not on wire messages, so that any version of any API can use it.
+ */
+#ifndef KB_CONTROLLER_H
+#define KB_CONTROLLER_H
+
+#include "../node.h"
+#include "image.h"
+
+struct kb_controller;
+struct kb_store;
+
+struct kb_result { /* of one item (a topic, a resource) */
+    int16_t code;        /* enum kw_kerror */
+    char text[200];      /* what failed, why, what to do; "" when ok */
+};
+
+/* One change in flight. The caller fills it in its request's arena and gets done(ctx) exactly once, in a later turn, unless it cancels
+ * (its connection went); the change itself still happens. */
+struct kb_change {
+    struct kw_list link;
+    void (*done)(struct kb_change *c, struct kb_now now);
+    void *ctx;
+    int64_t commit_offset;
+    bool cancelled;
+};
+
+struct kb_topic_create {
+    struct kw_str name;
+    int32_t partitions;              /* -1: num.partitions */
+    int16_t replication_factor;      /* -1: default */
+    const struct kb_assignment { int32_t index; const int32_t *brokers; int32_t count; } *assignments;
+    int32_t assignment_count;        /* > 0: partitions and replication_factor must be -1 */
+    const struct kb_config_kv { struct kw_str key, value; int8_t op; } *configs; /* value null: default; op of IncrementalAlterConfigs: 0 set 1 delete 2 append 3 subtract */
+    int32_t config_count;
+    /* out */
+    struct kb_result result;
+    struct kw_uuid id;
+    int32_t partitions_made;
+    int16_t rf_made;
+};
+/* Validates all, appends the records of the good ones as one atomic batch; each item has its own result. validate_only: nothing is appended, done still comes. */
+kw_err kb_controller_create_topics(struct kb_controller *k, struct kb_topic_create *topics, int32_t count, bool validate_only, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+struct kb_topic_ref {
+    struct kw_str name;              /* null: by id */
+    struct kw_uuid id;
+    struct kb_result result;
+};
+kw_err kb_controller_delete_topics(struct kb_controller *k, struct kb_topic_ref *topics, int32_t count, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+struct kb_topic_grow {
+    struct kw_str name;
+    int32_t total;
+    const struct kb_assignment *assignments;
+    int32_t assignment_count;        /* -1: none given */
+    struct kb_result result;
+};
+kw_err kb_controller_grow_topics(struct kb_controller *k, struct kb_topic_grow *topics, int32_t count, bool validate_only, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+struct kb_config_alter {
+    int8_t type;                     /* 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group */
+    struct kw_str name;
+    const struct kb_config_kv *kvs;
+    int32_t kv_count;
+    bool replace_all;                /* AlterConfigs: what is not named goes back to its default */
+    struct kb_result result;
+};
+kw_err kb_controller_alter_configs(struct kb_controller *k, struct kb_config_alter *alters, int32_t count, bool validate_only, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+/* A block of producer ids (ProducerIdsRecord), 1,000 at a time; the broker hands them out one by one. */
+struct kb_pid_block {
+    int64_t first;
+    int32_t count;
+    struct kb_result result;
+};
+kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block *b, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+#endif

@@ -1,0 +1,42 @@
+/* store.h - the metadata log `__cluster_metadata-0`, its snapshots, quorum-state and meta.properties: append, commit, replay into the image.
+ *
+ * One node: a quorum of one with the records of the first day: LeaderChange control record of each epoch, registration of itself, feature
+ * levels; epoch raised and (epoch, vote) stored before anything is appended. Calls log/ with keep_offsets off, sync before commit.
+ */
+#ifndef KB_STORE_H
+#define KB_STORE_H
+
+#include "../node.h"
+#include "image.h"
+
+struct kb_store;
+struct kb_store_options {
+    struct kb_node *node;
+    struct kb_log_env *env;
+    const struct kb_config *config;
+    struct kw_rng *rng;
+    struct kb_image *image;
+    /* After records up to image->offset were applied: the node creates, changes, deletes partitions. */
+    void (*applied)(void *ctx, struct kb_now now);
+    /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (text in the node's log). */
+    void (*ready)(void *ctx, kw_err err, struct kb_now now);
+    void *ctx;
+};
+kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **s) KW_CHECK;
+kw_err kb_store_start(struct kb_store *s, struct kb_now now) KW_CHECK;
+void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
+void kb_store_free(struct kb_store *s);
+
+/* Appends records as one batch (atomic); *last_offset is theirs. Committed when synced; then applied, then kb_controller's changes answer. */
+struct kb_store_record {
+    int16_t type, version;
+    const void *message;
+};
+kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset, struct kb_now now) KW_CHECK;
+void kb_store_flush(struct kb_store *s, struct kb_now now); /* end of turn */
+struct kw_uuid kb_store_cluster_id(const struct kb_store *s);
+struct kw_uuid kb_store_directory_id(const struct kb_store *s);
+int32_t kb_store_epoch(const struct kb_store *s);
+int64_t kb_store_broker_epoch(const struct kb_store *s);
+
+#endif

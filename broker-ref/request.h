@@ -1,0 +1,43 @@
+/* request.h - one request on its way through the broker: dispatch -> api/X -> (purgatory) -> reply.
+ *
+ * An API file is `void kb_api_x(struct kb_request *rq)`: decode, act, answer — now, or later from a callback. Every request is answered exactly
+ * once: kb_request_reply, or kb_request_drop (acks=0), or kb_request_close. Replies leave in request order per connection; dispatch sees to that.
+ */
+#ifndef KB_REQUEST_H
+#define KB_REQUEST_H
+
+#include "node.h"
+#include "wire/codec.h"
+#include "wire/frame.h"
+#include "wire/kerror.h"
+
+struct kb_request {
+    struct kw_list link;         /* in its connection, in order of arrival */
+    struct kb_node *node;
+    struct kb_conn *conn;        /* NULL once the connection has gone: answers are discarded */
+    struct kw_frame_request head;
+    struct kw_blk *blk;          /* the block that holds the frame (referenced) */
+    struct kw_in body;
+    struct kw_arena arena;       /* decoded body and anything else until the answer */
+    struct kb_now arrived;
+    void *state;                 /* the API's own, in the arena */
+    void (*abandon)(struct kb_request *rq); /* set while waiting (purgatory, controller): called when the connection goes; the API unhooks itself and drops */
+};
+
+/* Encodes the response (version and header as the request's) and queues it. Records fields may be splices whose ref is a struct kb_slice *. */
+void kb_request_reply(struct kb_request *rq, const void *msg);
+void kb_request_drop(struct kb_request *rq);                   /* no answer is due */
+void kb_request_close(struct kb_request *rq, const char *why); /* logs and closes the connection: protocol violations */
+/* Decodes the body into *msg; on failure logs, closes the connection and returns the error: the API just returns. */
+kw_err kb_request_decode(struct kb_request *rq, void *msg) KW_CHECK;
+
+typedef void kb_api_fn(struct kb_request *rq);
+struct kb_api_entry { /* dispatch's table: what this broker serves; ApiVersions answers from it */
+    int16_t key, min, max;
+    kb_api_fn *fn;
+    bool while_stopping;
+};
+extern const struct kb_api_entry kb_api_table[];
+extern const size_t kb_api_table_count;
+
+#endif
