@@ -12,9 +12,14 @@ struct kw_map {
     size_t count, slot_count, slot_cap, index_cap;
 };
 
+/* The key of the hash: a shell may set a random one once, before any map is filled, so that a peer cannot choose colliding names.
+ * Results and iteration order do not depend on it. */
+void kw_map_seed(uint64_t k0, uint64_t k1);
+
 void kw_map_init(struct kw_map *m);
-void kw_map_deinit(struct kw_map *m); /* frees the map's own memory, not the values */
-kw_err kw_map_put_u64(struct kw_map *m, uint64_t key, void *value) KW_CHECK;       /* inserts or replaces */
+void kw_map_deinit(struct kw_map *m); /* frees the map's own memory, not the values; the map is empty afterwards */
+/* Inserts, or replaces and keeps the entry's place in the order. KW_ENOMEM: nothing changed. */
+kw_err kw_map_put_u64(struct kw_map *m, uint64_t key, void *value) KW_CHECK;
 void *kw_map_get_u64(const struct kw_map *m, uint64_t key);                        /* NULL when absent; values are never NULL */
 void *kw_map_remove_u64(struct kw_map *m, uint64_t key);
 kw_err kw_map_put(struct kw_map *m, const void *key, size_t len, void *value) KW_CHECK;
