@@ -4,7 +4,8 @@
 
 #include "../base/base.h"
 
-/* KW_KERRORS(X): X(code, NAME, retriable, refresh_metadata, "text"). Kafka 4.4's whole table lives in kerror_table.h. */
+/* KW_KERRORS(X): X(code, NAME, retriable, refresh_metadata, "text"). Kafka 4.4's whole table lives in kerror_table.h; base.h's own
+ * results follow it as KE_OUT_OF_MEMORY (= KW_ENOMEM), KE_MALFORMED and so on, so that every result has a name and a text. */
 #include "kerror_table.h"
 enum kw_kerror {
 #define KW_KERROR_ENUM(code, name, retriable, refresh, text) KE_##name = (code),
@@ -19,7 +20,7 @@ struct kw_kerror_info {
     bool retriable;
     bool refresh_metadata; /* retrying makes sense only with fresh metadata */
 };
-const struct kw_kerror_info *kw_kerror_info(int32_t code); /* never NULL: unknown codes give UNKNOWN_SERVER_ERROR's entry with its name "UNKNOWN" */
+const struct kw_kerror_info *kw_kerror_info(int32_t code); /* never NULL: an unknown code gives an entry with code -1, name "UNKNOWN" */
 const struct kw_kerror_info *kw_kerror_by_name(const char *name); /* NULL: no such */
 const char *kw_kerror_name(int32_t code);
 
