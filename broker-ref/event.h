@@ -86,9 +86,10 @@ struct kb_disk { /* the queue of requests not yet taken by the shell */
     size_t outstanding;
 };
 void kb_disk_init(struct kb_disk *d);
-void kb_disk_submit(struct kb_disk *d, struct kb_disk_req *r); /* the request stays the caller's memory until done is called */
+/* The request stays the caller's memory until done is called, and holds a reference to its file until after. Clears the out fields; of an APPEND, length becomes the sum of iov. */
+void kb_disk_submit(struct kb_disk *d, struct kb_disk_req *r);
 struct kb_disk_req *kb_disk_take(struct kb_disk *d);           /* shell: next request, NULL when none */
-void kb_disk_complete(struct kb_disk *d, struct kb_disk_req *r, struct kb_now now); /* node: after the shell gave it back */
+void kb_disk_complete(struct kb_disk *d, struct kb_disk_req *r, struct kb_now now); /* node: after the shell gave it back, with the out fields set */
 struct kb_file *kb_file_new(struct kb_disk *d);
 struct kb_file *kb_file_ref(struct kb_file *f);
 void kb_file_unref(struct kb_file *f); /* the last one queues CLOSE when the file is open */
@@ -128,7 +129,7 @@ struct kb_reply {
     size_t total, part_count;
     struct kb_part parts[];
 };
-struct kb_reply *kb_reply_new(size_t part_count_max);
+struct kb_reply *kb_reply_new(size_t part_count_max); /* NULL: out of memory */
 void kb_reply_free(struct kb_reply *r); /* drops every reference */
 
 /* ---- Log lines: the core says, the shell prints ---- */
