@@ -1,0 +1,31 @@
+/* outcome.h - errors with a history: kc_error and the chain of attempts that led to it.
+ *
+ * Called by conn.c (notes attempts), produce/, consume/, admin.c (make errors), handle.c (hands them out).
+ */
+#ifndef KC_OUTCOME_H
+#define KC_OUTCOME_H
+
+#include <kclient/kclient.h>
+#include "base/base.h"
+
+/* Bounded: the first and the last eight are kept. Reference-counted, since all records of a batch share one. */
+struct kc_attempts;
+struct kc_attempts *kc_attempts_new(void);
+struct kc_attempts *kc_attempts_ref(struct kc_attempts *a);
+void kc_attempts_unref(struct kc_attempts *a);
+void kc_attempts_note(struct kc_attempts *a, int64_t at_ms, int32_t broker, kc_err cause, const char *phase, const char *detail); /* a NULL is fine */
+
+/* *out stays untouched when it is NULL or there is no memory (a static out-of-memory error is given then). */
+void kc_error_make(kc_error **out, kc_err code, enum kc_outcome outcome, const struct kc_attempts *a, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+kc_error *kc_error_dup(const kc_error *e);
+
+/* One memory budget a client over queue, in-flight and fetched data, with a floor for each role, so that held fetch data cannot starve sending. Atomic. */
+struct kc_budget {
+    _Atomic int64_t used[2]; /* KC_ROLE_PRODUCE, KC_ROLE_FETCH */
+    int64_t max, floor[2];
+};
+enum kc_role { KC_ROLE_PRODUCE, KC_ROLE_FETCH };
+bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n); /* false: over */
+void kc_budget_give(struct kc_budget *b, enum kc_role role, size_t n);
+
+#endif

@@ -1,0 +1,115 @@
+/** @file consumer.h
+ * Consuming by manual assignment. One poll, events in order.
+ */
+#ifndef KCLIENT_CONSUMER_H
+#define KCLIENT_CONSUMER_H
+
+#include "kclient.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kc_consumer kc_consumer;
+
+/** What may be committed later: fixed at creation, since the two must not mix. */
+typedef int32_t kc_processed_mode;
+enum { KC_PROCESSED_BY_POLL = 1, KC_PROCESSED_EXPLICIT = 2 };
+
+KC_API kc_err kc_consumer_new(kc_client *c, const kc_config *config, kc_processed_mode mode, kc_consumer **consumer, kc_error **error);
+
+/** Special offsets for assign and seek. */
+enum { KC_OFFSET_BEGINNING = -2, KC_OFFSET_END = -1, KC_OFFSET_RESET = -1001 /**< as auto.offset.reset says */ };
+
+/** Replaces the assignment. parts[].offset is where each starts (an offset, or a special one). Partitions kept from before go on where they
+ * are when their offset is KC_OFFSET_RESET. n 0: none. KC_INVALID for unknown topic ids. */
+KC_API kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error);
+/** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. Per-item errors in parts[].err (KC_NOT_ASSIGNED). */
+KC_API kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
+/** No records of these are delivered (and no more fetched) until resumed; resuming what is not paused changes nothing (CC-08). */
+KC_API kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
+KC_API kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
+/** parts[].offset out: the next offset that poll will deliver; -1001 while it is being looked up. */
+KC_API kc_err kc_consumer_position(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
+
+enum kc_event_kind {
+    KC_EVENT_RECORDS = 1,       /**< records of one partition */
+    KC_EVENT_PARTITION_END = 2, /**< the end was reached (enable.partition.eof) */
+    KC_EVENT_ERROR = 3,         /**< kc_event_error; the consumer goes on unless it is fatal */
+    KC_EVENT_ASSIGNED = 4, KC_EVENT_REVOKED = 5, KC_EVENT_LOST = 6, /**< groups */
+};
+/** Reference-counted; readable after the assignment changed; freed from any thread. */
+typedef struct kc_event kc_event;
+
+/** The next event, waiting at most timeout_us. KC_OK: *event; KC_TIMED_OUT; KC_WOKEN; KC_BUSY: another thread is inside; KC_CLOSED. In mode
+ * BY_POLL it marks the event before as processed. */
+KC_API kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us);
+/** Ends a poll, or the next one (sticky). Safe in a signal handler. */
+KC_API void kc_consumer_wake(kc_consumer *c);
+
+KC_API int32_t kc_event_kind(const kc_event *e); /**< enum kc_event_kind; unknown kinds are to be ignored */
+KC_API int32_t kc_event_topic(const kc_event *e);
+KC_API int32_t kc_event_partition(const kc_event *e);
+KC_API const kc_error *kc_event_error(const kc_event *e); /**< of KC_EVENT_ERROR; borrowed */
+KC_API int64_t kc_event_offset(const kc_event *e);        /**< PARTITION_END: the end; RECORDS: position after the event; ERROR: where, or -1 */
+KC_API int64_t kc_event_high_watermark(const kc_event *e); /**< as of the fetch; -1 unknown */
+KC_API size_t kc_event_count(const kc_event *e);          /**< records */
+
+/** A record inside an event's span. Frozen: later fields get accessors. Offsets are into the span of the event. */
+typedef struct kc_view {
+    int64_t offset, timestamp_ms;
+    uint32_t key_at, value_at;
+    int32_t key_size, value_size;  /**< -1: null */
+    uint32_t headers_at, header_count;
+} kc_view;
+/** All views of a RECORDS event, kc_event_count of them, contiguous, and the bytes that they point into. Borrowed until the event is freed. */
+KC_API const kc_view *kc_event_views(const kc_event *e);
+KC_API const uint8_t *kc_event_span(const kc_event *e, size_t *size);
+
+/** One record as pointers, for C callers. Borrowed until the event is freed. */
+typedef struct kc_message {
+    int32_t topic, partition;
+    int64_t offset, timestamp_ms;
+    kc_bytes key, value;
+    uint32_t header_count;
+    int32_t timestamp_type;  /**< 0 create time, 1 log append time, -1 none */
+    int32_t leader_epoch;
+} kc_message;
+KC_API kc_err kc_event_message(const kc_event *e, size_t index, kc_message *out);
+/** Headers of one record, parsed on demand: returns how many there are; fills up to max. Names are not NUL-terminated (name_size). */
+KC_API size_t kc_event_headers(const kc_event *e, size_t index, kc_header *out, size_t stride, size_t max);
+
+KC_API kc_event *kc_event_ref(kc_event *e);
+KC_API void kc_event_free(kc_event *e);
+
+/** One record at a time, for simple loops: *out is borrowed until the next call of poll_one, poll or free on this consumer. Same results as
+ * kc_consumer_poll; events that are not records end it with KC_OK and *event set (to be freed), otherwise *event is NULL. Only the polling thread. */
+KC_API kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, int64_t timeout_us);
+/** Headers of the record last given by kc_consumer_poll_one. */
+KC_API size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t max);
+
+/** Offset lookups. offset in: KC_OFFSET_BEGINNING, KC_OFFSET_END, or a timestamp in ms (>= 0); out: the offset, -1 when there is none at or after the timestamp. */
+KC_API kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+KC_API kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque, kc_op **op, kc_error **error);
+/** Results of kc_consumer_offsets_start: up to max items; returns how many there are. */
+KC_API size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max);
+
+/** What a partition waits for. */
+typedef struct kc_why {
+    int32_t topic, partition;
+    int32_t state;         /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7 backing off after an error, 8 held back by the memory budget or undelivered records */
+    int32_t broker;        /**< on whom, -1 nobody */
+    int64_t since_us;      /**< how long */
+    kc_err last_error;
+    const char *text;      /**< the same as a sentence; lives until the next call on this consumer by this thread */
+} kc_why;
+KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count);
+
+/** Ends fetching; keeps its limit. Events already handed out stay readable. */
+KC_API kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error);
+KC_API void kc_consumer_free(kc_consumer *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,125 @@
+/** @file producer.h
+ * Producing: records in, exactly one report each out. KIP-98 (idempotence), KIP-480/794 (partitioning without a key).
+ */
+#ifndef KCLIENT_PRODUCER_H
+#define KCLIENT_PRODUCER_H
+
+#include "kclient.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kc_producer kc_producer;
+
+enum kc_record_flag {
+    KC_HAS_PARTITION = 1, /**< `partition` is meant, also when it is 0 */
+    KC_HAS_TIMESTAMP = 2, /**< `timestamp_ms` is meant, also when it is 0 */
+    KC_NO_REPORT = 4,     /**< a report only when the record fails */
+};
+
+/** One record to send. Zero-filled members are defaults. */
+typedef struct kc_record {
+    int32_t topic;          /**< kc_client_topic; required */
+    int32_t partition;      /**< with KC_HAS_PARTITION, or when > 0 */
+    uint32_t flags;         /**< enum kc_record_flag */
+    uint32_t header_count;
+    kc_bytes key, value;    /**< p NULL and size 0: null. p not NULL, size 0: empty */
+    const kc_header *headers;
+    int64_t timestamp_ms;   /**< 0 without its flag: now */
+    int64_t timeout_us;     /**< this record's own deadline; 0: delivery.timeout.ms */
+    const uint8_t *guid;    /**< 16 bytes; NULL: none given (enable.guid makes one) */
+    uint64_t opaque;        /**< comes back in the report */
+} kc_record;
+
+/** Creates a producer on a client. The configuration may be NULL (all from the client's). */
+KC_API kc_err kc_producer_new(kc_client *c, const kc_config *config, kc_producer **producer, kc_error **error);
+
+/** Takes a copy of the record into its partition's open batch. Waits at most timeout_us for queue space.
+ * KC_OK: accepted, one report will come. KC_QUEUE_FULL, KC_TOO_LARGE, KC_INVALID, KC_CLOSED, KC_FORKED, a fatal error's code: not accepted. Any thread. */
+KC_API kc_err kc_producer_send(kc_producer *p, const kc_record *record, int64_t timeout_us);
+/** Sends records[0 … n): returns how many were accepted (a prefix); *err says why it stopped, KC_OK when all were. */
+KC_API size_t kc_producer_send_many(kc_producer *p, const kc_record *records, size_t stride, size_t n, int64_t timeout_us, kc_err *err);
+
+/** A record without pointers: places in one arena, for FFIs where pointers cost. Sizes of -1 are null. */
+typedef struct kc_flat {
+    int32_t topic, partition;
+    uint32_t flags, header_count;
+    int64_t timestamp_ms, timeout_us;
+    uint64_t opaque;
+    uint32_t key_at, value_at;
+    int32_t key_size, value_size;
+    uint32_t headers_at;     /**< header_count times: int32 name size, int32 value size (-1 null), name, value; host order, unaligned */
+    uint32_t guid_at;        /**< 16 bytes at guid_at - 1; 0: none */
+} kc_flat;
+KC_API size_t kc_producer_send_flat(kc_producer *p, const kc_flat *records, size_t stride, size_t n, const void *arena, size_t arena_size,
+                                    int64_t timeout_us, kc_err *err);
+
+enum kc_report_flag { KC_REPORT_DUPLICATE = 1 /**< the broker had it already; offset is the first copy's, or -1 unknown */ };
+/** The outcome of one record. */
+typedef struct kc_report {
+    uint64_t opaque;
+    int32_t topic, partition;
+    int64_t offset;        /**< -1: unknown (acks=0, failed) */
+    int64_t timestamp_ms;  /**< as stored */
+    kc_err err;
+    int32_t outcome;       /**< enum kc_outcome */
+    uint32_t flags;        /**< enum kc_report_flag */
+    uint32_t size;         /**< key + value bytes */
+} kc_report;
+
+/** Sends one record and waits for its outcome; drives the loop itself where it can, which saves two wake-ups. It leaves at once, linger
+ * does not hold it back. Returns the record's error; *error (may be NULL) has the attempts. timeout: the record's. */
+KC_API kc_err kc_producer_send_wait(kc_producer *p, const kc_record *record, kc_report *report, kc_error **error);
+
+/** A container of reports, some hundreds or thousands at a time. */
+typedef struct kc_reports kc_reports;
+/** Waits at most timeout_us for reports. KC_OK: *reports has at least one; KC_TIMED_OUT: none; KC_CLOSED: closed and drained. Reports not yet
+ * taken count against the queue. */
+KC_API kc_err kc_producer_reports(kc_producer *p, kc_reports **reports, int64_t timeout_us);
+KC_API size_t kc_reports_count(const kc_reports *r);
+/** 1: *out is the next report; 0: no more. */
+KC_API int32_t kc_reports_next(kc_reports *r, kc_report *out);
+/** Fills up to max reports at out, stride bytes apart; returns how many. */
+KC_API size_t kc_reports_take(kc_reports *r, kc_report *out, size_t stride, size_t max);
+/** The attempts behind the failed report last returned by kc_reports_next; NULL when it did not fail. Borrowed until the container is freed. */
+KC_API const kc_error *kc_reports_error(const kc_reports *r);
+KC_API void kc_reports_free(kc_reports *r);
+
+/** Sends all that is queued without waiting for linger; returns when each has its outcome (reports may still wait to be taken), or KC_TIMED_OUT. */
+KC_API kc_err kc_producer_flush(kc_producer *p, int64_t timeout_us, kc_error **error);
+KC_API kc_err kc_producer_flush_start(kc_producer *p, uint64_t opaque, kc_op **op, kc_error **error);
+enum kc_purge { KC_PURGE_QUEUED = 1, KC_PURGE_IN_FLIGHT = 2 };
+/** Fails what is queued (NOT_PERSISTED) and, if asked, what is in flight (MAYBE_PERSISTED), with KC_CANCELLED. */
+KC_API kc_err kc_producer_purge(kc_producer *p, int32_t what);
+
+/** What waits and what was done. */
+typedef struct kc_producer_stats {
+    uint64_t queued_records, queued_bytes;     /**< accepted, no outcome yet, or report not taken */
+    uint64_t in_flight_requests;
+    uint64_t records_ok, records_failed, batches_sent, bytes_sent, retries;
+} kc_producer_stats;
+KC_API kc_err kc_producer_stats_get(kc_producer *p, kc_producer_stats *out, size_t size);
+
+/** The fatal error that ended the producer, NULL if none. Owned by the caller. */
+KC_API kc_error *kc_producer_fatal(kc_producer *p);
+
+/** Completes every accepted record with exactly one report: sends what it can within the limit and fails the rest. Reports can be taken
+ * afterwards, until kc_producer_reports answers KC_CLOSED. */
+KC_API kc_err kc_producer_close(kc_producer *p, int64_t timeout_us, kc_error **error);
+KC_API kc_err kc_producer_close_start(kc_producer *p, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+/** Never blocks. Records without an outcome are dropped unsent: close first. */
+KC_API void kc_producer_free(kc_producer *p);
+
+/** The application's own partitioner, called in the sending thread for records without a partition: returns 0 … count-1, or -1 to use the
+ * configured one. It must not call the library (KC_REENTRANT). Set before the first send. */
+typedef int32_t (*kc_partitioner_fn)(void *ctx, int32_t topic, const void *key, size_t key_size, int32_t has_key, int32_t partition_count);
+KC_API kc_err kc_producer_partitioner_set(kc_producer *p, kc_partitioner_fn fn, void *ctx);
+
+/** Fills 16 bytes with a UUIDv7, ascending within the producer. */
+KC_API kc_err kc_producer_guid_make(kc_producer *p, uint8_t guid[16]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
