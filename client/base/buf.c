@@ -8,37 +8,6 @@ void kw_in_fail(struct kw_in *in, kw_err err) {
     if (in->err == KW_OK) in->err = err;
 }
 
-const uint8_t *kw_in_take(struct kw_in *in, size_t n) {
-    if (KW_UNLIKELY(in->err != KW_OK)) return NULL;
-    if (KW_UNLIKELY(n > kw_in_left(in))) {
-        in->err = KW_ESHORT;
-        return NULL;
-    }
-    const uint8_t *p = in->p;
-    in->p += n;
-    return p;
-}
-
-int8_t kw_in_i8(struct kw_in *in) {
-    const uint8_t *p = kw_in_take(in, 1);
-    return p ? (int8_t)*p : 0;
-}
-
-int16_t kw_in_i16(struct kw_in *in) {
-    const uint8_t *p = kw_in_take(in, 2);
-    return p ? (int16_t)kw_load16(p) : 0;
-}
-
-int32_t kw_in_i32(struct kw_in *in) {
-    const uint8_t *p = kw_in_take(in, 4);
-    return p ? (int32_t)kw_load32(p) : 0;
-}
-
-int64_t kw_in_i64(struct kw_in *in) {
-    const uint8_t *p = kw_in_take(in, 8);
-    return p ? (int64_t)kw_load64(p) : 0;
-}
-
 /* LEB128 of at most `bits` bits. Longer than needed (trailing zero groups) is accepted up to the byte limit, bits past it are not. */
 static inline uint64_t leb128(struct kw_in *in, unsigned bits) {
     if (KW_UNLIKELY(in->err != KW_OK)) return 0;
@@ -94,7 +63,7 @@ void kw_out_fail(struct kw_out *o, kw_err err) {
     if (o->err == KW_OK) o->err = err;
 }
 
-static bool grow(struct kw_out *o, size_t n) {
+bool kw_out_grow(struct kw_out *o, size_t n) {
     if (o->fixed || n > SIZE_MAX / 4 || o->cap > SIZE_MAX / 4) {
         o->err = KW_ENOMEM;
         return false;
@@ -109,34 +78,6 @@ static bool grow(struct kw_out *o, size_t n) {
     o->p = p;
     o->cap = cap;
     return true;
-}
-
-uint8_t *kw_out_reserve(struct kw_out *o, size_t n) {
-    if (KW_UNLIKELY(o->err != KW_OK)) return NULL;
-    if (KW_UNLIKELY(n > o->cap - o->len || !o->p) && !grow(o, n)) return NULL;
-    uint8_t *p = o->p + o->len;
-    o->len += n;
-    return p;
-}
-
-void kw_out_i8(struct kw_out *o, int8_t v) {
-    uint8_t *p = kw_out_reserve(o, 1);
-    if (p) *p = (uint8_t)v;
-}
-
-void kw_out_i16(struct kw_out *o, int16_t v) {
-    uint8_t *p = kw_out_reserve(o, 2);
-    if (p) kw_store16(p, (uint16_t)v);
-}
-
-void kw_out_i32(struct kw_out *o, int32_t v) {
-    uint8_t *p = kw_out_reserve(o, 4);
-    if (p) kw_store32(p, (uint32_t)v);
-}
-
-void kw_out_i64(struct kw_out *o, int64_t v) {
-    uint8_t *p = kw_out_reserve(o, 8);
-    if (p) kw_store64(p, (uint64_t)v);
 }
 
 void kw_out_uvarlong(struct kw_out *o, uint64_t v) {
@@ -155,7 +96,6 @@ void kw_out_bytes(struct kw_out *o, const void *p, size_t n) {
     if (d && n) memcpy(d, p, n);
 }
 
-/* Without `splice`, bytes in memory are copied in; a file slice cannot be: KW_EINVAL. */
 void kw_out_add_splice(struct kw_out *o, const uint8_t *p, size_t n, void *ref) {
     if (o->err != KW_OK) return;
     if (!o->splice) {

@@ -32,10 +32,10 @@ struct kw_field {
     uint8_t type;           /* enum kw_type */
     uint8_t elem;           /* of an array: the element's kw_type */
     uint8_t ignorable;      /* a non-default value may be dropped silently in versions that lack the field */
+    uint8_t flexible_none;  /* keeps its classic form in flexible versions (the request header's clientId) */
     int16_t min, max;       /* versions that carry the field (max INT16_MAX: open) */
-    int16_t null_min, null_max;         /* versions in which it may be null; null_min -1: never */
-    int16_t tag, tag_min, tag_max;      /* tag -1: not tagged */
-    int16_t flexible_min;   /* the field's own override of the message's flexible versions (request header's clientId); -2: none; -1: never */
+    int16_t null_min, null_max;         /* versions in which it may be null; null_min -1: never. A struct with null_min >= 0 is a pointer */
+    int16_t tag;            /* -1: not tagged; else tagged in all of its versions */
     uint32_t offset;        /* in the struct */
     int64_t def;            /* default: integers, bools; for strings and arrays -1 is null, 0 is empty; f64: bit pattern */
     const char *def_str;    /* default of a string, where not empty */
@@ -44,20 +44,26 @@ struct kw_field {
 
 struct kw_desc {
     const char *name;
-    int16_t api_key;        /* -1: not a request or response */
+    int16_t api_key;        /* of a request or response; the type of a metadata record; else -1 */
     int16_t min, max;       /* valid versions */
     int16_t flexible_min;   /* first flexible version, INT16_MAX: none */
-    uint16_t field_count;
+    uint16_t field_count, tagged_from; /* fields[tagged_from..] are the tagged ones, by rising tag */
     uint32_t size;          /* of the C struct */
     const struct kw_field *fields;
+    const void *init;           /* the struct with every field at its default */
+    const uint16_t *size_min;   /* smallest encoding, by version - min: what an element of a count must have left */
 };
 
 /* Sets every field to its default. */
 void kw_msg_init(const struct kw_desc *d, void *msg);
 
+/* An arena takes at most this many bytes for each byte of input (the worst: a one-byte compact string becomes a kw_str). */
+#define KW_DECODE_EXPANSION_MAX 40
+
 /* Decodes version `version` of `d` into *msg; everything it points to is a view of the input (strings, bytes, records) or
  * lives in the arena (arrays). Counts are checked against the remaining bytes before any allocation. Unknown tagged fields are
- * skipped by size. Does not demand that the input ends: check kw_in_left(). KW_EDECODE, KW_ESHORT, KW_ENOMEM, KW_EVERSION. */
+ * skipped by size. Does not demand that the input ends: check kw_in_left(). KW_EDECODE, KW_ESHORT, KW_ENOMEM, KW_EVERSION;
+ * *msg then holds the defaults. */
 kw_err kw_decode(const struct kw_desc *d, int16_t version, struct kw_in *in, struct kw_arena *a, void *msg) KW_CHECK;
 
 /* Appends the encoding to `out`. A field that the version lacks is left out when it is ignorable or has its default, else
@@ -81,6 +87,12 @@ int16_t kw_request_header_version(const struct kw_api *api, int16_t version);
 int16_t kw_response_header_version(const struct kw_api *api, int16_t version);
 
 /* Metadata records (KIP-631): frame version 1, record type, version, body. */
-const struct kw_desc *kw_metadata_record_by_type(int16_t type);
+const struct kw_desc *kw_metadata_record_by_type(int16_t type); /* NULL: unknown */
+extern const struct kw_desc *const kw_metadata_records[]; /* sorted by type */
+extern const size_t kw_metadata_record_count;
+
+/* Every message of the schemas, for tests and tools. */
+extern const struct kw_desc *const kw_messages[];
+extern const size_t kw_message_count;
 
 #endif
