@@ -12,20 +12,41 @@
 struct kb_controller;
 struct kb_store;
 
+struct kb_controller_options {
+    struct kb_store *store;
+    const struct kb_image *image;
+    const struct kb_config *config;
+    struct kw_rng *rng;                     /* topic ids */
+    const struct kb_logger *logger;
+    struct kw_timers *timers;               /* a zero-delay timer brings `done` in a later turn */
+};
+kw_err kb_controller_new(const struct kb_controller_options *o, struct kb_controller **k) KW_CHECK;
+void kb_controller_free(struct kb_controller *k); /* changes still waiting are forgotten, done is not called */
+/* The node calls it from the store's `applied`, when it has acted on the image: answers the changes that are in it. */
+void kb_controller_applied(struct kb_controller *k, struct kb_now now);
+void kb_controller_failed(struct kb_controller *k, struct kb_now now); /* the store failed: everything waiting is answered KAFKA_STORAGE_ERROR */
+
 struct kb_result { /* of one item (a topic, a resource) */
     int16_t code;        /* enum kw_kerror */
     char text[200];      /* what failed, why, what to do; "" when ok */
 };
 
-/* One change in flight. The caller fills it in its request's arena and gets done(ctx) exactly once, in a later turn, unless it cancels
- * (its connection went); the change itself still happens. */
+/* One change in flight. The caller fills done and ctx in its request's arena and gets done(c) exactly once, in a later turn, unless it cancels
+ * (its connection went, or its time is up). Changes that touch the same topic or resource run one after the other. */
 struct kb_change {
-    struct kw_list link;
     void (*done)(struct kb_change *c, struct kb_now now);
     void *ctx;
+    /* the controller's */
+    struct kw_list link;
+    void (*run)(struct kb_controller *k, struct kb_change *c, struct kb_now now);
+    void *items;
+    int32_t count;
+    bool validate_only;
     int64_t commit_offset;
-    bool cancelled;
+    struct kb_pending *pending;
 };
+/* done will not come; the memory of the change and its items may go. What was appended still happens. */
+void kb_controller_cancel(struct kb_controller *k, struct kb_change *c);
 
 struct kb_topic_create {
     struct kw_str name;

@@ -11,29 +11,30 @@
 
 struct kb_store;
 struct kb_store_options {
-    struct kb_node *node;
-    struct kb_log_env *env;
+    struct kb_log_env *env;        /* disk, timers, logger */
     const struct kb_config *config;
     struct kw_rng *rng;
-    struct kb_image *image;
+    struct kb_image *image;        /* initialised, empty */
+    uint16_t port;                 /* what a listener on port 0 got; registered instead of 0 */
     /* After records up to image->offset were applied: the node creates, changes, deletes partitions. */
     void (*applied)(void *ctx, struct kb_now now);
-    /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (text in the node's log). */
+    /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (kb_store_failure), then or later. */
     void (*ready)(void *ctx, kw_err err, struct kb_now now);
     void *ctx;
 };
 kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **s) KW_CHECK;
 kw_err kb_store_start(struct kb_store *s, struct kb_now now) KW_CHECK;
 void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
-void kb_store_free(struct kb_store *s);
+void kb_store_free(struct kb_store *s); /* once the shell has no request of it left */
+const char *kb_store_failure(const struct kb_store *s); /* what, where, why, what to do; NULL: none */
 
-/* Appends records as one batch (atomic); *last_offset is theirs. Committed when synced; then applied, then kb_controller's changes answer. */
+/* Appends records as one batch (atomic); *last_offset is theirs. Not before ready. KW_EIO: the log has failed; KW_ELIMIT: too much for one batch. Committed when synced; then applied, then kb_controller's changes answer. */
 struct kb_store_record {
     int16_t type, version;
     const void *message;
 };
 kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset, struct kb_now now) KW_CHECK;
-void kb_store_flush(struct kb_store *s, struct kb_now now); /* end of turn */
+void kb_store_flush(struct kb_store *s, struct kb_now now); /* end of turn: what was appended goes to the disk, and its sync is asked for */
 struct kw_uuid kb_store_cluster_id(const struct kb_store *s);
 struct kw_uuid kb_store_directory_id(const struct kb_store *s);
 int32_t kb_store_epoch(const struct kb_store *s);

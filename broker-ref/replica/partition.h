@@ -21,6 +21,7 @@ struct kb_partition {
     struct kb_log_config log_config;
     struct kb_topic_config {    /* the topic's effective configs that do not concern the log */
         int32_t max_message_bytes, min_insync_replicas;
+        int32_t max_decompressed_bytes; /* max.decompressed.message.bytes: of a batch's records */
         bool log_append_time;
         int64_t timestamp_before_max_ms, timestamp_after_max_ms;
         bool compact;

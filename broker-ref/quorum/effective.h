@@ -1,0 +1,34 @@
+/* effective.h - what a configuration is in the end: topic override > dynamic broker value (this node's, then the cluster's default) >
+ * server.properties > default, with Kafka's synonyms and units (retention.ms <- log.retention.ms, .minutes, .hours).
+ *
+ * Called by the node (to configure logs and partitions), api/describe_configs, controller. Calls config and image.
+ */
+#ifndef KB_EFFECTIVE_H
+#define KB_EFFECTIVE_H
+
+#include "../config.h"
+#include "../replica/partition.h"
+#include "image.h"
+
+enum kb_config_source { /* as DescribeConfigs tells it */
+    KB_SOURCE_TOPIC = 1, KB_SOURCE_DYNAMIC_BROKER = 2, KB_SOURCE_DYNAMIC_DEFAULT = 3, KB_SOURCE_STATIC = 4, KB_SOURCE_DEFAULT = 5,
+};
+struct kb_effective {
+    const char *value; /* NULL: null */
+    const char *name;  /* under which it was found ("log.retention.hours") */
+    enum kb_config_source source;
+    char buf[24];      /* value points here when a unit was converted */
+};
+/* A topic's value; topic null or unknown: what a topic without overrides has. d is a KB_C_TOPIC entry. */
+void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,
+                        struct kb_effective *e);
+void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e);
+/* By name, as a number (lists, texts: -1; names must exist). */
+int64_t kb_effective_topic_int(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name);
+int64_t kb_effective_broker_int(const struct kb_image *im, const struct kb_config *c, const char *name);
+
+/* Fills what the log and the partition need of a topic's configuration. */
+void kb_effective_log(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, struct kb_log_config *out);
+void kb_effective_partition(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, struct kb_topic_config *out);
+
+#endif
