@@ -7,6 +7,7 @@
 #define KB_REQUEST_H
 
 #include "node.h"
+#include "base/arena.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 #include "wire/kerror.h"
@@ -22,14 +23,23 @@ struct kb_request {
     struct kb_now arrived;
     void *state;                 /* the API's own, in the arena */
     void (*abandon)(struct kb_request *rq); /* set while waiting (purgatory, controller): called when the connection goes; the API unhooks itself and drops */
+    /* conn, dispatch and fault: the way of the request through the node */
+    size_t frame_size;
+    bool started, answered;
+    struct kb_reply *reply;      /* the answer, until the earlier ones of the connection are out; NULL: none is due */
+    struct kb_fault_hit *fault;  /* the rule that struck, NULL: none */
+    struct kw_timer timer;       /* a fault rule's delay */
 };
 
-/* Encodes the response (version and header as the request's) and queues it. Records fields may be splices whose ref is a struct kb_slice *. */
+/* Encodes the response (version and header as the request's) and queues it. Records fields with a ref are a struct kb_read * whose slices are
+ * sent, and taken over, in place of bytes; other records bytes are copied. */
 void kb_request_reply(struct kb_request *rq, const void *msg);
 void kb_request_drop(struct kb_request *rq);                   /* no answer is due */
 void kb_request_close(struct kb_request *rq, const char *why); /* logs and closes the connection: protocol violations */
 /* Decodes the body into *msg; on failure logs, closes the connection and returns the error: the API just returns. */
 kw_err kb_request_decode(struct kb_request *rq, void *msg) KW_CHECK;
+/* The address that this client shall use for this node: advertised.listeners, else the one it connected to. Valid as long as the request. */
+void kb_request_advertised(struct kb_request *rq, struct kw_str *host, int32_t *port);
 
 typedef void kb_api_fn(struct kb_request *rq);
 struct kb_api_entry { /* dispatch's table: what this broker serves; ApiVersions answers from it */
