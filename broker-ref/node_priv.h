@@ -1,8 +1,9 @@
-/* node_priv.h - the node itself, as its own parts see it: api/, replica/, quorum/ read and use these fields; shells only know node.h. */
+/* node_priv.h - the node itself, as node, conn, dispatch, replica/ and the data APIs see it. What others need of it is in node_parts.h. */
 #ifndef KB_NODE_PRIV_H
 #define KB_NODE_PRIV_H
 
 #include "conn.h"
+#include "node_parts.h"
 #include "quorum/controller.h"
 #include "quorum/image.h"
 #include "quorum/store.h"
@@ -11,33 +12,31 @@ struct kb_faults;
 struct kb_fetch_cache;
 struct kb_partitions;
 struct kb_pid_source;
+struct kb_boot;
 
 struct kb_node {
-    const struct kb_config *config;
+    struct kb_parts parts;           /* config, logger, rng, timers, disk, log_env, image, store, controller */
     struct kb_logger logger;
-    struct kw_rng rng;
-    struct kw_timers timers;
-    struct kb_disk disk;
+    struct kb_image image;
     struct kb_now now;               /* of the event under way */
     struct kw_compressor *compressor;
-    struct kb_log_env log_env;
     enum kb_node_state state;
     char failure[640];
     int32_t id;                      /* node.id */
-    const char *log_dir;             /* of log.dirs */
-    struct kb_image image;
-    struct kb_store *store;
-    struct kb_controller *controller;
+    uint16_t port;                   /* what the shell listens on */
+    char *log_dir;                   /* of log.dirs */
+    char *advertised_host;           /* of advertised.listeners; NULL: the address that the client connected to */
+    int32_t advertised_port;
     struct kb_net net;
     struct kb_faults *faults;        /* NULL: no rules */
-    struct kb_partitions *parts;
+    struct kb_partitions *partitions;
     struct kb_fetch_cache *fetch_cache;
     struct kb_pid_source *pid_source;
-    struct kw_list dirty;            /* partitions whose logs have appends of this turn */
     struct kb_boot *boot;            /* loading and stopping, node.c */
 };
 
-/* The node cannot go on: says so, and the shell stops it. */
+/* The node cannot go on: says so, and the shell stops it. The first failure stays. */
 void kb_node_fail(struct kb_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define KB_SAY(n, level, ...) kb_say(&(n)->logger, (level), __VA_ARGS__)
 
 #endif

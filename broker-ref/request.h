@@ -38,8 +38,6 @@ void kb_request_drop(struct kb_request *rq);                   /* no answer is d
 void kb_request_close(struct kb_request *rq, const char *why); /* logs and closes the connection: protocol violations */
 /* Decodes the body into *msg; on failure logs, closes the connection and returns the error: the API just returns. */
 kw_err kb_request_decode(struct kb_request *rq, void *msg) KW_CHECK;
-/* The address that this client shall use for this node: advertised.listeners, else the one it connected to. Valid as long as the request. */
-void kb_request_advertised(struct kb_request *rq, struct kw_str *host, int32_t *port);
 
 typedef void kb_api_fn(struct kb_request *rq);
 struct kb_api_entry { /* dispatch's table: what this broker serves; ApiVersions answers from it */
