@@ -1,0 +1,17 @@
+/* config_priv.h - what config.c, config_file.c and config_net.c share. */
+#ifndef KB_CONFIG_PRIV_H
+#define KB_CONFIG_PRIV_H
+
+#include "config.h"
+
+struct kb_config {
+    char **values;       /* as set, one per entry of the table; NULL: not set */
+    bool reliable;       /* --profile reliable */
+};
+
+void kb_config_text(char *text, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Takes the next comma-separated item, trimmed, off *list; false after the last. */
+bool kb_config_item(const char **list, const char **item, size_t *len);
+kw_err kb_config_store(struct kb_config *c, const struct kb_config_def *d, const char *value) KW_CHECK; /* already checked */
+
+#endif
