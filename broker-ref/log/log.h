@@ -22,19 +22,28 @@ struct kb_log_config { /* shared by the logs of a topic; replaced as a whole whe
     int64_t producer_expiration_ms; /* producer.id.expiration.ms */
 };
 
-struct kb_log_env { /* what every log of a node shares */
+struct kb_log_env { /* what every log of a node shares; outlives them and every request of theirs */
     struct kb_disk *disk;
     struct kw_timers *timers;
     struct kw_compressor *compressor;
     const struct kb_logger *logger;
-    int64_t index_memory_max;       /* offset and time indexes of sealed segments kept in memory, all logs */
+    int64_t index_memory_max;       /* offset and time indexes of sealed segments kept in memory, all logs (least recently used go first) */
     int64_t index_memory_used;
+    int32_t open_files_max, open_files; /* handles of sealed segments kept open, all logs */
+    bool ephemeral;                 /* never syncs: what is written counts as synced */
+    struct kw_list file_lru, index_lru, spare_writes, doomed; /* the logs' own */
+    size_t spare_write_count;
 };
+/* Index memory 8 MB, 1024 open files, not ephemeral: change the fields afterwards. */
+void kb_log_env_init(struct kb_log_env *env, struct kb_disk *disk, struct kw_timers *timers, struct kw_compressor *compressor, const struct kb_logger *logger);
+void kb_log_env_deinit(struct kb_log_env *env); /* after all logs are gone and the disk has no request left */
 
 struct kb_log;
 struct kb_log_owner { /* how a log tells its partition; never called from inside a call into the log */
     void (*marks_moved)(void *ctx, struct kb_log *log, struct kb_now now); /* written, synced or log start moved */
     void (*failed)(void *ctx, struct kb_log *log, struct kb_now now);      /* poisoned: reads and writes stop; text in log->failure */
+    /* The disk was full: appends at or above log->leo were refused, which is back at written; who waits for them fails. May be NULL. */
+    void (*cut_back)(void *ctx, struct kb_log *log, struct kb_now now);
     void *ctx;
 };
 
@@ -48,11 +57,12 @@ struct kb_log {
     char *dir;                      /* …/topic-N */
     int64_t start, leo;             /* log start; log end = next offset to assign (queued) */
     int64_t written, synced;        /* offsets: everything below is written / synced */
-    int64_t recovery_point;         /* synced when last checkpointed */
+    int64_t recovery_point;         /* what the checkpoint file may say now: synced, and all that recovery needs below it is on disk */
     int64_t size_bytes;             /* of all segments, queued appends included */
     struct kb_epochs *epochs;       /* leader-epoch-checkpoint */
     struct kb_pid_state *pids;
     bool poisoned, read_only;       /* read_only: ENOSPC; clears when an append succeeds again */
+    bool busy;                      /* truncating, or cutting back: appends get KW_EBUSY until it is done (marks_moved) */
     char failure[160];
     struct kb_log_private *priv;
 };
@@ -81,15 +91,15 @@ void kb_log_config_set(struct kb_log *log, const struct kb_log_config *config, s
 
 /* Append. The batch was validated (kw_batch_check). As leader: assigns base offset = leo and stamps the leader epoch in place; as follower or
  * metadata replica (`keep_offsets`): base offset must be >= leo. The block is referenced until written; the bytes must not change.
- * Rolls a segment when due. Nothing is submitted before kb_log_flush. KW_EIO: poisoned. KW_ENOMEM. */
+ * Rolls a segment when due; notes epoch and producer (kb_pid_update). Nothing is submitted before kb_log_flush. Nothing has changed on an error:
+ * KW_EIO: poisoned. KW_EBUSY: busy. KW_EINVAL: not a v2 batch, or its offset is below leo. KW_ENOMEM. */
 struct kb_log_append {
     struct kw_blk *blk;             /* holds `batch`; NULL: the log copies */
     uint8_t *batch;
     size_t size;
     int32_t leader_epoch;
     bool keep_offsets;
-    int64_t max_timestamp;          /* of the batch; -1 none */
-    int64_t offset_of_max_timestamp_delta;
+    int64_t max_timestamp;          /* of the batch; -1 none (it stays out of the time index) */
     /* out */
     int64_t base_offset, last_offset;
 };
@@ -145,11 +155,13 @@ struct kb_find_time {
 int32_t kb_log_find_time(struct kb_find_time *f, struct kb_now now); /* 1, 0, < 0 as kb_log_read */
 void kb_find_time_cancel(struct kb_find_time *f);
 
-/* Truncation: everything >= to goes, in files, indexes, epochs and producer state; marks follow. A FIFO barrier; a read in flight across it is
- * answered from what stays. */
-kw_err kb_log_truncate(struct kb_log *log, int64_t to, struct kb_now now) KW_CHECK;
-/* Empties the log; the next offset is `start` (a follower far behind, snapshots). */
-kw_err kb_log_reset(struct kb_log *log, int64_t start, struct kb_now now) KW_CHECK;
+/* Truncation: everything >= to goes, in files, indexes, epochs and producer state; marks follow. A `to` inside a batch drops that whole batch.
+ * The log is busy until done, which is called once, in a later turn; the cut is durable then (unless ephemeral). A read in flight across it is
+ * answered from what stays. KW_EBUSY: another is under way. */
+typedef void kb_log_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now now);
+kw_err kb_log_truncate(struct kb_log *log, int64_t to, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;
+/* Empties the log; the next offset is `start` (a follower far behind, snapshots). As kb_log_truncate otherwise. */
+kw_err kb_log_reset(struct kb_log *log, int64_t start, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;
 /* DeleteRecords and log-start propagation: raises the log start; whole segments below go. Never above `hw`. */
 kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct kb_now now) KW_CHECK;
 /* Retention by time and size, segment roll by time, index budget; called by the node's housekeeping timer. Returns segments deleted. */

@@ -25,6 +25,7 @@ struct kb_pid_entry {
 };
 struct kb_pid_state {
     struct kw_map by_pid;
+    bool forgetful; /* producers have been dropped (expiry, or state lost with old segments): an unknown one may be an old one */
 };
 
 void kb_pid_state_init(struct kb_pid_state *s);
@@ -32,14 +33,17 @@ void kb_pid_state_deinit(struct kb_pid_state *s);
 
 enum kb_pid_verdict { KB_PID_APPEND, KB_PID_DUPLICATE, KB_PID_OUT_OF_ORDER, KB_PID_FENCED, KB_PID_UNKNOWN };
 /* Judges a client's batch (producer_id >= 0) by Kafka's rules: of an unknown producer only sequence 0 is welcome (BL-17), else OUT_OF_ORDER
- * (UNKNOWN: the log has lost its state and start > 0); a newer epoch must start at 0; an older epoch is FENCED; a batch that equals one of
+ * (UNKNOWN when the state is forgetful); a newer epoch must start at 0; an older epoch is FENCED; a batch that equals one of
  * the last five is a DUPLICATE (dup filled); sequences wrap from 2^31-1 to 0 (CP-04). */
 enum kb_pid_verdict kb_pid_check(const struct kb_pid_state *s, const struct kw_batch_header *h, struct kb_pid_batch *dup);
+/* Notes an appended batch; those without a producer id, and markers' sequences, change nothing. Nothing has changed on KW_ENOMEM. */
 kw_err kb_pid_update(struct kb_pid_state *s, const struct kw_batch_header *h, int64_t first_offset, int64_t last_offset, int64_t now_wall_ms) KW_CHECK;
 const struct kb_pid_entry *kb_pid_get(const struct kb_pid_state *s, int64_t pid);
 size_t kb_pid_expire(struct kb_pid_state *s, int64_t older_than_wall_ms);
 void kb_pid_clear(struct kb_pid_state *s);
-kw_err kb_pid_encode(const struct kb_pid_state *s, struct kw_out *out) KW_CHECK; /* version 1 with CRC */
+/* Version 1 with CRC, which keeps a producer's last batch only; the other four follow it in a trailer of ours, under the same CRC, which Kafka
+ * does not look at (BL-19: known after a restart too). */
+kw_err kb_pid_encode(const struct kb_pid_state *s, struct kw_out *out) KW_CHECK;
 kw_err kb_pid_decode(struct kb_pid_state *s, const uint8_t *p, size_t n) KW_CHECK;
 
 #endif

@@ -27,6 +27,7 @@ enum {
     KW_EINVAL = -1006,    /* a value that the format cannot carry */
     KW_EUNSUPPORTED = -1007, /* a codec that this build left out */
     KW_EIO = -1008,       /* the disk or the network failed below us */
+    KW_EBUSY = -1009,     /* not now: something that excludes it is under way */
 };
 
 /* Assertions stay on in Release: they guard our own bugs, never input. */

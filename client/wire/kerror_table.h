@@ -159,7 +159,8 @@
     X(KW_EVERSION, UNKNOWN_FORMAT_VERSION, false, false, "a version or magic that this code does not speak") \
     X(KW_EINVAL, NOT_REPRESENTABLE, false, false, "a value that the format cannot carry") \
     X(KW_EUNSUPPORTED, CODEC_NOT_BUILT, false, false, "a codec that this build left out, or that the target format lacks") \
-    X(KW_EIO, IO_FAILED, false, false, "the disk or the network failed")
+    X(KW_EIO, IO_FAILED, false, false, "the disk or the network failed") \
+    X(KW_EBUSY, BUSY, true, false, "something that excludes it is under way; ask again")
 /* clang-format on */
 
 #define KW_KERRORS(X) KW_KERRORS_KAFKA(X) KW_KERRORS_OWN(X)

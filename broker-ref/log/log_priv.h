@@ -1,0 +1,200 @@
+/* log_priv.h - what the files of log/ share: segments, their indexes, writes in flight, the sync and cut state machines. Private to log/.
+ *
+ * Ownership: a log counts its pins (itself, and every request in flight); its memory goes with the last. A segment is counted by the log's
+ * array and by reads, writes and requests. Everything runs on the core's thread, but for the job of recover.c, which shares nothing.
+ */
+#ifndef KB_LOG_PRIV_H
+#define KB_LOG_PRIV_H
+
+#include "entry.h"
+#include "epochs.h"
+#include "index.h"
+#include "log.h"
+#include "pid_state.h"
+
+#define KB_IO_MAX (1 << 20)    /* bytes of one disk request */
+#define KB_WRITE_IOV_MAX 512   /* pieces of one APPEND */
+#define KB_WINDOW (16 << 10)   /* what a lookup reads at once */
+#define KB_RANGES_MAX 8
+#define KB_PATH_SUFFIX_MAX 48
+
+struct kb_range {
+    int64_t from, to;
+};
+
+enum kb_avail { KB_ABSENT, KB_LOADING, KB_PRESENT };
+
+struct kb_segment {
+    uint32_t refs;
+    struct kb_log *log;         /* not counted; outlives the segment's requests, each of which pins the log */
+    int64_t base, end;          /* end: next offset after the last batch (queued included) */
+    int64_t size, written_size; /* bytes */
+    int64_t synced_size;        /* -1: unknown, nothing below it is vouched for */
+    int64_t first_timestamp;    /* of the first batch; -1 none yet */
+    int64_t max_timestamp, max_timestamp_offset; /* so far, last offset of its batch; -1: none */
+    int64_t appended_wall_ms, created_wall_ms;   /* of the last append (or the file's mtime); of creation */
+    int64_t since_index;        /* bytes since the last index entry */
+    int64_t batch_size_max;     /* INT64_MAX: unknown */
+    bool dense;                 /* every batch but the first has an index entry: a lookup needs no scan */
+    bool gone;                  /* truncated or deleted: reads start over */
+    bool index_stored;          /* the files hold what memory holds */
+    bool syncing;
+    enum kb_avail file_state, index_state;
+    uint32_t generation;        /* grows with each truncation */
+    struct kb_file *file;
+    struct kb_index offsets, times;
+    uint32_t index_crc;         /* of both, when index_crc_known: what a reload must match */
+    bool index_crc_known;
+    struct kb_range checked[KB_RANGES_MAX]; /* bytes whose CRC this process has checked, ascending */
+    size_t checked_count;
+    struct kw_list file_lru, index_lru;     /* in the env's lists while sealed and present */
+    struct kw_list waiters;     /* struct kb_waiter_link: who waits for the file or the index */
+};
+
+struct kb_seg_waiter {
+    struct kw_list link;
+    void (*wake)(struct kb_seg_waiter *w, struct kb_now now);
+};
+
+/* A request of the log's own, with what it must hold. */
+struct kb_op {
+    struct kb_disk_req req;
+    struct kb_log *log;         /* pinned */
+    struct kb_segment *seg;     /* referenced; may be NULL */
+    void (*fn)(struct kb_op *op, struct kb_now now); /* the op is freed after it returns */
+    void *ctx;
+    int64_t tag;
+    struct kb_iov iov;
+    uint8_t *bytes;             /* kw_malloc, freed with the op */
+    char *path, *path2;
+};
+struct kb_op *kb_op_new(struct kb_log *log, struct kb_segment *seg, enum kb_disk_op what, enum kb_lane lane,
+                        void (*fn)(struct kb_op *op, struct kb_now now));
+void kb_op_submit(struct kb_op *op);
+void kb_op_free(struct kb_op *op); /* one that was not submitted */
+
+/* One APPEND: bytes of whole batches, or a piece of a batch over 1 MB. */
+struct kb_write {
+    struct kb_disk_req req;
+    struct kw_list link;        /* in the log's writes, in offset order; or the env's spare ones */
+    struct kb_log *log;
+    struct kb_segment *seg;
+    int64_t position, size, end_offset; /* end_offset: the written mark once this and all before are done */
+    bool submitted, finished;
+    size_t count, cap;
+    struct kb_iov *iov;
+    struct kw_blk **blks;
+};
+
+struct kb_tail_entry { /* a batch near the end of the log */
+    int64_t base, end, position;
+    struct kb_segment *seg;
+    int64_t size;
+};
+#define KB_TAIL_MAX 256
+struct kb_tail { /* ring, oldest first */
+    struct kb_tail_entry *v;
+    uint32_t head, count, cap;
+};
+
+struct kb_spot { /* where a read ended */
+    int64_t offset, position;
+    struct kb_segment *seg; /* not counted; dropped when the segment goes */
+};
+#define KB_SPOTS 4
+
+struct kb_sync_state {
+    bool wanted, running, failed;
+    int32_t outstanding;
+    int64_t target;
+    bool epochs_in_flight;
+};
+
+enum kb_cut_phase { KB_CUT_IDLE, KB_CUT_DRAIN, KB_CUT_LOCATE, KB_CUT_FILES, KB_CUT_RELOAD };
+struct kb_cut {
+    enum kb_cut_phase phase;
+    int64_t to;
+    int64_t reset_to;           /* -1: a truncation */
+    bool disk_full;             /* after ENOSPC: `to` is written */
+    int32_t outstanding;
+    kw_err err;
+    struct kw_list doomed;      /* struct kb_doomed, newest first */
+    kb_log_done *done;
+    void *ctx;
+    struct kb_op *locate;
+    int64_t position;
+    bool pids_touched;
+};
+
+struct kb_log_private {
+    uint32_t pins;
+    bool closed;                /* kb_log_free was called */
+    bool dir_unsynced, parent_unsynced;
+    struct kb_segment **segs;   /* ascending; the last is active */
+    size_t seg_count, seg_cap;
+    struct kw_list writes;      /* struct kb_write, not yet finished in order */
+    struct kb_write *open_write; /* the last of them while it may still grow */
+    int64_t submitted;          /* offset: all below was handed to the disk */
+    bool open_wanted;
+    struct kb_tail tail;
+    struct kb_spot spots[KB_SPOTS];
+    uint32_t next_spot;
+    struct kb_sync_state sync;
+    bool recovery_regressed;    /* a truncation took the recovery point back: a roll waits for its sync before appends go on */
+    int64_t unsynced_since_us;  /* KW_NEVER: nothing unsynced */
+    struct kb_cut cut;
+    struct kw_list reads;       /* async reads and time lookups in flight (struct kb_cursor) */
+    struct kb_stop *stop;       /* a shutdown under way */
+    struct kw_list removals;    /* segments whose files are to go, oldest first (retention) */
+    bool removing;
+    int64_t start_snapshot;
+};
+
+/* log.c */
+void kb_log_pin(struct kb_log *log);
+void kb_log_unpin(struct kb_log *log);
+void kb_log_poison(struct kb_log *log, struct kb_now now, const char *what, const char *path, int os_errno);
+void kb_log_tell(struct kb_log *log, struct kb_now now); /* marks_moved, unless closed */
+char *kb_log_path(const struct kb_log *log, const char *name);
+char *kb_seg_path(const struct kb_log *log, int64_t base, const char *suffix);
+static inline struct kb_segment *kb_log_active(const struct kb_log *log) { return log->priv->segs[log->priv->seg_count - 1]; }
+size_t kb_log_seg_at(const struct kb_log *log, int64_t offset); /* index of the last segment with base <= offset; 0 when below all */
+
+/* segment.c */
+struct kb_segment *kb_seg_new(struct kb_log *log, int64_t base, struct kb_now now);
+struct kb_segment *kb_seg_ref(struct kb_segment *s);
+void kb_seg_unref(struct kb_segment *s);
+bool kb_seg_file_want(struct kb_segment *s, struct kb_now now, kw_err *err); /* true: the handle is open; else it is being opened */
+bool kb_seg_index_want(struct kb_segment *s, kw_err *err);                    /* true: the indexes are in memory; else they are being loaded */
+void kb_seg_wait(struct kb_segment *s, struct kb_seg_waiter *w);
+void kb_seg_wake(struct kb_segment *s, struct kb_now now);
+void kb_seg_drop_file(struct kb_segment *s);
+void kb_seg_drop_index(struct kb_segment *s);
+void kb_seg_mark_gone(struct kb_segment *s);
+bool kb_seg_checked(const struct kb_segment *s, int64_t from, int64_t to);
+void kb_seg_check_add(struct kb_segment *s, int64_t from, int64_t to);
+void kb_seg_check_cut(struct kb_segment *s, int64_t size);
+kw_err kb_seg_store_index(struct kb_segment *s, void (*fn)(struct kb_op *op, struct kb_now now)) KW_CHECK; /* submits two WRITE_ATOMIC */
+void kb_seg_seal(struct kb_segment *s);
+kw_err kb_log_roll(struct kb_log *log, int64_t base, struct kb_now now) KW_CHECK;
+bool kb_seg_roll_due(const struct kb_segment *s, int64_t base, int64_t last, int64_t size, int64_t max_timestamp, struct kb_now now);
+kw_err kb_log_snapshot(struct kb_log *log, int64_t offset, void (*fn)(struct kb_op *op, struct kb_now now)) KW_CHECK;
+
+/* append.c */
+void kb_log_submit_writes(struct kb_log *log, struct kb_now now);
+void kb_log_drop_writes(struct kb_log *log);
+void kb_tail_cut(struct kb_log *log, int64_t to);
+void kb_tail_drop_segment(struct kb_log *log, const struct kb_segment *s);
+const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offset); /* the batch with base <= offset < end, or the first above */
+
+/* sync.c */
+void kb_sync_step(struct kb_log *log, struct kb_now now);
+
+/* read.c */
+void kb_reads_restart(struct kb_log *log);
+
+/* cut.c */
+kw_err kb_cut_start(struct kb_log *log, int64_t to, int64_t reset_to, bool disk_full, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;
+void kb_cut_step(struct kb_log *log, struct kb_now now);
+
+#endif
