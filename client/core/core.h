@@ -36,12 +36,28 @@ struct kc_now kc_core_now(const struct kc_core *core);       /* of the running e
 struct kc_budget *kc_core_budget(struct kc_core *core);
 struct kw_timers *kc_core_timers(struct kc_core *core);
 struct kw_rng *kc_core_rng(struct kc_core *core);
+/* Work for the end of the turn under way: after all its events, before its actions are taken. Deferring what is deferred already does nothing. A task that
+ * is deferred while tasks run waits for the next turn (which is due at once). */
+struct kc_task {
+    struct kw_list link;
+    void (*run)(struct kc_task *task, void *ctx);
+    void *ctx;
+};
+void kc_task_init(struct kc_task *task, void (*run)(struct kc_task *, void *), void *ctx);
+void kc_core_defer(struct kc_core *core, struct kc_task *task);
+void kc_task_cancel(struct kc_task *task);
 void kc_core_log(struct kc_core *core, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- Requests ---- */
 
 /* One request. Owned by the sender, who embeds it; lives until done is called, exactly once, never from inside kc_core_send or _cancel. It waits in
- * its broker's queue until the connection is up and its in-flight limit allows; only then is it encoded, since only then is the version known. */
+ * its broker's queue until the connection is up and its in-flight limit allows; only then is it encoded, since only then is the version known. Requests
+ * of one broker and channel are written in the order in which they were sent.
+ *
+ * What ends it: the answer; its deadline (KC_TIMED_OUT; KC_ALL_BROKERS_DOWN when nobody could be reached); no answer in time (KC_TIMED_OUT, sent; the
+ * connection closes); a connection that failed (KC_TRANSPORT or the like; `sent` says whether it may have arrived). A request to a given
+ * broker also fails with KC_TRANSPORT (not sent) when an attempt to connect failed, so that its sender can look for another leader; sent again it waits out
+ * the broker's reconnect backoff before the next attempt. Requests to ANY or CONTROLLER go round the brokers until their deadline. */
 struct kc_request {
     struct kw_list link;
     const struct kw_api *api;
@@ -63,9 +79,10 @@ struct kc_request {
     void *ctx;
     /* the core's */
     struct kc_conn *conn;
-    int32_t correlation_id;
     struct kw_timer timer;
+    kc_err err;
     uint8_t state;
+    int32_t to;                       /* the broker that it was routed to */
 };
 void kc_request_init(struct kc_request *rq, int16_t api_key);
 void kc_core_send(struct kc_core *core, struct kc_request *rq); /* always ends in done */
