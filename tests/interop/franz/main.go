@@ -1,0 +1,275 @@
+// franz is franz-go as a peer of the interoperability tests.
+//
+// Called by judge/peers.py as `franz-peer BOOTSTRAP`; jobs and answers as in rdk/rdk_peer.c.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const recordSizeMax = 11 << 20
+
+type job struct {
+	Op, Topic, File, Codec, Out string
+	Topics                      map[string]int
+	Acks                        int
+	Idempotence                 bool
+}
+
+type header [2]any
+
+type record struct {
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Timestamp int64     `json:"timestamp"`
+	Key       *[]byte   `json:"key"`
+	Value     *[]byte   `json:"value"`
+	Headers   []headerT `json:"headers"`
+}
+
+// headerT is a [name, base64 or null] pair.
+type headerT struct {
+	name  string
+	value *[]byte
+}
+
+func (h headerT) MarshalJSON() ([]byte, error) { return json.Marshal(header{h.name, h.value}) }
+
+func (h *headerT) UnmarshalJSON(b []byte) error {
+	var raw [2]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw[0], &h.name); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw[1], &h.value)
+}
+
+// deref keeps null (nil) and empty (non-nil, no bytes) apart.
+func deref(p *[]byte) []byte {
+	if p == nil {
+		return nil
+	}
+	if *p == nil {
+		return []byte{}
+	}
+	return *p
+}
+
+func ref(b []byte) *[]byte {
+	if b == nil {
+		return nil
+	}
+	return &b
+}
+
+func codecOf(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.NoCompression(), fmt.Errorf("unknown codec %q", name)
+}
+
+func producerOf(boot string, j job) (*kgo.Client, error) {
+	codec, err := codecOf(j.Codec)
+	if err != nil {
+		return nil, err
+	}
+	acks := map[int]kgo.Acks{0: kgo.NoAck(), 1: kgo.LeaderAck(), -1: kgo.AllISRAcks()}[j.Acks]
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(boot), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
+		kgo.ProducerBatchMaxBytes(recordSizeMax), kgo.RequiredAcks(acks),
+	}
+	if !j.Idempotence {
+		opts = append(opts, kgo.DisableIdempotentWrite())
+	}
+	return kgo.NewClient(opts...)
+}
+
+func produce(boot string, j job) (int, error) {
+	cl, err := producerOf(boot, j)
+	if err != nil {
+		return -1, err
+	}
+	defer cl.Close()
+	in, err := os.Open(j.File)
+	if err != nil {
+		return -1, err
+	}
+	defer in.Close()
+	out, err := os.Create(j.Out)
+	if err != nil {
+		return -1, err
+	}
+	defer out.Close()
+	var mu sync.Mutex
+	var first error
+	n := 0
+	for dec := json.NewDecoder(bufio.NewReaderSize(in, 1<<20)); dec.More(); n++ {
+		var r record
+		if err := dec.Decode(&r); err != nil {
+			return -1, err
+		}
+		kr := &kgo.Record{Topic: j.Topic, Partition: r.Partition, Key: deref(r.Key), Value: deref(r.Value),
+			Timestamp: time.UnixMilli(r.Timestamp)}
+		for _, h := range r.Headers {
+			kr.Headers = append(kr.Headers, kgo.RecordHeader{Key: h.name, Value: deref(h.value)})
+		}
+		i := n
+		cl.Produce(context.Background(), kr, func(r *kgo.Record, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				if first == nil {
+					first = err
+				}
+				return
+			}
+			fmt.Fprintf(out, "{\"i\":%d,\"partition\":%d,\"offset\":%d}\n", i, r.Partition, r.Offset)
+		})
+	}
+	// not kgo.RecordDeliveryTimeout: that one counts from the record's own timestamp
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := cl.Flush(ctx); err != nil {
+		return -1, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return n, first
+}
+
+type partition struct {
+	topic string
+	index int32
+}
+
+// ends asks the leaders for the end offset of every partition; empty ones are left out.
+func ends(cl *kgo.Client, j job) (map[partition]int64, error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	for name, n := range j.Topics {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic = name
+		for p := range n {
+			rp := kmsg.NewListOffsetsRequestTopicPartition()
+			rp.Partition, rp.Timestamp = int32(p), -1
+			t.Partitions = append(t.Partitions, rp)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	out := map[partition]int64{}
+	for _, shard := range cl.RequestSharded(context.Background(), req) {
+		if shard.Err != nil {
+			return nil, shard.Err
+		}
+		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode != 0 {
+					return nil, fmt.Errorf("ListOffsets: error %d", p.ErrorCode)
+				}
+				if p.Offset > 0 {
+					out[partition{t.Topic, p.Partition}] = p.Offset
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func consumerOf(boot string, j job) (*kgo.Client, error) {
+	from := map[string]map[int32]kgo.Offset{}
+	for name, n := range j.Topics {
+		from[name] = map[int32]kgo.Offset{}
+		for p := range n {
+			from[name][int32(p)] = kgo.NewOffset().AtStart()
+		}
+	}
+	return kgo.NewClient(kgo.SeedBrokers(boot), kgo.FetchMaxWait(20*time.Millisecond), kgo.ConsumePartitions(from))
+}
+
+func consume(boot string, j job) (int, error) {
+	cl, err := consumerOf(boot, j)
+	if err != nil {
+		return -1, err
+	}
+	defer cl.Close()
+	left, err := ends(cl, j)
+	if err != nil {
+		return -1, err
+	}
+	out, err := os.Create(j.Out)
+	if err != nil {
+		return -1, err
+	}
+	defer out.Close()
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	n := 0
+	for len(left) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		fetches := cl.PollFetches(ctx)
+		cancel()
+		for _, e := range fetches.Errors() {
+			return -1, fmt.Errorf("%s-%d: %w", e.Topic, e.Partition, e.Err)
+		}
+		for it := fetches.RecordIter(); !it.Done(); n++ {
+			r := it.Next()
+			line := record{r.Topic, r.Partition, r.Offset, r.Timestamp.UnixMilli(), ref(r.Key), ref(r.Value), []headerT{}}
+			for _, h := range r.Headers {
+				line.Headers = append(line.Headers, headerT{h.Key, ref(h.Value)})
+			}
+			if err := enc.Encode(line); err != nil {
+				return -1, err
+			}
+			if p := (partition{r.Topic, r.Partition}); r.Offset+1 >= left[p] {
+				delete(left, p)
+			}
+		}
+	}
+	return n, nil
+}
+
+func main() {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var j job
+		n, err := -1, json.Unmarshal(in.Bytes(), &j)
+		if err == nil {
+			switch j.Op {
+			case "produce":
+				n, err = produce(os.Args[1], j)
+			case "consume":
+				n, err = consume(os.Args[1], j)
+			default:
+				err = fmt.Errorf("unknown op %q", j.Op)
+			}
+		}
+		answer := map[string]any{"ok": err == nil, "count": n, "error": ""}
+		if err != nil {
+			answer["error"] = err.Error()
+		}
+		b, _ := json.Marshal(answer)
+		fmt.Println(string(b))
+	}
+}

@@ -1,0 +1,159 @@
+/*
+ * The Java client as a peer of the interoperability tests: kafka-clients' producer, and its consumer with assign().
+ * Called by judge/peers.py as `java Peer BOOTSTRAP`; jobs and answers as in rdk/rdk_peer.c.
+ */
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.BufferedWriter;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+public final class Peer {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String RECORD_SIZE_MAX = "11534336";
+    private final String bootstrap;
+
+    private Peer(String bootstrap) {
+        this.bootstrap = bootstrap;
+    }
+
+    private static byte[] bytes(JsonNode n) {
+        return n == null || n.isNull() ? null : Base64.getDecoder().decode(n.asText());
+    }
+
+    private static String text(byte[] b) {
+        return b == null ? null : Base64.getEncoder().encodeToString(b);
+    }
+
+    private Properties base(JsonNode job) {
+        Properties p = new Properties();
+        p.put("bootstrap.servers", bootstrap);
+        if (job.has("conf")) {
+            for (Map.Entry<String, JsonNode> e : job.get("conf").properties()) {
+                p.put(e.getKey(), e.getValue().asText());
+            }
+        }
+        return p;
+    }
+
+    private long produce(JsonNode job) throws Exception {
+        Properties p = base(job);
+        p.put("acks", Integer.toString(job.get("acks").asInt()));
+        p.put("compression.type", job.get("codec").asText());
+        p.put("enable.idempotence", Boolean.toString(job.get("idempotence").asBoolean()));
+        p.put("max.request.size", RECORD_SIZE_MAX);
+        p.put("buffer.memory", "67108864");
+        p.put("linger.ms", "5");
+        String topic = job.get("topic").asText();
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer());
+                BufferedReader in = Files.newBufferedReader(Path.of(job.get("file").asText()))) {
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                JsonNode r = JSON.readTree(line);
+                List<Header> headers = new ArrayList<>();
+                for (JsonNode h : r.get("headers")) {
+                    headers.add(new RecordHeader(h.get(0).asText(), bytes(h.get(1))));
+                }
+                sent.add(producer.send(new ProducerRecord<>(topic, r.get("partition").asInt(), r.get("timestamp").asLong(),
+                        bytes(r.get("key")), bytes(r.get("value")), headers)));
+            }
+            producer.flush();
+        }
+        try (BufferedWriter out = Files.newBufferedWriter(Path.of(job.get("out").asText()))) {
+            for (int i = 0; i < sent.size(); i++) {
+                RecordMetadata m = sent.get(i).get();
+                out.write("{\"i\":" + i + ",\"partition\":" + m.partition() + ",\"offset\":" + m.offset() + "}\n");
+            }
+        }
+        return sent.size();
+    }
+
+    private static String line(ConsumerRecord<byte[], byte[]> r) throws IOException {
+        ObjectNode n = JSON.createObjectNode();
+        n.put("topic", r.topic()).put("partition", r.partition()).put("offset", r.offset()).put("timestamp", r.timestamp());
+        n.put("key", text(r.key())).put("value", text(r.value()));
+        ArrayNode headers = n.putArray("headers");
+        for (Header h : r.headers()) {
+            headers.addArray().add(h.key()).add(text(h.value()));
+        }
+        return JSON.writeValueAsString(n);
+    }
+
+    private long consume(JsonNode job) throws Exception {
+        Properties p = base(job);
+        p.put("enable.auto.commit", "false");
+        p.put("auto.offset.reset", "none");
+        p.put("fetch.max.wait.ms", "20");
+        List<TopicPartition> parts = new ArrayList<>();
+        for (Map.Entry<String, JsonNode> e : job.get("topics").properties()) {
+            for (int i = 0; i < e.getValue().asInt(); i++) {
+                parts.add(new TopicPartition(e.getKey(), i));
+            }
+        }
+        long count = 0;
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                new KafkaConsumer<>(p, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                BufferedWriter out = Files.newBufferedWriter(Path.of(job.get("out").asText()))) {
+            consumer.assign(parts);
+            consumer.seekToBeginning(parts);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(parts);
+            long quietEnd = System.nanoTime() + 30_000_000_000L;
+            while (parts.stream().anyMatch(t -> consumer.position(t) < ends.get(t))) {
+                for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(200))) {
+                    out.write(line(r));
+                    out.write('\n');
+                    count++;
+                    quietEnd = System.nanoTime() + 30_000_000_000L;
+                }
+                if (System.nanoTime() > quietEnd) {
+                    throw new IllegalStateException("nothing came for 30 s, the end is not reached");
+                }
+            }
+        }
+        return count;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Peer peer = new Peer(args[0]);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            ObjectNode answer = JSON.createObjectNode();
+            try {
+                JsonNode job = JSON.readTree(line);
+                long n = switch (job.get("op").asText()) {
+                    case "produce" -> peer.produce(job);
+                    case "consume" -> peer.consume(job);
+                    default -> throw new IllegalArgumentException("unknown op");
+                };
+                answer.put("ok", true).put("count", n).put("error", "");
+            } catch (Exception e) {
+                answer.put("ok", false).put("count", -1).put("error", e.toString());
+            }
+            System.out.println(JSON.writeValueAsString(answer));
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""The outside judges: peer clients, reference servers and record-by-record checks, independent of the product's code."""

@@ -1,0 +1,84 @@
+"""Every producer x codec x acks x partitions, read back by every consumer, compared record by record.
+
+Called by test_kafka_broker.py and test_kbroker.py. A cell is one topic; the readers take all topics of a producer in one
+go. What each check means is in records.compare and records.compare_reports.
+"""
+import json
+
+from . import peers, records, wire
+
+
+def cells(producer, quick):
+    """(name, records, partitions, codec, acks, idempotence): small mixed records over everything, the size ladder by codec."""
+    codecs = ("none", "zstd") if quick else peers.CODECS
+    acks = [a for a in producer.acks if a in ((0, False), (-1, True)) or not quick]
+    for codec in (c for c in codecs if c in producer.codecs):
+        for a, idempotent in acks:
+            for parts in (3,) if quick else (1, 3):
+                yield f"mix-{codec}-a{a}{'i' if idempotent else ''}-p{parts}", records.mix(parts), parts, codec, a, idempotent
+    best = (-1, True) in producer.acks
+    for n, codec in enumerate(("lz4",) if quick else [c for c in peers.CODECS if c in producer.codecs]):
+        parts = 3 if n % 2 else 1
+        yield f"steps-{codec}-p{parts}", records.steps(parts), parts, codec, -1, best and n % 2 == 0
+    if not quick:
+        yield "many-lz4-p3", records.many(3, 20_000), 3, "lz4", -1, best
+        yield "many-none-a0-p1", records.many(1, 5_000), 1, "none", 0, False
+
+
+def produce_cell(producer, boot, topic, sent, cell, folder):
+    """Creates the topic, produces, checks the reports and that the end offsets are those of the records."""
+    _, _, parts, codec, acks, idempotent = cell
+    with wire.Wire(boot) as w:
+        w.create(topic, parts)
+    records.save(sent, folder / "set.jsonl")
+    producer.job(op="produce", topic=topic, file=str(folder / "set.jsonl"), out=str(folder / "reports.jsonl"), codec=codec,
+                 acks=acks, idempotence=idempotent)
+    want = [sum(1 for r in sent if r["partition"] == p) for p in range(parts)]
+    ends = wire.wait_ends(boot, topic, parts, len(sent))
+    if ends != want:
+        return f"end offsets {ends} in place of {want}"
+    if acks == 0:
+        return None   # a report without an answer knows no offset
+    with open(folder / "reports.jsonl") as f:
+        return records.compare_reports(sent, [json.loads(line) for line in f])
+
+
+def read_topics(reader, topics, folder):
+    """{topic: what came}, by one job."""
+    out = folder / "got.jsonl"
+    reader.job(timeout=300, op="consume", topics={t: c[2] for t, (c, _) in topics.items()}, out=str(out))
+    got = {t: [] for t in topics}
+    for r in records.load(out):
+        got[r["topic"]].append(r)
+    return got
+
+
+def run(tally, server, producers, readers, quick, folder):
+    """Fills the server and reads it back. Returns {topic: (cell, sent)} of everything that was produced."""
+    made = {}
+    for producer in producers:
+        topics = {}
+        for cell in cells(producer, quick):
+            topic, sent = f"{producer.name}.{cell[0]}", producer.fit(cell[1])
+            if tally.attempt(f"{producer.name} produces {cell[0]} to {server.name}", produce_cell, producer, server.boot, topic,
+                             sent, cell, folder):
+                topics[topic] = (cell, sent)
+        tally.note(f"{producer.name} produced {len(topics)} topics")
+        for reader in readers:
+            read_back(tally, reader, producer, topics, folder)
+        tally.note(f"{len(readers)} readers read them")
+        made.update(topics)
+    return made
+
+
+def read_back(tally, reader, producer, topics, folder):
+    try:
+        got = read_topics(reader, topics, folder) if topics else {}
+    except Exception as e:   # then one by one, to say which topic it is
+        tally.check(f"{reader.name} reads all topics of {producer.name} at once", f"{type(e).__name__}: {e}")
+        got = {}
+        for t in topics:
+            tally.attempt(f"{reader.name} reads {t}", lambda t=t: got.update(read_topics(reader, {t: topics[t]}, folder)))
+    for t in got:
+        fields = [f for f in producer.fields if f in reader.fields]
+        tally.check(f"{reader.name} reads {t}", records.compare(topics[t][1], got[t], fields))

@@ -1,0 +1,175 @@
+"""The peers behind one contract: a child process that takes a JSON job a line and answers a JSON line.
+
+One process a peer serves a whole run, so that a JVM starts once. cpeer/job.h states the jobs. Each peer says what it
+cannot express; the matrix then gives it a record set without that, and nothing else is left out.
+"""
+import json
+import os
+import select
+import subprocess
+import time
+
+from . import cache, records, servers
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = ((0, False), (1, False), (-1, False), (-1, True))   # (acks, idempotence)
+
+
+class PeerError(Exception):
+    """A peer reported a failure, died, or did not answer."""
+
+
+class Peer:
+    produces = consumes = True
+    unique_headers = False    # headers are a map: no repeated names, no null values
+    null_headers = True
+    null_records = True       # key and value both null
+    conf = {}                 # properties on every job
+    no_headers = False
+    codecs = CODECS
+    acks = ACKS
+    fields = records.FIELDS   # what its consumer shows
+
+    def __init__(self, boot):
+        self.boot = boot
+        self.proc = None
+
+    def command(self):
+        raise NotImplementedError
+
+    def job(self, timeout=120, **job):
+        self.start(job)
+        return self.answer(timeout)
+
+    def start(self, job):
+        if self.proc is None or self.proc.poll() is not None:
+            self.proc = servers.spawn(self.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=None if os.environ.get("KC_VERBOSE") else subprocess.DEVNULL)
+        if self.conf:
+            job["conf"] = dict(self.conf, **job.get("conf", {}))
+        self.proc.stdin.write(json.dumps(job).encode() + b"\n")
+        self.proc.stdin.flush()
+
+    def answer(self, timeout):
+        fd, seen, deadline = self.proc.stdout.fileno(), b"", time.monotonic() + timeout
+        while not seen.endswith(b"\n"):
+            if time.monotonic() > deadline:
+                self.close()
+                raise PeerError(f"{self.name} did not answer within {timeout} s")
+            if select.select([fd], [], [], 0.2)[0]:
+                part = os.read(fd, 65536)
+                if not part:
+                    code = self.proc.wait()
+                    servers.forget(self.proc)
+                    self.proc = None
+                    raise PeerError(f"{self.name} ended with {code}: {seen!r}")
+                seen += part
+        a = json.loads(seen)
+        if not a["ok"]:
+            raise PeerError(f"{self.name}: {a['error']}")
+        return a
+
+    def close(self):
+        if self.proc:
+            self.proc.kill()
+            self.proc.wait()
+            servers.forget(self.proc)
+            self.proc = None
+
+    def fit(self, rs):
+        """The part of a record set that this peer's API can express."""
+        if self.no_headers:
+            return [dict(r, headers=[]) for r in rs]
+        if self.unique_headers:
+            return [dict(r, headers=list({n: (n, v) for n, v in r["headers"] if v is not None}.values())) for r in rs]
+        if not self.null_records:
+            rs = [dict(r, value=b"") if r["key"] is None and r["value"] is None else r for r in rs]
+        return rs if self.null_headers else records.without_null_headers(rs)
+
+
+class RdkDebian(Peer):
+    name = "librdkafka-debian"
+
+    def command(self):
+        return [cache.rdk_peer(False), self.boot]
+
+
+class RdkNew(Peer):
+    name = "librdkafka-new"
+
+    def command(self):
+        return [cache.rdk_peer(True), self.boot]
+
+
+class Java(Peer):
+    name = "java"
+
+    def command(self):
+        return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                f"-Dlog4j2.configurationFile={cache.HERE / 'java' / 'log4j2.properties'}",
+                "-cp", f"{cache.java_peer()}:{cache.kafka_libs()}/*", "Peer", self.boot]
+
+
+class KafkaPython(Peer):
+    name = "kafka-python"
+    null_headers = False
+    null_records = False
+
+    def command(self):
+        return [cache.venv(), cache.HERE / "python" / "peer.py", self.boot]
+
+
+class Franz(Peer):
+    name = "franz-go"
+
+    def command(self):
+        return [cache.franz(), self.boot]
+
+
+class KafkaJs(Peer):
+    name = "kafkajs"
+    consumes = False
+    unique_headers = True
+
+    def command(self):
+        return ["node", cache.kafkajs() / "peer.js", self.boot]
+
+
+class Old(RdkDebian):
+    """An old client: librdkafka told not to ask for versions speaks those of that broker's time, so message formats v0 and v1."""
+    version = ""
+    no_headers = True
+
+    def __init__(self, boot):
+        super().__init__(boot)
+        self.conf = {"api.version.request": "false", "broker.version.fallback": self.version}
+
+    codecs = ("none", "gzip", "snappy", "lz4")
+    acks = ((0, False), (1, False), (-1, False))
+
+
+class Old09(Old):
+    name, version = "librdkafka-0.9.0", "0.9.0"
+    fields = ("key", "value")   # format v0 has no timestamp
+
+
+class Old010(Old):
+    name, version = "librdkafka-0.10.0", "0.10.0"
+    fields = ("key", "value", "timestamp")
+
+
+class Kclient(Peer):
+    name = "libkclient"
+
+    def command(self):
+        return [cache.kc_peer(), self.boot]
+
+
+class KclientOwnLoop(Kclient):
+    name = "libkclient-own-loop"
+    conf = {"client.thread": "none"}
+
+
+OUTSIDE = (RdkDebian, RdkNew, Java, KafkaPython, Franz, KafkaJs)
+OLD = (Old09, Old010)
+OURS = (Kclient, KclientOwnLoop)
