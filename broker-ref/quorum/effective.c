@@ -1,0 +1,111 @@
+/* effective.c - resolves a configuration through its levels, and fills what logs and partitions need of it. Contract: effective.h. KIP-226. */
+#include "effective.h"
+
+#include <stdio.h>
+
+enum { RESOURCE_TOPIC = 2, RESOURCE_BROKER = 4 };
+
+/* A broker entry at its three explicit levels; false when none has it. */
+static bool explicit_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e) {
+    char id[12];
+    const char *own = kb_config_get(c, "node.id");
+    snprintf(id, sizeof(id), "%s", own);
+    e->name = d->name;
+    if (d->scope & KB_C_DYNAMIC) {
+        e->source = KB_SOURCE_DYNAMIC_BROKER;
+        if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(id), d->name))) return true;
+        e->source = KB_SOURCE_DYNAMIC_DEFAULT;
+        if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(""), d->name))) return true;
+    }
+    e->source = KB_SOURCE_STATIC;
+    if (kb_config_is_set(c, d->name)) {
+        e->value = kb_config_get(c, d->name);
+        return true;
+    }
+    return false;
+}
+
+void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e) {
+    if (explicit_broker(im, c, d, e)) return;
+    e->value = d->def;
+    e->source = KB_SOURCE_DEFAULT;
+}
+
+void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d, struct kb_effective *e) {
+    struct kb_config_synonym s;
+    e->name = d->name;
+    e->source = KB_SOURCE_TOPIC;
+    if (topic.len > 0 && (e->value = kb_image_config_get(im, RESOURCE_TOPIC, topic, d->name))) return;
+    for (size_t i = 0; kb_config_synonym_at(d, i, &s); i++) {
+        if (!explicit_broker(im, c, s.def, e)) continue;
+        if (s.factor != 1) {
+            int64_t v = kb_config_number(s.def, e->value);
+            /* -1 hours and minutes mean the same as -1 ms: never */
+            snprintf(e->buf, sizeof(e->buf), "%lld", (long long)(v < 0 ? -1 : v * s.factor));
+            e->value = e->buf;
+        }
+        return;
+    }
+    e->name = d->name;
+    e->value = d->def;
+    e->source = KB_SOURCE_DEFAULT;
+}
+
+int64_t kb_effective_topic_int(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name) {
+    const struct kb_config_def *d = kb_config_def(name, KB_C_TOPIC);
+    KW_ASSERT(d);
+    struct kb_effective e;
+    kb_effective_topic(im, c, topic, d, &e);
+    return kb_config_number(d, e.value);
+}
+
+int64_t kb_effective_broker_int(const struct kb_image *im, const struct kb_config *c, const char *name) {
+    const struct kb_config_def *d = kb_config_def(name, KB_C_BROKER);
+    KW_ASSERT(d);
+    struct kb_effective e;
+    kb_effective_broker(im, c, d, &e);
+    return kb_config_number(d, e.value);
+}
+
+static bool topic_list_has(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name, const char *item) {
+    struct kb_effective e;
+    kb_effective_topic(im, c, topic, kb_config_def(name, KB_C_TOPIC), &e);
+    return e.value && kb_config_list_has(e.value, item);
+}
+
+void kb_effective_log(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, struct kb_log_config *out) {
+    *out = (struct kb_log_config){
+        .segment_bytes = kb_effective_topic_int(im, c, topic, "segment.bytes"),
+        .segment_ms = kb_effective_topic_int(im, c, topic, "segment.ms"),
+        .index_interval_bytes = (int32_t)kb_effective_topic_int(im, c, topic, "index.interval.bytes"),
+        .segment_index_bytes = (int32_t)kb_effective_topic_int(im, c, topic, "segment.index.bytes"),
+        .retention_ms = kb_effective_topic_int(im, c, topic, "retention.ms"),
+        .retention_bytes = kb_effective_topic_int(im, c, topic, "retention.bytes"),
+        .file_delete_delay_ms = kb_effective_topic_int(im, c, topic, "file.delete.delay.ms"),
+        .delete_policy = topic_list_has(im, c, topic, "cleanup.policy", "delete"),
+        .flush_on_ack = kb_effective_topic_int(im, c, topic, "flush.on.ack") > 0,
+        .flush_messages = kb_effective_topic_int(im, c, topic, "flush.messages"),
+        .flush_ms = kb_effective_topic_int(im, c, topic, "flush.ms"),
+        .producer_expiration_ms = kb_effective_broker_int(im, c, "producer.id.expiration.ms"),
+    };
+}
+
+static int8_t compression_of(const char *name) {
+    int codec = name && strcmp(name, "uncompressed") == 0 ? KW_CODEC_NONE : name ? kw_codec_by_name(name) : -1;
+    return (int8_t)codec; /* "producer" is no codec: -1 */
+}
+
+void kb_effective_partition(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, struct kb_topic_config *out) {
+    struct kb_effective compression;
+    kb_effective_topic(im, c, topic, kb_config_def("compression.type", KB_C_TOPIC), &compression);
+    *out = (struct kb_topic_config){
+        .max_message_bytes = (int32_t)kb_effective_topic_int(im, c, topic, "max.message.bytes"),
+        .max_decompressed_bytes = (int32_t)kb_effective_topic_int(im, c, topic, "max.decompressed.message.bytes"),
+        .min_insync_replicas = (int32_t)kb_effective_topic_int(im, c, topic, "min.insync.replicas"),
+        .log_append_time = topic_list_has(im, c, topic, "message.timestamp.type", "LogAppendTime"),
+        .timestamp_before_max_ms = kb_effective_topic_int(im, c, topic, "message.timestamp.before.max.ms"),
+        .timestamp_after_max_ms = kb_effective_topic_int(im, c, topic, "message.timestamp.after.max.ms"),
+        .compact = topic_list_has(im, c, topic, "cleanup.policy", "compact"),
+        .compression = compression_of(compression.value),
+    };
+}
