@@ -14,8 +14,8 @@ struct kw_in {
 };
 
 static inline void kw_in_init(struct kw_in *in, const void *p, size_t n) {
-    in->p = p;
-    in->end = (const uint8_t *)p + n;
+    in->p = p ? p : (const uint8_t *)""; /* no bytes may come as NULL, which must not be counted from */
+    in->end = in->p + n;
     in->err = KW_OK;
 }
 static inline size_t kw_in_left(const struct kw_in *in) { return (size_t)(in->end - in->p); }

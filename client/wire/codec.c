@@ -70,7 +70,7 @@ static inline void dec_scalar(struct kw_in *in, uint8_t type, void *at) {
         if (p) memcpy(at, p, 16);
         break;
     }
-    default: KW_ASSERT(!"a scalar type");
+    default: KW_ASSERT(type <= KW_T_UUID);
     }
 }
 
@@ -285,7 +285,7 @@ static inline void enc_scalar(struct kw_out *out, uint8_t type, const void *at) 
         break;
     }
     case KW_T_UUID: kw_out_bytes(out, at, 16); break;
-    default: KW_ASSERT(!"a scalar type");
+    default: KW_ASSERT(type <= KW_T_UUID);
     }
 }
 

@@ -441,12 +441,22 @@ def emit_struct(m, s, out):
     out.append(f"    .size = sizeof(struct kw_{s.c}), .fields = {fields}, .init = &kw_{s.c}_init, .size_min = kw_{s.c}_size_min}};\n")
 
 
+def emit_expansion_checks(m, out):
+    """What the decoder allocates for an element must be justified by the element's smallest encoding."""
+    for s in m.structs:
+        for f in s.fields:
+            if f.struct and (f.array or f.pointer()):
+                n = min(size_min(m, f.struct, v) for v in range(m.versions[0], m.versions[1] + 1) if f.versions[0] <= v <= f.versions[1])
+                out.append(f'_Static_assert(sizeof(struct kw_{f.struct.c}) <= KW_DECODE_EXPANSION_MAX * {n}, "{f.struct.name}: expansion");')
+
+
 def emit_source(messages):
     out = ["/* kw_messages.c - made by client/wire/schemagen.py from client/wire/schema; do not edit. */", '#include "kw_messages.h"\n']
     for m in messages:
         out.append(f"/* {m.name} */")
         for s in m.structs:
             emit_struct(m, s, out)
+        emit_expansion_checks(m, out)
     apis = sorted((m for m in messages if m.kind == "request"), key=lambda m: m.key)
     out.append("const struct kw_api kw_apis[] = {")
     for m in apis:
