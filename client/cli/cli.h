@@ -1,0 +1,131 @@
+/* cli.h - what the commands of kc share: command lines, clients, errors, progress, text output.
+ *
+ * kc is an application over the public headers alone (and base/nearest): what it can do, any program can. Data goes to stdout; progress and
+ * errors to stderr. Exit codes: 0 ok, 1 failure, 2 usage.
+ */
+#ifndef KC_CLI_H
+#define KC_CLI_H
+
+#include <kclient/admin.h>
+#include <kclient/consumer.h>
+#include <kclient/kclient.h>
+#include <kclient/producer.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
+
+/* ---- Command lines (args.c) ---- */
+
+enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_MANY }; /* CLI_MANY: may be repeated */
+struct cli_option {
+    char letter;       /* 0: none */
+    const char *name;  /* without the dashes */
+    const char *value; /* what stands for its value in the help; NULL for flags */
+    const char *help;
+    enum cli_kind kind;
+    void *out;         /* bool *, const char **, int64_t *, struct cli_many * */
+};
+#define CLI_MANY_MAX 64
+struct cli_many {
+    const char *v[CLI_MANY_MAX];
+    int count;
+};
+struct cli_command {
+    const char *name;     /* "topic create" */
+    const char *operands; /* "TOPIC", "" none */
+    const char *summary;  /* one line */
+    const char *notes;    /* more, or NULL */
+    int operands_min, operands_max;
+    const struct cli_option *options;
+    size_t option_count;
+};
+#define CLI_OPERANDS_MAX 16
+struct cli_operands {
+    const char *v[CLI_OPERANDS_MAX];
+    int count;
+};
+/* -1: go on; else the exit code (help printed: 0; usage error printed: 2). */
+int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_operands *operands);
+int cli_usage_error(const struct cli_command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- Clients (session.c) ---- */
+
+struct cli_session { /* the options that every command has, and the client they make */
+    const char *brokers;
+    struct cli_many set;
+    bool verbose;
+    kc_config *config;
+    kc_client *client;
+};
+#define CLI_SESSION_OPTIONS(s)                                                                                                                  \
+    {'b', "bootstrap", "HOST:PORT", "brokers to start from (default 127.0.0.1:9092)", CLI_TEXT, &(s)->brokers},                                 \
+    {0, "set", "NAME=VALUE", "any client property (kc config explain lists them)", CLI_MANY, &(s)->set},                                        \
+    {'v', "verbose", NULL, "log lines of the client on stderr", CLI_FLAG, &(s)->verbose}
+int cli_session_open(struct cli_session *s); /* CLI_OK, or the exit code with the error printed */
+void cli_session_close(struct cli_session *s);
+void cli_session_logs(struct cli_session *s); /* prints waiting log lines when verbose */
+#define CLI_TIMEOUT_US ((int64_t)30000000)
+
+/* Prints "kc WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
+int cli_fail(const char *what, kc_err code, kc_error *error);
+
+extern volatile sig_atomic_t cli_interrupted; /* SIGINT or SIGTERM came */
+void cli_catch_signals(void (*wake)(void *), void *ctx); /* wake is called in the handler */
+
+/* ---- Time, progress, text (text.c) ---- */
+
+int64_t cli_now_us(void);
+int64_t cli_wall_ms(void);
+bool cli_split_pair(const char *text, char *name, size_t size, const char **value); /* NAME=VALUE */
+bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);
+void cli_json_text(FILE *f, const void *p, size_t n); /* a JSON string; bytes that are not UTF-8 become \ufffd */
+bool cli_is_utf8(const void *p, size_t n);
+void cli_base64(FILE *f, const void *p, size_t n);
+int64_t cli_base64_decode(const char *text, size_t n, uint8_t *out); /* -1: malformed; out has room for n bytes */
+/* Expands \t \n \r \0 \\ \xHH in place; returns the size. */
+size_t cli_unescape(char *text);
+
+/* One line on stderr when it is a terminal, at most every 200 ms. */
+struct cli_progress {
+    bool on;
+    int64_t started_us, shown_us;
+    const char *label;
+    uint64_t total; /* 0: unknown */
+};
+void cli_progress_start(struct cli_progress *p, const char *label, uint64_t total);
+void cli_progress_show(struct cli_progress *p, uint64_t records, uint64_t bytes);
+void cli_progress_end(struct cli_progress *p);
+
+/* A table on stdout: columns as wide as their widest cell, the last one free. */
+struct cli_table;
+struct cli_table *cli_table_new(const char *const *heads, size_t columns);
+void cli_table_add(struct cli_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* next cell, row by row */
+void cli_table_print(struct cli_table *t); /* and frees it */
+
+/* ---- Formats (format.c): kcat's -f ---- */
+
+struct cli_format;
+struct cli_format *cli_format_new(const char *text, char *why, size_t size); /* NULL: why says which letter */
+void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count);
+void cli_format_free(struct cli_format *f);
+void cli_json_message(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64);
+
+/* ---- Commands ---- */
+int cmd_topic(int argc, char **argv);
+int cmd_produce(int argc, char **argv);
+int cmd_consume(int argc, char **argv);
+int cmd_config(int argc, char **argv);
+int cmd_cluster(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+
+/* Runs the sub-command that argv[1] names. */
+struct cli_sub {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+int cli_dispatch(const char *program, const struct cli_sub *subs, size_t count, int argc, char **argv);
+
+#endif

@@ -1,0 +1,151 @@
+/* config.c - kc config describe|alter|explain. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/nearest.h"
+
+static int resource_of(const struct cli_command *c, const char *word, int32_t *resource) {
+    if (!strcmp(word, "topic")) *resource = KC_RESOURCE_TOPIC;
+    else if (!strcmp(word, "broker")) *resource = KC_RESOURCE_BROKER;
+    else return cli_usage_error(c, "'%s' is neither 'topic' nor 'broker'", word);
+    return -1;
+}
+
+static void print_value(const kc_config_item *v) {
+    if (v->value) cli_json_text(stdout, v->value, strlen(v->value));
+    else fputs("null", stdout);
+}
+
+static int config_describe(int argc, char **argv) {
+    struct cli_session s = {0};
+    bool json = false, all = false, docs = false;
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&s),
+        {0, "all", NULL, "defaults too, not just what was set", CLI_FLAG, &all},
+        {0, "docs", NULL, "with what each one means", CLI_FLAG, &docs},
+        {0, "json", NULL, "print JSON, a line a config", CLI_FLAG, &json},
+    };
+    const struct cli_command c = {"config describe", "topic|broker NAME", "Shows the configs of a topic or broker.", NULL, 2, 2, options, sizeof options / sizeof *options};
+    struct cli_operands o;
+    int32_t resource = 0;
+    int rc = cli_parse(&c, argc, argv, &o);
+    if (rc >= 0 || (rc = resource_of(&c, o.v[0], &resource)) >= 0) return rc;
+    if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
+    kc_config_list *list = NULL;
+    kc_error *error = NULL;
+    kc_err err = kc_admin_describe_configs(s.client, resource, o.v[1], CLI_TIMEOUT_US, &list, &error);
+    if (err != KC_OK) rc = cli_fail(o.v[1], err, error);
+    for (size_t i = 0; err == KC_OK && i < kc_config_list_count(list); i++) {
+        kc_config_item v;
+        if (kc_config_list_get(list, i, &v) != KC_OK || (!all && !strcmp(v.source, "default"))) continue;
+        if (json) {
+            printf("{\"name\":\"%s\",\"value\":", v.name);
+            print_value(&v);
+            printf(",\"source\":\"%s\",\"read_only\":%s}\n", v.source, v.read_only ? "true" : "false");
+        } else {
+            printf("%s=%s  (%s)\n", v.name, v.value ? v.value : v.sensitive ? "(hidden)" : "null", v.source);
+            if (docs && *v.doc) printf("    %s\n", v.doc);
+        }
+    }
+    kc_config_list_free(list);
+    cli_session_close(&s);
+    return rc;
+}
+
+static int config_alter(int argc, char **argv) {
+    struct cli_session s = {0};
+    struct cli_many set = {0}, unset = {0};
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&s),
+        {0, "config", "NAME=VALUE", "set; may be repeated", CLI_MANY, &set},
+        {0, "delete-config", "NAME", "back to the default; may be repeated", CLI_MANY, &unset},
+    };
+    const struct cli_command c = {"config alter", "topic|broker NAME", "Changes configs of a topic or a broker ('' : all brokers).", NULL, 2, 2, options, sizeof options / sizeof *options};
+    struct cli_operands o;
+    int32_t resource = 0;
+    int rc = cli_parse(&c, argc, argv, &o);
+    if (rc >= 0 || (rc = resource_of(&c, o.v[0], &resource)) >= 0) return rc;
+    kc_config_pair pairs[2 * CLI_MANY_MAX];
+    static char names[CLI_MANY_MAX][128];
+    size_t count = 0;
+    for (int i = 0; i < set.count; i++, count++) {
+        pairs[count] = (kc_config_pair){.name = names[i]};
+        if (!cli_split_pair(set.v[i], names[i], sizeof names[i], &pairs[count].value)) return cli_usage_error(&c, "--config takes NAME=VALUE, not '%s'", set.v[i]);
+    }
+    for (int i = 0; i < unset.count; i++) pairs[count++] = (kc_config_pair){.name = unset.v[i], .op = 1};
+    if (count == 0) return cli_usage_error(&c, "nothing to alter: give --config or --delete-config");
+    if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
+    kc_config_alter item = {.resource = resource, .name = o.v[1], .pairs = pairs, .pair_count = count};
+    kc_error *error = NULL;
+    kc_err err = kc_admin_alter_configs(s.client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
+    if (item.err != KC_OK) {
+        kc_error_free(error);
+        fprintf(stderr, "kc: config alter: %s %s: %s (%s)\n", o.v[0], o.v[1], *item.message ? item.message : kc_err_text(item.err), kc_err_name(item.err));
+        rc = CLI_FAILURE;
+    } else if (err != KC_OK) {
+        rc = cli_fail("config alter", err, error);
+    } else {
+        printf("altered %s %s\n", o.v[0], o.v[1]);
+    }
+    cli_session_close(&s);
+    return rc;
+}
+
+static void explain(const kc_config_entry *e) {
+    printf("%s  (%s, %s", e->name, e->scope, e->type);
+    if (*e->range) printf(", %s", e->range);
+    printf("; default %s)\n", *e->def ? e->def : "none");
+    if (*e->aliases) printf("    also: %s\n", e->aliases);
+    printf("    %s\n", e->text);
+}
+
+static bool named(const kc_config_entry *e, const char *name) {
+    if (!strcasecmp(e->name, name)) return true;
+    size_t n = strlen(name);
+    for (const char *p = e->aliases; p && *p;) {
+        const char *end = strchr(p, ',');
+        size_t len = end ? (size_t)(end - p) : strlen(p);
+        while (len && *p == ' ') p++, len--;
+        if (len == n && !strncasecmp(p, name, n)) return true;
+        p = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static int config_explain(int argc, char **argv) {
+    const struct cli_command c = {"config explain", "[NAME...]", "What the client's properties mean: all, or those named.", NULL, 0, CLI_OPERANDS_MAX, NULL, 0};
+    struct cli_operands o;
+    int rc = cli_parse(&c, argc, argv, &o);
+    if (rc >= 0) return rc;
+    kc_config_entry e;
+    if (o.count == 0)
+        for (size_t i = 0; kc_config_describe(i, &e) == KC_OK; i++) explain(&e);
+    rc = CLI_OK;
+    for (int k = 0; k < o.count; k++) {
+        bool found = false;
+        struct kw_nearest near;
+        kw_nearest_init(&near, o.v[k]);
+        for (size_t i = 0; kc_config_describe(i, &e) == KC_OK && !found; i++) {
+            kw_nearest_offer(&near, e.name);
+            if ((found = named(&e, o.v[k]))) explain(&e);
+        }
+        if (found) continue;
+        fprintf(stderr, "kc: config explain: no property '%s'", o.v[k]);
+        if (near.best) fprintf(stderr, "; did you mean '%s'?", near.best);
+        fprintf(stderr, "\n");
+        rc = CLI_FAILURE;
+    }
+    return rc;
+}
+
+int cmd_config(int argc, char **argv) {
+    static const struct cli_sub subs[] = {
+        {"describe", config_describe, "show a topic's or broker's configs"},
+        {"alter", config_alter, "change them"},
+        {"explain", config_explain, "what the client's properties mean"},
+    };
+    return cli_dispatch("kc config", subs, sizeof subs / sizeof *subs, argc, argv);
+}

@@ -1,0 +1,251 @@
+/* consume.c - kc consume: assigned partitions from an offset or a time, printed by a format, to an end, a count, or for ever. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADERS_MAX 1024
+
+struct part {
+    int64_t next, stop; /* stop -1: none; done when next >= stop */
+    bool done;
+};
+struct consume {
+    struct cli_session s;
+    const char *topic, *offset, *to, *format;
+    int64_t partition, count;
+    bool exit_at_end, json, base64, quiet;
+    int32_t topic_id;
+    kc_consumer *consumer;
+    struct cli_format *f;
+    struct part *parts;
+    int32_t partition_count, left; /* left: partitions not done */
+    uint64_t records, bytes;
+    struct cli_progress progress;
+};
+
+/* The partition count of the topic, or < 0 with the error printed. */
+static int32_t partitions_of(struct consume *k) {
+    kc_cluster_info *info = NULL;
+    kc_error *error = NULL;
+    kc_topic_info t;
+    kc_err err = kc_admin_describe(k->s.client, k->topic, CLI_TIMEOUT_US, &info, &error);
+    if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &t);
+    if (err == KC_OK) err = t.err;
+    int32_t count = err == KC_OK ? (int32_t)t.partition_count : -1;
+    if (err != KC_OK) cli_fail(k->topic, err, error);
+    kc_cluster_info_free(info);
+    return count;
+}
+
+/* Resolves "beginning", "end", OFFSET, -N (N before the end), @MS into offsets. end_rule: @MS past the last record means the end. */
+static int resolve(struct consume *k, const struct cli_command *c, const char *word, kc_topic_partition *parts, size_t n, bool end_rule) {
+    int64_t number = 0;
+    kc_error *error = NULL;
+    if (!strcmp(word, "beginning") || !strcmp(word, "end")) {
+        for (size_t i = 0; i < n; i++) parts[i].offset = *word == 'b' ? KC_OFFSET_BEGINNING : KC_OFFSET_END;
+        if (!end_rule) return -1;
+    } else if (*word == '@' && cli_number(word + 1, 0, INT64_MAX, &number)) {
+        for (size_t i = 0; i < n; i++) parts[i].offset = number;
+    } else if (cli_number(word, INT64_MIN + 1, INT64_MAX, &number)) {
+        for (size_t i = 0; i < n; i++) parts[i].offset = number >= 0 ? number : KC_OFFSET_END;
+        if (number >= 0) return -1;
+    } else {
+        return cli_usage_error(c, "'%s' is no offset: beginning, end, OFFSET, -N (before the end), or @MILLISECONDS", word);
+    }
+    kc_err err = kc_consumer_offsets(k->consumer, parts, sizeof *parts, n, CLI_TIMEOUT_US, &error);
+    if (err != KC_OK) return cli_fail("offset lookup", err, error);
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].offset < 0) parts[i].offset = KC_OFFSET_END;
+        else if (number < 0) parts[i].offset = parts[i].offset + number > 0 ? parts[i].offset + number : KC_OFFSET_BEGINNING;
+    }
+    if (!end_rule) return -1;
+    bool any_end = false;
+    for (size_t i = 0; i < n; i++) any_end |= parts[i].offset == KC_OFFSET_END;
+    if (any_end) {
+        kc_topic_partition *ends = calloc(n, sizeof *ends);
+        if (!ends) return cli_fail("offset lookup", KC_NO_MEMORY, NULL);
+        memcpy(ends, parts, n * sizeof *ends);
+        for (size_t i = 0; i < n; i++) ends[i].offset = KC_OFFSET_END;
+        err = kc_consumer_offsets(k->consumer, ends, sizeof *ends, n, CLI_TIMEOUT_US, &error);
+        for (size_t i = 0; err == KC_OK && i < n; i++)
+            if (parts[i].offset == KC_OFFSET_END) parts[i].offset = ends[i].offset;
+        free(ends);
+        if (err != KC_OK) return cli_fail("offset lookup", err, error);
+    }
+    return -1;
+}
+
+/* Assigns; -1 or the exit code. */
+static int start(struct consume *k, const struct cli_command *c) {
+    int32_t all = partitions_of(k);
+    if (all < 0) return CLI_FAILURE;
+    if (k->partition >= all) return cli_usage_error(c, "topic %s has partitions 0 to %d, not %lld", k->topic, (int)all - 1, (long long)k->partition);
+    size_t n = k->partition >= 0 ? 1 : (size_t)all;
+    k->partition_count = all;
+    k->parts = calloc((size_t)all, sizeof *k->parts);
+    kc_topic_partition *parts = calloc(n, sizeof *parts);
+    if (!k->parts || !parts) {
+        free(parts);
+        return cli_fail("consume", KC_NO_MEMORY, NULL);
+    }
+    for (size_t i = 0; i < n; i++) parts[i] = (kc_topic_partition){.topic = k->topic_id, .partition = k->partition >= 0 ? (int32_t)k->partition : (int32_t)i, .leader_epoch = -1};
+    int rc = -1;
+    for (int32_t i = 0; i < all; i++) k->parts[i].stop = -1;
+    if (k->to) {
+        rc = resolve(k, c, k->to, parts, n, true);
+        for (size_t i = 0; rc < 0 && i < n; i++) k->parts[parts[i].partition].stop = parts[i].offset;
+    }
+    if (rc < 0) rc = resolve(k, c, k->offset ? k->offset : "end", parts, n, false);
+    kc_error *error = NULL;
+    if (rc < 0) {
+        kc_err err = kc_consumer_assign(k->consumer, parts, sizeof *parts, n, &error);
+        if (err != KC_OK) rc = cli_fail("assign", err, error);
+    }
+    k->left = (int32_t)n;
+    for (size_t i = 0; rc < 0 && i < n; i++) {
+        struct part *p = &k->parts[parts[i].partition];
+        if (p->stop >= 0 && (p->stop == 0 || (parts[i].offset >= 0 && parts[i].offset >= p->stop))) {
+            p->done = true;
+            k->left--;
+        }
+    }
+    free(parts);
+    return rc;
+}
+
+static void finish_partition(struct consume *k, int32_t partition) {
+    struct part *p = &k->parts[partition];
+    if (p->done) return;
+    p->done = true;
+    k->left--;
+    kc_topic_partition tp = {.topic = k->topic_id, .partition = partition};
+    (void)kc_consumer_pause(k->consumer, &tp, sizeof tp, 1);
+}
+
+static void print_records(struct consume *k, const kc_event *e) {
+    kc_header headers[HEADERS_MAX];
+    struct part *p = &k->parts[kc_event_partition(e)];
+    for (size_t i = 0; i < kc_event_count(e) && !p->done; i++) {
+        kc_message m;
+        if (kc_event_message(e, i, &m) != KC_OK) continue;
+        if (p->stop >= 0 && m.offset >= p->stop) {
+            finish_partition(k, m.partition);
+            break;
+        }
+        size_t n = m.header_count ? kc_event_headers(e, i, headers, sizeof *headers, HEADERS_MAX) : 0;
+        if (n > HEADERS_MAX) n = HEADERS_MAX;
+        if (k->json) cli_json_message(stdout, k->topic, &m, headers, n, k->base64);
+        else cli_format_print(k->f, stdout, k->topic, &m, headers, n);
+        k->records++;
+        k->bytes += m.key.size + m.value.size;
+        if (p->stop >= 0 && m.offset + 1 >= p->stop) finish_partition(k, m.partition);
+        if (k->count > 0 && k->records >= (uint64_t)k->count) break;
+    }
+}
+
+static int run(struct consume *k) {
+    int rc = CLI_OK;
+    while (!cli_interrupted && k->left > 0 && (k->count <= 0 || k->records < (uint64_t)k->count)) {
+        kc_event *e = NULL;
+        kc_err err = kc_consumer_poll(k->consumer, &e, 200000);
+        cli_session_logs(&k->s);
+        cli_progress_show(&k->progress, k->records, k->bytes);
+        if (err == KC_TIMED_OUT || err == KC_WOKEN) {
+            fflush(stdout);
+            continue;
+        }
+        if (err != KC_OK) return cli_fail("consume", err, NULL);
+        switch (kc_event_kind(e)) {
+        case KC_EVENT_RECORDS: print_records(k, e); break;
+        case KC_EVENT_PARTITION_END:
+            fflush(stdout);
+            if (k->exit_at_end) finish_partition(k, kc_event_partition(e));
+            break;
+        case KC_EVENT_ERROR: {
+            const kc_error *error = kc_event_error(e);
+            fprintf(stderr, "kc: consume: %s [%d]: %s (%s)\n", k->topic, (int)kc_event_partition(e), kc_error_message(error), kc_error_name(error));
+            if (kc_error_fatal(error) || !kc_error_retriable(error)) {
+                rc = CLI_FAILURE;
+                k->left = 0;
+            }
+            break;
+        }
+        default: break;
+        }
+        kc_event_free(e);
+        if (ferror(stdout)) return CLI_FAILURE;
+    }
+    return rc;
+}
+
+static void wake(void *ctx) { kc_consumer_wake(ctx); }
+
+static int open_consumer(struct consume *k) {
+    k->topic_id = kc_client_topic(k->s.client, k->topic);
+    if (k->topic_id == 0) {
+        fprintf(stderr, "kc: consume: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", k->topic);
+        return CLI_USAGE;
+    }
+    kc_error *error = NULL;
+    kc_config *config = kc_config_new();
+    kc_err err = config ? kc_config_set(config, "enable.partition.eof", "true", &error) : KC_NO_MEMORY;
+    if (err == KC_OK) err = kc_consumer_new(k->s.client, config, KC_PROCESSED_EXPLICIT, &k->consumer, &error);
+    kc_config_free(config);
+    return err == KC_OK ? CLI_OK : cli_fail("consumer", err, error);
+}
+
+static int consume(struct consume *k, const struct cli_command *c) {
+    char why[256];
+    char *format = strdup(k->format ? k->format : "%s\\n");
+    k->f = format ? cli_format_new(format, why, sizeof why) : NULL;
+    free(format);
+    if (!k->f) return cli_usage_error(c, "-f: %s", why);
+    int rc = cli_session_open(&k->s);
+    if (rc == CLI_OK) rc = open_consumer(k);
+    if (rc == CLI_OK) {
+        cli_catch_signals(wake, k->consumer);
+        rc = start(k, c);
+        if (rc < 0) {
+            cli_progress_start(&k->progress, "consumed", k->count > 0 ? (uint64_t)k->count : 0);
+            rc = run(k);
+            cli_progress_end(&k->progress);
+        }
+    }
+    cli_catch_signals(NULL, NULL);
+    if (fflush(stdout) != 0) rc = CLI_FAILURE;
+    if (!k->quiet && rc == CLI_OK && k->progress.on) fprintf(stderr, "%llu records\n", (unsigned long long)k->records);
+    if (k->consumer) (void)kc_consumer_close(k->consumer, 2000000, NULL);
+    kc_consumer_free(k->consumer);
+    cli_session_close(&k->s);
+    cli_format_free(k->f);
+    free(k->parts);
+    return rc;
+}
+
+int cmd_consume(int argc, char **argv) {
+    struct consume k = {.partition = -1};
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&k.s),
+        {'t', "topic", "TOPIC", "the topic", CLI_TEXT, &k.topic},
+        {'p', "partition", "N", "only this partition", CLI_NUMBER, &k.partition},
+        {'o', "offset", "WHERE", "beginning, end (default), OFFSET, -N, or @MS since 1970", CLI_TEXT, &k.offset},
+        {0, "to", "WHERE", "stop before this OFFSET, @MS, or the end as of now", CLI_TEXT, &k.to},
+        {'e', "exit", NULL, "exit at the end of the partitions", CLI_FLAG, &k.exit_at_end},
+        {'c', "count", "N", "exit after N records", CLI_NUMBER, &k.count},
+        {'f', "format", "FORMAT", "how to print a record (default '%s\\n')", CLI_TEXT, &k.format},
+        {'J', "json", NULL, "print JSON, a line a record", CLI_FLAG, &k.json},
+        {0, "base64", NULL, "with --json: keys, values and header values in base64", CLI_FLAG, &k.base64},
+        {'q', "quiet", NULL, "no count at the end", CLI_FLAG, &k.quiet},
+    };
+    const struct cli_command c = {
+        "consume", "", "Prints the records of a topic.",
+        "FORMAT: %s value, %S its size (-1: null), %R its size as 4 bytes, %k %K key, %h headers,\n%t topic, %p partition, %o offset, %T timestamp, %%; \\t \\n \\xHH as in C.",
+        0, 0, options, sizeof options / sizeof *options};
+    struct cli_operands none;
+    int rc = cli_parse(&c, argc, argv, &none);
+    if (rc >= 0) return rc;
+    if (!k.topic) return cli_usage_error(&c, "needs -t TOPIC");
+    if (k.count < 0) return cli_usage_error(&c, "-c takes a positive number");
+    return consume(&k, &c);
+}

@@ -1,0 +1,274 @@
+/* topic.c - kc topic create|list|describe|alter|delete. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAIRS_MAX (2 * CLI_MANY_MAX)
+
+/* NAME=VALUE words (op 0: set) and bare names (op 1: delete) as pairs; -1 or the exit code. */
+static int make_pairs(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, kc_config_pair *pairs, char names[][128], size_t *count) {
+    *count = 0;
+    for (int i = 0; i < set->count; i++) {
+        kc_config_pair *p = &pairs[*count];
+        if (!cli_split_pair(set->v[i], names[*count], 128, &p->value)) return cli_usage_error(c, "--config takes NAME=VALUE, not '%s'", set->v[i]);
+        p->name = names[*count];
+        p->op = 0;
+        (*count)++;
+    }
+    for (int i = 0; unset && i < unset->count; i++) pairs[(*count)++] = (kc_config_pair){.name = unset->v[i], .op = 1};
+    return -1;
+}
+
+static int topic_create(int argc, char **argv) {
+    struct cli_session s = {0};
+    struct cli_many config = {0};
+    int64_t partitions = 0, rf = 0;
+    bool dry = false, json = false;
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&s),
+        {0, "partitions", "N", "partitions (default: the broker's num.partitions)", CLI_NUMBER, &partitions},
+        {0, "rf", "N", "replication factor (default: the broker's)", CLI_NUMBER, &rf},
+        {0, "config", "NAME=VALUE", "a topic config; may be repeated", CLI_MANY, &config},
+        {0, "dry-run", NULL, "only check, change nothing", CLI_FLAG, &dry},
+        {0, "json", NULL, "print JSON", CLI_FLAG, &json},
+    };
+    const struct cli_command c = {"topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+    struct cli_operands names;
+    int rc = cli_parse(&c, argc, argv, &names);
+    if (rc >= 0) return rc;
+    kc_config_pair pairs[PAIRS_MAX];
+    char text[PAIRS_MAX][128];
+    size_t pair_count;
+    if ((rc = make_pairs(&c, &config, NULL, pairs, text, &pair_count)) >= 0) return rc;
+    if (partitions < 0 || partitions > INT32_MAX || rf < 0 || rf > INT16_MAX) return cli_usage_error(&c, "--partitions and --rf are positive numbers");
+    if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
+    kc_topic_new items[CLI_OPERANDS_MAX] = {{0}};
+    for (int i = 0; i < names.count; i++)
+        items[i] = (kc_topic_new){.name = names.v[i], .partitions = (int32_t)partitions, .replication_factor = (int32_t)rf, .configs = pairs, .config_count = pair_count};
+    kc_error *error = NULL;
+    kc_err err = kc_admin_create_topics(s.client, items, sizeof *items, (size_t)names.count, dry, CLI_TIMEOUT_US, &error);
+    bool answered = false;
+    for (int i = 0; i < names.count; i++) answered |= items[i].err != KC_OK;
+    if (err != KC_OK && !answered) rc = cli_fail("topic create", err, error);
+    else kc_error_free(error);
+    for (int i = 0; i < names.count && (err == KC_OK || answered); i++) {
+        if (items[i].err != KC_OK) {
+            fprintf(stderr, "kc: topic create: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err), kc_err_name(items[i].err));
+            rc = CLI_FAILURE;
+        } else if (json) {
+            printf("{\"name\":");
+            cli_json_text(stdout, names.v[i], strlen(names.v[i]));
+            printf(",\"created\":%s}\n", dry ? "false" : "true");
+        } else {
+            printf("%s topic %s\n", dry ? "would create" : "created", names.v[i]);
+        }
+    }
+    cli_session_close(&s);
+    return rc;
+}
+
+static int topic_delete(int argc, char **argv) {
+    struct cli_session s = {0};
+    const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s)};
+    const struct cli_command c = {"topic delete", "TOPIC...", "Deletes topics and all their records.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+    struct cli_operands names;
+    int rc = cli_parse(&c, argc, argv, &names);
+    if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
+    kc_admin_item items[CLI_OPERANDS_MAX] = {{0}};
+    for (int i = 0; i < names.count; i++) items[i].name = names.v[i];
+    kc_error *error = NULL;
+    kc_err err = kc_admin_delete_topics(s.client, items, sizeof *items, (size_t)names.count, CLI_TIMEOUT_US, &error);
+    bool answered = err == KC_OK;
+    for (int i = 0; i < names.count; i++) answered |= items[i].err != KC_OK;
+    if (!answered) rc = cli_fail("topic delete", err, error);
+    else kc_error_free(error);
+    for (int i = 0; answered && i < names.count; i++) {
+        if (items[i].err == KC_OK) {
+            printf("deleted topic %s\n", names.v[i]);
+            continue;
+        }
+        fprintf(stderr, "kc: topic delete: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err), kc_err_name(items[i].err));
+        rc = CLI_FAILURE;
+    }
+    cli_session_close(&s);
+    return rc;
+}
+
+static int alter_partitions(struct cli_session *s, const char *topic, int64_t partitions) {
+    kc_admin_item item = {.name = topic, .count = (int32_t)partitions};
+    kc_error *error = NULL;
+    kc_err err = kc_admin_create_partitions(s->client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
+    if (item.err != KC_OK) {
+        kc_error_free(error);
+        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err), kc_err_name(item.err));
+        return CLI_FAILURE;
+    }
+    if (err != KC_OK) return cli_fail("topic alter", err, error);
+    printf("topic %s has %lld partitions\n", topic, (long long)partitions);
+    return CLI_OK;
+}
+
+static int alter_configs(struct cli_session *s, const char *topic, const kc_config_pair *pairs, size_t count) {
+    kc_config_alter item = {.resource = KC_RESOURCE_TOPIC, .name = topic, .pairs = pairs, .pair_count = count};
+    kc_error *error = NULL;
+    kc_err err = kc_admin_alter_configs(s->client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
+    if (item.err != KC_OK) {
+        kc_error_free(error);
+        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err), kc_err_name(item.err));
+        return CLI_FAILURE;
+    }
+    if (err != KC_OK) return cli_fail("topic alter", err, error);
+    printf("altered topic %s\n", topic);
+    return CLI_OK;
+}
+
+static int topic_alter(int argc, char **argv) {
+    struct cli_session s = {0};
+    struct cli_many set = {0}, unset = {0};
+    int64_t partitions = 0;
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&s),
+        {0, "partitions", "N", "the new total; only growth is possible", CLI_NUMBER, &partitions},
+        {0, "config", "NAME=VALUE", "set a topic config; may be repeated", CLI_MANY, &set},
+        {0, "delete-config", "NAME", "back to the default; may be repeated", CLI_MANY, &unset},
+    };
+    const struct cli_command c = {"topic alter", "TOPIC", "Adds partitions, changes configs.", NULL, 1, 1, options, sizeof options / sizeof *options};
+    struct cli_operands names;
+    int rc = cli_parse(&c, argc, argv, &names);
+    if (rc >= 0) return rc;
+    kc_config_pair pairs[PAIRS_MAX];
+    char text[PAIRS_MAX][128];
+    size_t pair_count;
+    if ((rc = make_pairs(&c, &set, &unset, pairs, text, &pair_count)) >= 0) return rc;
+    if (partitions == 0 && pair_count == 0) return cli_usage_error(&c, "nothing to alter: give --partitions, --config or --delete-config");
+    if (partitions < 0 || partitions > INT32_MAX) return cli_usage_error(&c, "--partitions is a positive number");
+    if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
+    if (partitions > 0) rc = alter_partitions(&s, names.v[0], partitions);
+    if (rc == CLI_OK && pair_count > 0) rc = alter_configs(&s, names.v[0], pairs, pair_count);
+    cli_session_close(&s);
+    return rc;
+}
+
+static void print_ids(FILE *f, const char *name, const int32_t *v, size_t n) {
+    fprintf(f, ",\"%s\":[", name);
+    for (size_t i = 0; i < n; i++) fprintf(f, "%s%d", i ? "," : "", (int)v[i]);
+    fputc(']', f);
+}
+
+static const char *ids_text(char *text, size_t size, const int32_t *v, size_t n) {
+    size_t at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < n && at + 14 < size; i++) at += (size_t)snprintf(text + at, size - at, "%s%d", i ? "," : "", (int)v[i]);
+    return text;
+}
+
+static void describe_json(const kc_cluster_info *info, size_t t, const kc_topic_info *topic) {
+    printf("{\"name\":");
+    cli_json_text(stdout, topic->name, strlen(topic->name));
+    printf(",\"id\":\"");
+    for (int i = 0; i < 16; i++) printf("%02x", topic->id[i]);
+    printf("\",\"internal\":%s,\"partitions\":[", topic->internal ? "true" : "false");
+    for (size_t i = 0; i < topic->partition_count; i++) {
+        kc_partition_info p;
+        if (kc_cluster_info_partition(info, t, i, &p) != KC_OK) continue;
+        printf("%s{\"partition\":%d,\"leader\":%d,\"leader_epoch\":%d", i ? "," : "", (int)p.partition, (int)p.leader, (int)p.leader_epoch);
+        print_ids(stdout, "replicas", p.replicas, p.replica_count);
+        print_ids(stdout, "isr", p.isr, p.isr_count);
+        printf(",\"log_start\":%lld,\"hw\":%lld,\"leo\":%lld", (long long)p.log_start, (long long)p.high_watermark, (long long)p.log_end);
+        if (p.err != KC_OK) printf(",\"error\":\"%s\"", kc_err_name(p.err));
+        putchar('}');
+    }
+    printf("]}\n");
+}
+
+static void describe_text(const kc_cluster_info *info, size_t t, const kc_topic_info *topic) {
+    printf("topic %s, %zu partition%s%s\n", topic->name, topic->partition_count, topic->partition_count == 1 ? "" : "s", topic->internal ? ", internal" : "");
+    static const char *const heads[] = {"partition", "leader", "epoch", "replicas", "isr", "start", "hw", "leo", "state"};
+    struct cli_table *table = cli_table_new(heads, sizeof heads / sizeof *heads);
+    for (size_t i = 0; i < topic->partition_count; i++) {
+        kc_partition_info p;
+        char text[256];
+        if (kc_cluster_info_partition(info, t, i, &p) != KC_OK) continue;
+        cli_table_add(table, "%d", (int)p.partition);
+        cli_table_add(table, "%d", (int)p.leader);
+        cli_table_add(table, "%d", (int)p.leader_epoch);
+        cli_table_add(table, "%s", ids_text(text, sizeof text, p.replicas, p.replica_count));
+        cli_table_add(table, "%s", ids_text(text, sizeof text, p.isr, p.isr_count));
+        cli_table_add(table, "%lld", (long long)p.log_start);
+        cli_table_add(table, "%lld", (long long)p.high_watermark);
+        cli_table_add(table, "%lld", (long long)p.log_end);
+        if (p.err != KC_OK) cli_table_add(table, "%s: %s", kc_err_name(p.err), kc_err_text(p.err));
+        else if (p.leader < 0) cli_table_add(table, "no leader: nothing is served");
+        else if (p.isr_count < p.replica_count) cli_table_add(table, "%zu of %zu in sync", p.isr_count, p.replica_count);
+        else cli_table_add(table, "ok");
+    }
+    cli_table_print(table);
+}
+
+static int topic_describe(int argc, char **argv) {
+    struct cli_session s = {0};
+    bool json = false;
+    const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON", CLI_FLAG, &json}};
+    const struct cli_command c = {"topic describe", "TOPIC...", "Shows leaders, replicas, in-sync replicas and offsets.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+    struct cli_operands names;
+    int rc = cli_parse(&c, argc, argv, &names);
+    if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
+    for (int i = 0; i < names.count; i++) {
+        kc_cluster_info *info = NULL;
+        kc_error *error = NULL;
+        kc_topic_info topic;
+        kc_err err = kc_admin_describe(s.client, names.v[i], CLI_TIMEOUT_US, &info, &error);
+        if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &topic);
+        if (err == KC_OK) err = topic.err;
+        if (err != KC_OK) {
+            rc = cli_fail(names.v[i], err, error);
+        } else if (json) {
+            describe_json(info, 0, &topic);
+        } else {
+            describe_text(info, 0, &topic);
+        }
+        kc_cluster_info_free(info);
+    }
+    cli_session_close(&s);
+    return rc;
+}
+
+static int topic_list(int argc, char **argv) {
+    struct cli_session s = {0};
+    bool json = false;
+    const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON, a line a topic", CLI_FLAG, &json}};
+    const struct cli_command c = {"topic list", "", "Lists the topics, a name a line.", NULL, 0, 0, options, sizeof options / sizeof *options};
+    struct cli_operands none;
+    int rc = cli_parse(&c, argc, argv, &none);
+    if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
+    kc_cluster_info *info = NULL;
+    kc_error *error = NULL;
+    kc_err err = kc_admin_describe(s.client, NULL, CLI_TIMEOUT_US, &info, &error);
+    if (err != KC_OK) rc = cli_fail("topic list", err, error);
+    for (size_t i = 0; err == KC_OK && i < kc_cluster_info_topic_count(info); i++) {
+        kc_topic_info t;
+        if (kc_cluster_info_topic(info, i, &t) != KC_OK) continue;
+        if (!json) {
+            printf("%s\n", t.name);
+            continue;
+        }
+        printf("{\"name\":");
+        cli_json_text(stdout, t.name, strlen(t.name));
+        printf(",\"partitions\":%zu,\"internal\":%s}\n", t.partition_count, t.internal ? "true" : "false");
+    }
+    kc_cluster_info_free(info);
+    cli_session_close(&s);
+    return rc;
+}
+
+int cmd_topic(int argc, char **argv) {
+    static const struct cli_sub subs[] = {
+        {"create", topic_create, "create topics"},
+        {"list", topic_list, "list topics"},
+        {"describe", topic_describe, "show partitions, leaders, offsets"},
+        {"alter", topic_alter, "add partitions, change configs"},
+        {"delete", topic_delete, "delete topics"},
+    };
+    return cli_dispatch("kc topic", subs, sizeof subs / sizeof *subs, argc, argv);
+}
