@@ -1,4 +1,5 @@
-/* args.c - command lines: options before, between and after operands, letters and long names, help, and errors that name the nearest right word. */
+/* args.c - command lines: options before, between and after operands, letters and long names, help, and errors that name the nearest right
+ * word. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -55,10 +56,15 @@ static int unknown_option(const struct cli_command *c, const char *name) {
 
 static int take(const struct cli_command *c, const struct cli_option *o, const char *value) {
     switch (o->kind) {
-    case CLI_FLAG: *(bool *)o->out = true; return -1;
-    case CLI_TEXT: *(const char **)o->out = value; return -1;
+    case CLI_FLAG:
+        *(bool *)o->out = true;
+        return -1;
+    case CLI_TEXT:
+        *(const char **)o->out = value;
+        return -1;
     case CLI_NUMBER:
-        if (!cli_number(value, INT64_MIN, INT64_MAX, o->out)) return cli_usage_error(c, "--%s takes a whole number, not '%s'", o->name, value);
+        if (!cli_number(value, INT64_MIN, INT64_MAX, o->out))
+            return cli_usage_error(c, "--%s takes a whole number, not '%s'", o->name, value);
         return -1;
     case CLI_MANY: {
         struct cli_many *m = o->out;

@@ -25,7 +25,7 @@ struct cli_option {
     const char *value; /* what stands for its value in the help; NULL for flags */
     const char *help;
     enum cli_kind kind;
-    void *out;         /* bool *, const char **, int64_t *, struct cli_many * */
+    void *out; /* bool *, const char **, int64_t *, struct cli_many * */
 };
 #define CLI_MANY_MAX 64
 struct cli_many {
@@ -59,10 +59,11 @@ struct cli_session { /* the options that every command has, and the client they 
     kc_config *config;
     kc_client *client;
 };
-#define CLI_SESSION_OPTIONS(s)                                                                                                                  \
-    {'b', "bootstrap", "HOST:PORT", "brokers to start from (default 127.0.0.1:9092)", CLI_TEXT, &(s)->brokers},                                 \
-    {0, "set", "NAME=VALUE", "any client property (kc config explain lists them)", CLI_MANY, &(s)->set},                                        \
-    {'v', "verbose", NULL, "log lines of the client on stderr", CLI_FLAG, &(s)->verbose}
+#define CLI_SESSION_OPTIONS(s)                                                                                                             \
+    {'b', "bootstrap", "HOST:PORT", "brokers to start from (default 127.0.0.1:9092)", CLI_TEXT, &(s)->brokers},                            \
+        {0, "set", "NAME=VALUE", "any client property (kc config explain lists them)", CLI_MANY, &(s)->set}, {                             \
+        'v', "verbose", NULL, "log lines of the client on stderr", CLI_FLAG, &(s)->verbose                                                 \
+    }
 int cli_session_open(struct cli_session *s); /* CLI_OK, or the exit code with the error printed */
 void cli_session_close(struct cli_session *s);
 void cli_session_logs(struct cli_session *s); /* prints waiting log lines when verbose */
@@ -71,7 +72,7 @@ void cli_session_logs(struct cli_session *s); /* prints waiting log lines when v
 /* Prints "kc WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
 
-extern volatile sig_atomic_t cli_interrupted; /* SIGINT or SIGTERM came */
+extern volatile sig_atomic_t cli_interrupted;            /* SIGINT or SIGTERM came */
 void cli_catch_signals(void (*wake)(void *), void *ctx); /* wake is called in the handler */
 
 /* ---- Time, progress, text (text.c) ---- */
@@ -102,13 +103,14 @@ void cli_progress_end(struct cli_progress *p);
 struct cli_table;
 struct cli_table *cli_table_new(const char *const *heads, size_t columns);
 void cli_table_add(struct cli_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* next cell, row by row */
-void cli_table_print(struct cli_table *t); /* and frees it */
+void cli_table_print(struct cli_table *t);                                                           /* and frees it */
 
 /* ---- Formats (format.c): kcat's -f ---- */
 
 struct cli_format;
 struct cli_format *cli_format_new(const char *text, char *why, size_t size); /* NULL: why says which letter */
-void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count);
+void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, const kc_message *m, const kc_header *headers,
+                      size_t header_count);
 void cli_format_free(struct cli_format *f);
 void cli_json_message(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64);
 

@@ -34,11 +34,14 @@ static void print_json(const kc_cluster_info *info, struct health h) {
         printf("%s{\"id\":%d,\"host\":", i ? "," : "", (int)b.id);
         cli_json_text(stdout, b.host, strlen(b.host));
         printf(",\"port\":%d,\"rack\":", (int)b.port);
-        if (b.rack) cli_json_text(stdout, b.rack, strlen(b.rack));
-        else fputs("null", stdout);
+        if (b.rack)
+            cli_json_text(stdout, b.rack, strlen(b.rack));
+        else
+            fputs("null", stdout);
         putchar('}');
     }
-    printf("],\"topics\":%zu,\"partitions\":%zu,\"leaderless\":%zu,\"under_replicated\":%zu}\n", h.topics, h.partitions, h.leaderless, h.under_replicated);
+    printf("],\"topics\":%zu,\"partitions\":%zu,\"leaderless\":%zu,\"under_replicated\":%zu}\n", h.topics, h.partitions, h.leaderless,
+           h.under_replicated);
 }
 
 static void print_text(const kc_cluster_info *info, struct health h) {
@@ -63,7 +66,14 @@ int cmd_cluster(int argc, char **argv) {
     struct cli_session s = {0};
     bool json = false;
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON", CLI_FLAG, &json}};
-    const struct cli_command c = {"cluster", "", "Shows brokers, controller, and partitions that need attention.", NULL, 0, 0, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"cluster",
+                                  "",
+                                  "Shows brokers, controller, and partitions that need attention.",
+                                  NULL,
+                                  0,
+                                  0,
+                                  options,
+                                  sizeof options / sizeof *options};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
@@ -74,8 +84,10 @@ int cmd_cluster(int argc, char **argv) {
         rc = cli_fail("cluster", err, error);
     } else {
         struct health h = count_health(info);
-        if (json) print_json(info, h);
-        else print_text(info, h);
+        if (json)
+            print_json(info, h);
+        else
+            print_text(info, h);
     }
     kc_cluster_info_free(info);
     cli_session_close(&s);

@@ -8,15 +8,20 @@
 #include "base/nearest.h"
 
 static int resource_of(const struct cli_command *c, const char *word, int32_t *resource) {
-    if (!strcmp(word, "topic")) *resource = KC_RESOURCE_TOPIC;
-    else if (!strcmp(word, "broker")) *resource = KC_RESOURCE_BROKER;
-    else return cli_usage_error(c, "'%s' is neither 'topic' nor 'broker'", word);
+    if (!strcmp(word, "topic"))
+        *resource = KC_RESOURCE_TOPIC;
+    else if (!strcmp(word, "broker"))
+        *resource = KC_RESOURCE_BROKER;
+    else
+        return cli_usage_error(c, "'%s' is neither 'topic' nor 'broker'", word);
     return -1;
 }
 
 static void print_value(const kc_config_item *v) {
-    if (v->value) cli_json_text(stdout, v->value, strlen(v->value));
-    else fputs("null", stdout);
+    if (v->value)
+        cli_json_text(stdout, v->value, strlen(v->value));
+    else
+        fputs("null", stdout);
 }
 
 static int config_describe(int argc, char **argv) {
@@ -28,7 +33,14 @@ static int config_describe(int argc, char **argv) {
         {0, "docs", NULL, "with what each one means", CLI_FLAG, &docs},
         {0, "json", NULL, "print JSON, a line a config", CLI_FLAG, &json},
     };
-    const struct cli_command c = {"config describe", "topic|broker NAME", "Shows the configs of a topic or broker.", NULL, 2, 2, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"config describe",
+                                  "topic|broker NAME",
+                                  "Shows the configs of a topic or broker.",
+                                  NULL,
+                                  2,
+                                  2,
+                                  options,
+                                  sizeof options / sizeof *options};
     struct cli_operands o;
     int32_t resource = 0;
     int rc = cli_parse(&c, argc, argv, &o);
@@ -63,7 +75,14 @@ static int config_alter(int argc, char **argv) {
         {0, "config", "NAME=VALUE", "set; may be repeated", CLI_MANY, &set},
         {0, "delete-config", "NAME", "back to the default; may be repeated", CLI_MANY, &unset},
     };
-    const struct cli_command c = {"config alter", "topic|broker NAME", "Changes configs of a topic or a broker ('' : all brokers).", NULL, 2, 2, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"config alter",
+                                  "topic|broker NAME",
+                                  "Changes configs of a topic or a broker ('' : all brokers).",
+                                  NULL,
+                                  2,
+                                  2,
+                                  options,
+                                  sizeof options / sizeof *options};
     struct cli_operands o;
     int32_t resource = 0;
     int rc = cli_parse(&c, argc, argv, &o);
@@ -73,7 +92,8 @@ static int config_alter(int argc, char **argv) {
     size_t count = 0;
     for (int i = 0; i < set.count; i++, count++) {
         pairs[count] = (kc_config_pair){.name = names[i]};
-        if (!cli_split_pair(set.v[i], names[i], sizeof names[i], &pairs[count].value)) return cli_usage_error(&c, "--config takes NAME=VALUE, not '%s'", set.v[i]);
+        if (!cli_split_pair(set.v[i], names[i], sizeof names[i], &pairs[count].value))
+            return cli_usage_error(&c, "--config takes NAME=VALUE, not '%s'", set.v[i]);
     }
     for (int i = 0; i < unset.count; i++) pairs[count++] = (kc_config_pair){.name = unset.v[i], .op = 1};
     if (count == 0) return cli_usage_error(&c, "nothing to alter: give --config or --delete-config");
@@ -83,7 +103,8 @@ static int config_alter(int argc, char **argv) {
     kc_err err = kc_admin_alter_configs(s.client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
     if (item.err != KC_OK) {
         kc_error_free(error);
-        fprintf(stderr, "kc: config alter: %s %s: %s (%s)\n", o.v[0], o.v[1], *item.message ? item.message : kc_err_text(item.err), kc_err_name(item.err));
+        fprintf(stderr, "kc: config alter: %s %s: %s (%s)\n", o.v[0], o.v[1], *item.message ? item.message : kc_err_text(item.err),
+                kc_err_name(item.err));
         rc = CLI_FAILURE;
     } else if (err != KC_OK) {
         rc = cli_fail("config alter", err, error);
@@ -116,7 +137,8 @@ static bool named(const kc_config_entry *e, const char *name) {
 }
 
 static int config_explain(int argc, char **argv) {
-    const struct cli_command c = {"config explain", "[NAME...]", "What the client's properties mean: all, or those named.", NULL, 0, CLI_OPERANDS_MAX, NULL, 0};
+    const struct cli_command c = {
+        "config explain", "[NAME...]", "What the client's properties mean: all, or those named.", NULL, 0, CLI_OPERANDS_MAX, NULL, 0};
     struct cli_operands o;
     int rc = cli_parse(&c, argc, argv, &o);
     if (rc >= 0) return rc;

@@ -56,8 +56,10 @@ static int resolve(struct consume *k, const struct cli_command *c, const char *w
     kc_err err = kc_consumer_offsets(k->consumer, parts, sizeof *parts, n, CLI_TIMEOUT_US, &error);
     if (err != KC_OK) return cli_fail("offset lookup", err, error);
     for (size_t i = 0; i < n; i++) {
-        if (parts[i].offset < 0) parts[i].offset = KC_OFFSET_END;
-        else if (number < 0) parts[i].offset = parts[i].offset + number > 0 ? parts[i].offset + number : KC_OFFSET_BEGINNING;
+        if (parts[i].offset < 0)
+            parts[i].offset = KC_OFFSET_END;
+        else if (number < 0)
+            parts[i].offset = parts[i].offset + number > 0 ? parts[i].offset + number : KC_OFFSET_BEGINNING;
     }
     if (!end_rule) return -1;
     bool any_end = false;
@@ -80,7 +82,8 @@ static int resolve(struct consume *k, const struct cli_command *c, const char *w
 static int start(struct consume *k, const struct cli_command *c) {
     int32_t all = partitions_of(k);
     if (all < 0) return CLI_FAILURE;
-    if (k->partition >= all) return cli_usage_error(c, "topic %s has partitions 0 to %d, not %lld", k->topic, (int)all - 1, (long long)k->partition);
+    if (k->partition >= all)
+        return cli_usage_error(c, "topic %s has partitions 0 to %d, not %lld", k->topic, (int)all - 1, (long long)k->partition);
     size_t n = k->partition >= 0 ? 1 : (size_t)all;
     k->partition_count = all;
     k->parts = calloc((size_t)all, sizeof *k->parts);
@@ -89,7 +92,9 @@ static int start(struct consume *k, const struct cli_command *c) {
         free(parts);
         return cli_fail("consume", KC_NO_MEMORY, NULL);
     }
-    for (size_t i = 0; i < n; i++) parts[i] = (kc_topic_partition){.topic = k->topic_id, .partition = k->partition >= 0 ? (int32_t)k->partition : (int32_t)i, .leader_epoch = -1};
+    for (size_t i = 0; i < n; i++)
+        parts[i] = (kc_topic_partition){
+            .topic = k->topic_id, .partition = k->partition >= 0 ? (int32_t)k->partition : (int32_t)i, .leader_epoch = -1};
     int rc = -1;
     for (int32_t i = 0; i < all; i++) k->parts[i].stop = -1;
     if (k->to) {
@@ -135,8 +140,10 @@ static void print_records(struct consume *k, const kc_event *e) {
         }
         size_t n = m.header_count ? kc_event_headers(e, i, headers, sizeof *headers, HEADERS_MAX) : 0;
         if (n > HEADERS_MAX) n = HEADERS_MAX;
-        if (k->json) cli_json_message(stdout, k->topic, &m, headers, n, k->base64);
-        else cli_format_print(k->f, stdout, k->topic, &m, headers, n);
+        if (k->json)
+            cli_json_message(stdout, k->topic, &m, headers, n, k->base64);
+        else
+            cli_format_print(k->f, stdout, k->topic, &m, headers, n);
         k->records++;
         k->bytes += m.key.size + m.value.size;
         if (p->stop >= 0 && m.offset + 1 >= p->stop) finish_partition(k, m.partition);
@@ -157,21 +164,25 @@ static int run(struct consume *k) {
         }
         if (err != KC_OK) return cli_fail("consume", err, NULL);
         switch (kc_event_kind(e)) {
-        case KC_EVENT_RECORDS: print_records(k, e); break;
+        case KC_EVENT_RECORDS:
+            print_records(k, e);
+            break;
         case KC_EVENT_PARTITION_END:
             fflush(stdout);
             if (k->exit_at_end) finish_partition(k, kc_event_partition(e));
             break;
         case KC_EVENT_ERROR: {
             const kc_error *error = kc_event_error(e);
-            fprintf(stderr, "kc: consume: %s [%d]: %s (%s)\n", k->topic, (int)kc_event_partition(e), kc_error_message(error), kc_error_name(error));
+            fprintf(stderr, "kc: consume: %s [%d]: %s (%s)\n", k->topic, (int)kc_event_partition(e), kc_error_message(error),
+                    kc_error_name(error));
             if (kc_error_fatal(error) || !kc_error_retriable(error)) {
                 rc = CLI_FAILURE;
                 k->left = 0;
             }
             break;
         }
-        default: break;
+        default:
+            break;
         }
         kc_event_free(e);
         if (ferror(stdout)) return CLI_FAILURE;
@@ -179,7 +190,9 @@ static int run(struct consume *k) {
     return rc;
 }
 
-static void wake(void *ctx) { kc_consumer_wake(ctx); }
+static void wake(void *ctx) {
+    kc_consumer_wake(ctx);
+}
 
 static int open_consumer(struct consume *k) {
     k->topic_id = kc_client_topic(k->s.client, k->topic);
@@ -238,10 +251,15 @@ int cmd_consume(int argc, char **argv) {
         {0, "base64", NULL, "with --json: keys, values and header values in base64", CLI_FLAG, &k.base64},
         {'q', "quiet", NULL, "no count at the end", CLI_FLAG, &k.quiet},
     };
-    const struct cli_command c = {
-        "consume", "", "Prints the records of a topic.",
-        "FORMAT: %s value, %S its size (-1: null), %R its size as 4 bytes, %k %K key, %h headers,\n%t topic, %p partition, %o offset, %T timestamp, %%; \\t \\n \\xHH as in C.",
-        0, 0, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"consume",
+                                  "",
+                                  "Prints the records of a topic.",
+                                  "FORMAT: %s value, %S its size (-1: null), %R its size as 4 bytes, %k %K key, %h headers,\n%t topic, %p "
+                                  "partition, %o offset, %T timestamp, %%; \\t \\n \\xHH as in C.",
+                                  0,
+                                  0,
+                                  options,
+                                  sizeof options / sizeof *options};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct cli_format {
-    char *text;      /* unescaped; a format letter stands as \1 letter */
+    char *text; /* unescaped; a format letter stands as \1 letter */
     size_t size;
 };
 
@@ -27,8 +27,10 @@ struct cli_format *cli_format_new(const char *text, char *why, size_t size) {
         }
         p++;
         if (!*p || !strchr(LETTERS, *p)) {
-            snprintf(why, size, "'%%%c' is no format letter; known: %%s %%S %%R value, its size, its size as 4 bytes; %%k %%K key; %%h headers; "
-                                "%%t topic; %%p partition; %%o offset; %%T timestamp; %%%%", *p ? *p : ' ');
+            snprintf(why, size,
+                     "'%%%c' is no format letter; known: %%s %%S %%R value, its size, its size as 4 bytes; %%k %%K key; %%h headers; "
+                     "%%t topic; %%p partition; %%o offset; %%T timestamp; %%%%",
+                     *p ? *p : ' ');
             free(marked);
             free(f);
             return NULL;
@@ -47,17 +49,22 @@ void cli_format_free(struct cli_format *f) {
     free(f);
 }
 
-static long long size_of(kc_bytes b) { return b.p ? (long long)b.size : -1; }
+static long long size_of(kc_bytes b) {
+    return b.p ? (long long)b.size : -1;
+}
 
 static void print_headers(FILE *out, const kc_header *h, size_t count) {
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s%.*s=", i ? "," : "", (int)h[i].name_size, h[i].name);
-        if (h[i].value.p) fwrite(h[i].value.p, 1, h[i].value.size, out);
-        else fputs("NULL", out);
+        if (h[i].value.p)
+            fwrite(h[i].value.p, 1, h[i].value.size, out);
+        else
+            fputs("NULL", out);
     }
 }
 
-void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count) {
+void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, const kc_message *m, const kc_header *headers,
+                      size_t header_count) {
     for (size_t i = 0; i < f->size; i++) {
         if (f->text[i] != 1 || i + 1 == f->size) {
             fputc(f->text[i], out);
@@ -65,21 +72,42 @@ void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, 
         }
         uint8_t be[4];
         switch (f->text[++i]) {
-        case 's': fwrite(m->value.p ? m->value.p : "", 1, m->value.size, out); break;
-        case 'S': fprintf(out, "%lld", size_of(m->value)); break;
+        case 's':
+            fwrite(m->value.p ? m->value.p : "", 1, m->value.size, out);
+            break;
+        case 'S':
+            fprintf(out, "%lld", size_of(m->value));
+            break;
         case 'R':
             for (int k = 0; k < 4; k++) be[k] = (uint8_t)(size_of(m->value) >> (24 - 8 * k));
             fwrite(be, 1, 4, out);
             break;
-        case 'k': fwrite(m->key.p ? m->key.p : "", 1, m->key.size, out); break;
-        case 'K': fprintf(out, "%lld", size_of(m->key)); break;
-        case 'T': fprintf(out, "%lld", (long long)m->timestamp_ms); break;
-        case 't': fputs(topic, out); break;
-        case 'p': fprintf(out, "%d", (int)m->partition); break;
-        case 'o': fprintf(out, "%lld", (long long)m->offset); break;
-        case 'h': print_headers(out, headers, header_count); break;
-        case 'n': fputc('\n', out); break;
-        default: fputc('%', out);
+        case 'k':
+            fwrite(m->key.p ? m->key.p : "", 1, m->key.size, out);
+            break;
+        case 'K':
+            fprintf(out, "%lld", size_of(m->key));
+            break;
+        case 'T':
+            fprintf(out, "%lld", (long long)m->timestamp_ms);
+            break;
+        case 't':
+            fputs(topic, out);
+            break;
+        case 'p':
+            fprintf(out, "%d", (int)m->partition);
+            break;
+        case 'o':
+            fprintf(out, "%lld", (long long)m->offset);
+            break;
+        case 'h':
+            print_headers(out, headers, header_count);
+            break;
+        case 'n':
+            fputc('\n', out);
+            break;
+        default:
+            fputc('%', out);
         }
     }
 }
@@ -100,8 +128,9 @@ void cli_json_message(FILE *out, const char *topic, const kc_message *m, const k
     static const char *const types[] = {"none", "create", "append"};
     fputs("{\"topic\":", out);
     cli_json_text(out, topic, strlen(topic));
-    fprintf(out, ",\"partition\":%d,\"offset\":%lld,\"timestamp\":%lld,\"timestamp_type\":\"%s\",\"key\":", (int)m->partition, (long long)m->offset,
-            (long long)m->timestamp_ms, types[m->timestamp_type >= -1 && m->timestamp_type <= 1 ? m->timestamp_type + 1 : 0]);
+    fprintf(out, ",\"partition\":%d,\"offset\":%lld,\"timestamp\":%lld,\"timestamp_type\":\"%s\",\"key\":", (int)m->partition,
+            (long long)m->offset, (long long)m->timestamp_ms,
+            types[m->timestamp_type >= -1 && m->timestamp_type <= 1 ? m->timestamp_type + 1 : 0]);
     json_bytes(out, m->key, base64);
     fputs(",\"value\":", out);
     json_bytes(out, m->value, base64);

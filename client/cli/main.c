@@ -1,6 +1,8 @@
 /* main.c - kc, the command line of libkclient: finds the command and runs it. */
 #include "cli.h"
 
+#include <string.h>
+
 static const struct cli_sub commands[] = {
     {"topic", cmd_topic, "create, list, describe, alter, delete topics"},
     {"produce", cmd_produce, "send records from stdin or a file"},

@@ -45,7 +45,8 @@ static size_t utf8_size(const uint8_t *p, size_t n) {
     if (k == 0 || k > n) return 0;
     for (size_t i = 1; i < k; i++)
         if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
     return k;
 }
 
@@ -105,8 +106,10 @@ int64_t cli_base64_decode(const char *text, size_t n, uint8_t *out) {
         for (size_t k = 0; k < 4; k++) {
             char ch = text[i + k];
             const char *d = ch && ch != '=' ? strchr(digits64, ch) : NULL;
-            if (ch == '=' && i + 4 == n && k >= 2) pad++;
-            else if (!d || pad) return -1;
+            if (ch == '=' && i + 4 == n && k >= 2)
+                pad++;
+            else if (!d || pad)
+                return -1;
             v = v << 6 | (d ? (uint32_t)(d - digits64) : 0);
         }
         out[size++] = (uint8_t)(v >> 16);
@@ -132,10 +135,18 @@ size_t cli_unescape(char *text) {
         }
         p++;
         switch (*p) {
-        case 'n': *out++ = '\n'; break;
-        case 't': *out++ = '\t'; break;
-        case 'r': *out++ = '\r'; break;
-        case '0': *out++ = 0; break;
+        case 'n':
+            *out++ = '\n';
+            break;
+        case 't':
+            *out++ = '\t';
+            break;
+        case 'r':
+            *out++ = '\r';
+            break;
+        case '0':
+            *out++ = 0;
+            break;
         case 'x':
             if (hex(p[1]) >= 0 && hex(p[2]) >= 0) {
                 *out++ = (char)(hex(p[1]) << 4 | hex(p[2]));
@@ -144,7 +155,8 @@ size_t cli_unescape(char *text) {
             }
             *out++ = 'x';
             break;
-        default: *out++ = *p;
+        default:
+            *out++ = *p;
         }
     }
     *out = 0;

@@ -7,11 +7,13 @@
 #define PAIRS_MAX (2 * CLI_MANY_MAX)
 
 /* NAME=VALUE words (op 0: set) and bare names (op 1: delete) as pairs; -1 or the exit code. */
-static int make_pairs(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, kc_config_pair *pairs, char names[][128], size_t *count) {
+static int make_pairs(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, kc_config_pair *pairs,
+                      char names[][128], size_t *count) {
     *count = 0;
     for (int i = 0; i < set->count; i++) {
         kc_config_pair *p = &pairs[*count];
-        if (!cli_split_pair(set->v[i], names[*count], 128, &p->value)) return cli_usage_error(c, "--config takes NAME=VALUE, not '%s'", set->v[i]);
+        if (!cli_split_pair(set->v[i], names[*count], 128, &p->value))
+            return cli_usage_error(c, "--config takes NAME=VALUE, not '%s'", set->v[i]);
         p->name = names[*count];
         p->op = 0;
         (*count)++;
@@ -33,7 +35,8 @@ static int topic_create(int argc, char **argv) {
         {0, "dry-run", NULL, "only check, change nothing", CLI_FLAG, &dry},
         {0, "json", NULL, "print JSON", CLI_FLAG, &json},
     };
-    const struct cli_command c = {"topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+    const struct cli_command c = {
+        "topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
@@ -41,20 +44,28 @@ static int topic_create(int argc, char **argv) {
     char text[PAIRS_MAX][128];
     size_t pair_count;
     if ((rc = make_pairs(&c, &config, NULL, pairs, text, &pair_count)) >= 0) return rc;
-    if (partitions < 0 || partitions > INT32_MAX || rf < 0 || rf > INT16_MAX) return cli_usage_error(&c, "--partitions and --rf are positive numbers");
+    if (partitions < 0 || partitions > INT32_MAX || rf < 0 || rf > INT16_MAX)
+        return cli_usage_error(&c, "--partitions and --rf are positive numbers");
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_topic_new items[CLI_OPERANDS_MAX] = {{0}};
     for (int i = 0; i < names.count; i++)
-        items[i] = (kc_topic_new){.name = names.v[i], .partitions = (int32_t)partitions, .replication_factor = (int32_t)rf, .configs = pairs, .config_count = pair_count};
+        items[i] = (kc_topic_new){.name = names.v[i],
+                                  .partitions = (int32_t)partitions,
+                                  .replication_factor = (int32_t)rf,
+                                  .configs = pairs,
+                                  .config_count = pair_count};
     kc_error *error = NULL;
     kc_err err = kc_admin_create_topics(s.client, items, sizeof *items, (size_t)names.count, dry, CLI_TIMEOUT_US, &error);
     bool answered = false;
     for (int i = 0; i < names.count; i++) answered |= items[i].err != KC_OK;
-    if (err != KC_OK && !answered) rc = cli_fail("topic create", err, error);
-    else kc_error_free(error);
+    if (err != KC_OK && !answered)
+        rc = cli_fail("topic create", err, error);
+    else
+        kc_error_free(error);
     for (int i = 0; i < names.count && (err == KC_OK || answered); i++) {
         if (items[i].err != KC_OK) {
-            fprintf(stderr, "kc: topic create: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err), kc_err_name(items[i].err));
+            fprintf(stderr, "kc: topic create: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err),
+                    kc_err_name(items[i].err));
             rc = CLI_FAILURE;
         } else if (json) {
             printf("{\"name\":");
@@ -71,7 +82,8 @@ static int topic_create(int argc, char **argv) {
 static int topic_delete(int argc, char **argv) {
     struct cli_session s = {0};
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s)};
-    const struct cli_command c = {"topic delete", "TOPIC...", "Deletes topics and all their records.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"topic delete",   "TOPIC...", "Deletes topics and all their records.", NULL, 1,
+                                  CLI_OPERANDS_MAX, options,    sizeof options / sizeof *options};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
@@ -81,14 +93,17 @@ static int topic_delete(int argc, char **argv) {
     kc_err err = kc_admin_delete_topics(s.client, items, sizeof *items, (size_t)names.count, CLI_TIMEOUT_US, &error);
     bool answered = err == KC_OK;
     for (int i = 0; i < names.count; i++) answered |= items[i].err != KC_OK;
-    if (!answered) rc = cli_fail("topic delete", err, error);
-    else kc_error_free(error);
+    if (!answered)
+        rc = cli_fail("topic delete", err, error);
+    else
+        kc_error_free(error);
     for (int i = 0; answered && i < names.count; i++) {
         if (items[i].err == KC_OK) {
             printf("deleted topic %s\n", names.v[i]);
             continue;
         }
-        fprintf(stderr, "kc: topic delete: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err), kc_err_name(items[i].err));
+        fprintf(stderr, "kc: topic delete: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err),
+                kc_err_name(items[i].err));
         rc = CLI_FAILURE;
     }
     cli_session_close(&s);
@@ -101,7 +116,8 @@ static int alter_partitions(struct cli_session *s, const char *topic, int64_t pa
     kc_err err = kc_admin_create_partitions(s->client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
     if (item.err != KC_OK) {
         kc_error_free(error);
-        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err), kc_err_name(item.err));
+        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err),
+                kc_err_name(item.err));
         return CLI_FAILURE;
     }
     if (err != KC_OK) return cli_fail("topic alter", err, error);
@@ -115,7 +131,8 @@ static int alter_configs(struct cli_session *s, const char *topic, const kc_conf
     kc_err err = kc_admin_alter_configs(s->client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
     if (item.err != KC_OK) {
         kc_error_free(error);
-        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err), kc_err_name(item.err));
+        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err),
+                kc_err_name(item.err));
         return CLI_FAILURE;
     }
     if (err != KC_OK) return cli_fail("topic alter", err, error);
@@ -133,7 +150,8 @@ static int topic_alter(int argc, char **argv) {
         {0, "config", "NAME=VALUE", "set a topic config; may be repeated", CLI_MANY, &set},
         {0, "delete-config", "NAME", "back to the default; may be repeated", CLI_MANY, &unset},
     };
-    const struct cli_command c = {"topic alter", "TOPIC", "Adds partitions, changes configs.", NULL, 1, 1, options, sizeof options / sizeof *options};
+    const struct cli_command c = {
+        "topic alter", "TOPIC", "Adds partitions, changes configs.", NULL, 1, 1, options, sizeof options / sizeof *options};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
@@ -183,7 +201,8 @@ static void describe_json(const kc_cluster_info *info, size_t t, const kc_topic_
 }
 
 static void describe_text(const kc_cluster_info *info, size_t t, const kc_topic_info *topic) {
-    printf("topic %s, %zu partition%s%s\n", topic->name, topic->partition_count, topic->partition_count == 1 ? "" : "s", topic->internal ? ", internal" : "");
+    printf("topic %s, %zu partition%s%s\n", topic->name, topic->partition_count, topic->partition_count == 1 ? "" : "s",
+           topic->internal ? ", internal" : "");
     static const char *const heads[] = {"partition", "leader", "epoch", "replicas", "isr", "start", "hw", "leo", "state"};
     struct cli_table *table = cli_table_new(heads, sizeof heads / sizeof *heads);
     for (size_t i = 0; i < topic->partition_count; i++) {
@@ -198,10 +217,14 @@ static void describe_text(const kc_cluster_info *info, size_t t, const kc_topic_
         cli_table_add(table, "%lld", (long long)p.log_start);
         cli_table_add(table, "%lld", (long long)p.high_watermark);
         cli_table_add(table, "%lld", (long long)p.log_end);
-        if (p.err != KC_OK) cli_table_add(table, "%s: %s", kc_err_name(p.err), kc_err_text(p.err));
-        else if (p.leader < 0) cli_table_add(table, "no leader: nothing is served");
-        else if (p.isr_count < p.replica_count) cli_table_add(table, "%zu of %zu in sync", p.isr_count, p.replica_count);
-        else cli_table_add(table, "ok");
+        if (p.err != KC_OK)
+            cli_table_add(table, "%s: %s", kc_err_name(p.err), kc_err_text(p.err));
+        else if (p.leader < 0)
+            cli_table_add(table, "no leader: nothing is served");
+        else if (p.isr_count < p.replica_count)
+            cli_table_add(table, "%zu of %zu in sync", p.isr_count, p.replica_count);
+        else
+            cli_table_add(table, "ok");
     }
     cli_table_print(table);
 }
@@ -210,7 +233,14 @@ static int topic_describe(int argc, char **argv) {
     struct cli_session s = {0};
     bool json = false;
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON", CLI_FLAG, &json}};
-    const struct cli_command c = {"topic describe", "TOPIC...", "Shows leaders, replicas, in-sync replicas and offsets.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"topic describe",
+                                  "TOPIC...",
+                                  "Shows leaders, replicas, in-sync replicas and offsets.",
+                                  NULL,
+                                  1,
+                                  CLI_OPERANDS_MAX,
+                                  options,
+                                  sizeof options / sizeof *options};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
@@ -238,7 +268,8 @@ static int topic_list(int argc, char **argv) {
     struct cli_session s = {0};
     bool json = false;
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON, a line a topic", CLI_FLAG, &json}};
-    const struct cli_command c = {"topic list", "", "Lists the topics, a name a line.", NULL, 0, 0, options, sizeof options / sizeof *options};
+    const struct cli_command c = {
+        "topic list", "", "Lists the topics, a name a line.", NULL, 0, 0, options, sizeof options / sizeof *options};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;

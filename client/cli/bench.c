@@ -1,0 +1,408 @@
+/* bench.c - kc bench produce|consume|latency: one measurement, one JSON object (or a line for people). tests/bench compares them with
+ * peers. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+struct bench {
+    struct cli_session s;
+    const char *topic, *acks, *codec, *payload;
+    int64_t size, count, partitions, rf, rate, batch;
+    bool json, one_by_one, end_to_end;
+    int32_t topic_id;
+    uint8_t *pool; /* POOL payloads, one after another */
+    size_t stride;
+};
+#define POOL 1024
+
+static int64_t cpu_ns(void) {
+    struct rusage r;
+    getrusage(RUSAGE_SELF, &r);
+    return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000000LL + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000LL;
+}
+
+static long rss_kb(void) {
+    struct rusage r;
+    getrusage(RUSAGE_SELF, &r);
+    return r.ru_maxrss;
+}
+
+/* Random bytes, or text as an event log has it: the same payloads as the peers' load program. */
+static int make_pool(struct bench *k) {
+    static const char *const names[] = {"login", "purchase", "page_view", "logout", "search", "add_to_cart"};
+    static const char *const hosts[] = {"eu-west-1", "us-east-2", "ap-south-1", "sa-east-1"};
+    k->stride = (size_t)k->size + 1024;
+    k->pool = malloc(k->stride * POOL);
+    if (!k->pool) return cli_fail("bench", KC_NO_MEMORY, NULL);
+    uint64_t x = 88172645463325252ull;
+    for (size_t i = 0; i < POOL; i++) {
+        uint8_t *p = k->pool + i * k->stride;
+        for (size_t at = 0; at < (size_t)k->size;) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            if (!k->payload || !strcmp(k->payload, "rand")) {
+                p[at++] = (uint8_t)(x >> 24);
+            } else {
+                at += (size_t)snprintf((char *)p + at, 512,
+                                       "{\"id\":%llu,\"user_id\":%u,\"event\":\"%s\",\"region\":\"%s\",\"session\":\"%08x%08x\",\"amount\":"
+                                       "%u.%02u,\"currency\":\"EUR\",\"ok\":%s,"
+                                       "\"ts\":17%011llu},",
+                                       (unsigned long long)(x >> 20), (unsigned)(x % 100000), names[x % 6], hosts[(x >> 9) % 4],
+                                       (unsigned)(x >> 32), (unsigned)x, (unsigned)(x >> 11) % 1000, (unsigned)(x >> 17) % 100,
+                                       x & 64 ? "true" : "false", (unsigned long long)(x % 100000000000ull));
+            }
+        }
+    }
+    return CLI_OK;
+}
+
+static int ensure_topic(struct bench *k) {
+    kc_topic_new item = {.name = k->topic, .partitions = (int32_t)k->partitions, .replication_factor = (int32_t)k->rf};
+    kc_error *error = NULL;
+    kc_err err = kc_admin_create_topics(k->s.client, &item, sizeof item, 1, 0, CLI_TIMEOUT_US, &error);
+    k->topic_id = kc_client_topic(k->s.client, k->topic);
+    if (err == KC_OK || item.err == 36 /* TOPIC_ALREADY_EXISTS */) {
+        kc_error_free(error);
+        return CLI_OK;
+    }
+    return cli_fail("bench: topic", err, error);
+}
+
+static int open_producer(struct bench *k, kc_producer **p) {
+    kc_error *error = NULL;
+    kc_config *config = kc_config_new();
+    kc_err err = config ? KC_OK : KC_NO_MEMORY;
+    if (err == KC_OK && k->acks) err = kc_config_set(config, "acks", k->acks, &error);
+    if (err == KC_OK && k->codec) err = kc_config_set(config, "compression.type", k->codec, &error);
+    if (err == KC_OK) err = kc_producer_new(k->s.client, config, p, &error);
+    kc_config_free(config);
+    return err == KC_OK ? CLI_OK : cli_fail("bench: producer", err, error);
+}
+
+static void result(const struct bench *k, const char *mode, uint64_t records, int64_t us, int64_t cpu, const uint32_t *latency, size_t n) {
+    double s = (double)us / 1e6, per_s = s > 0 ? (double)records / s : 0;
+    uint32_t p[3] = {0};
+    if (n) {
+        p[0] = latency[n / 2];
+        p[1] = latency[n * 99 / 100];
+        p[2] = latency[n * 999 / 1000];
+    }
+    if (k->json) {
+        printf("{\"mode\":\"%s\",\"records\":%llu,\"seconds\":%.6f,\"records_per_s\":%.0f,\"mb_per_s\":%.2f,\"cpu_ns_per_record\":%.0f,"
+               "\"rss_kb\":%ld",
+               mode, (unsigned long long)records, s, per_s, per_s * (double)k->size / 1e6, records ? (double)cpu / (double)records : 0,
+               rss_kb());
+        if (n) printf(",\"p50_us\":%u,\"p99_us\":%u,\"p999_us\":%u", p[0], p[1], p[2]);
+        printf("}\n");
+        return;
+    }
+    printf("%s: %llu records in %.2f s: %.0f/s, %.1f MB/s, %.0f ns of CPU a record, %ld kB resident", mode, (unsigned long long)records, s,
+           per_s, per_s * (double)k->size / 1e6, records ? (double)cpu / (double)records : 0, rss_kb());
+    if (n) printf("; p50 %u us, p99 %u us, p999 %u us", p[0], p[1], p[2]);
+    printf("\n");
+}
+
+/* ---- produce ---- */
+
+struct tally {
+    uint64_t done, failed;
+    kc_err last;
+};
+
+static void drain(kc_producer *p, struct tally *t, int64_t timeout_us) {
+    kc_reports *reports = NULL;
+    if (kc_producer_reports(p, &reports, timeout_us) != KC_OK) return;
+    kc_report r[512];
+    size_t n;
+    while ((n = kc_reports_take(reports, r, sizeof *r, sizeof r / sizeof *r)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            if (r[i].err == KC_OK) continue;
+            t->failed++;
+            t->last = r[i].err;
+        }
+        t->done += n;
+    }
+    kc_reports_free(reports);
+}
+
+static kc_err warm_up(struct bench *k, kc_producer *p) { /* connections, metadata and producer id before the clock starts */
+    kc_report report;
+    kc_record r = {.topic = k->topic_id, .value = {k->pool, (size_t)k->size}};
+    return kc_producer_send_wait(p, &r, &report, NULL);
+}
+
+static void pace(const struct bench *k, int64_t start_us, uint64_t sent) {
+    int64_t wait = k->rate > 0 ? start_us + (int64_t)((double)sent * 1e6 / (double)k->rate) - cli_now_us() : 0;
+    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
+}
+
+static int bench_produce(struct bench *k) {
+    kc_producer *p = NULL;
+    if (make_pool(k) != CLI_OK || ensure_topic(k) != CLI_OK || open_producer(k, &p) != CLI_OK) return CLI_FAILURE;
+    kc_err err = warm_up(k, p);
+    if (err != KC_OK) {
+        kc_producer_free(p);
+        return cli_fail("bench: first record", err, NULL);
+    }
+    struct tally t = {0};
+    struct cli_progress progress;
+    cli_progress_start(&progress, "produced", (uint64_t)k->count);
+    int64_t start = cli_now_us(), cpu = cpu_ns();
+    uint64_t sent = 0;
+    while (sent < (uint64_t)k->count && !cli_interrupted) {
+        kc_record r = {.topic = k->topic_id, .value = {k->pool + sent % POOL * k->stride, (size_t)k->size}};
+        err = kc_producer_send(p, &r, 0);
+        if (err == KC_QUEUE_FULL) {
+            drain(p, &t, 100000);
+            continue;
+        }
+        if (err != KC_OK) break;
+        if (++sent % 4096 == 0) {
+            drain(p, &t, 0);
+            cli_progress_show(&progress, t.done, t.done * (uint64_t)k->size);
+        }
+        pace(k, start, sent);
+    }
+    kc_op *op = NULL;
+    if (kc_producer_flush_start(p, 0, &op, NULL) == KC_OK)
+        while (t.done < sent && !cli_interrupted) drain(p, &t, 100000);
+    kc_op_free(op);
+    int64_t us = cli_now_us() - start;
+    cpu = cpu_ns() - cpu;
+    cli_progress_end(&progress);
+    (void)kc_producer_close(p, 5000000, NULL);
+    kc_producer_free(p);
+    if (err != KC_OK) return cli_fail("bench: send", err, NULL);
+    if (t.failed) {
+        fprintf(stderr, "kc: bench: %llu records failed, the last with %s\n", (unsigned long long)t.failed, kc_err_name(t.last));
+        return CLI_FAILURE;
+    }
+    result(k, "produce", t.done, us, cpu, NULL, 0);
+    return CLI_OK;
+}
+
+/* ---- consume ---- */
+
+static kc_consumer *open_consumer(struct bench *k, int64_t offset) {
+    kc_consumer *c = NULL;
+    kc_error *error = NULL;
+    kc_cluster_info *info = NULL;
+    kc_topic_info t = {0};
+    k->topic_id = kc_client_topic(k->s.client, k->topic);
+    kc_err err = kc_admin_describe(k->s.client, k->topic, CLI_TIMEOUT_US, &info, &error);
+    if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &t);
+    if (err == KC_OK) err = t.err;
+    if (err == KC_OK) err = kc_consumer_new(k->s.client, NULL, KC_PROCESSED_EXPLICIT, &c, &error);
+    kc_topic_partition *parts = calloc(t.partition_count + 1, sizeof *parts);
+    if (err == KC_OK && !parts) err = KC_NO_MEMORY;
+    if (err == KC_OK) {
+        for (size_t i = 0; i < t.partition_count; i++)
+            parts[i] = (kc_topic_partition){.topic = k->topic_id, .partition = (int32_t)i, .offset = offset, .leader_epoch = -1};
+        err = kc_consumer_assign(c, parts, sizeof *parts, t.partition_count, &error);
+    }
+    free(parts);
+    kc_cluster_info_free(info);
+    if (err == KC_OK) return c;
+    cli_fail("bench: consumer", err, error);
+    kc_consumer_free(c);
+    return NULL;
+}
+
+static uint64_t take_batches(const struct bench *k, kc_consumer *c, int64_t *start, int64_t *cpu, uint64_t *sum) {
+    uint64_t n = 0;
+    while (n < (uint64_t)k->count && !cli_interrupted) {
+        kc_event *e = NULL;
+        kc_err err = kc_consumer_poll(c, &e, 10000000);
+        if (err != KC_OK) break;
+        if (kc_event_kind(e) == KC_EVENT_RECORDS) {
+            if (!*start) *start = cli_now_us(), *cpu = cpu_ns();
+            size_t size, count = kc_event_count(e);
+            const kc_view *v = kc_event_views(e);
+            const uint8_t *span = kc_event_span(e, &size);
+            for (size_t i = 0; i < count; i++) *sum += v[i].value_size > 0 ? span[v[i].value_at] : 0; /* each record is looked at */
+            n += count;
+        }
+        kc_event_free(e);
+    }
+    return n;
+}
+
+static uint64_t take_singly(const struct bench *k, kc_consumer *c, int64_t *start, int64_t *cpu, uint64_t *sum) {
+    uint64_t n = 0;
+    while (n < (uint64_t)k->count && !cli_interrupted) {
+        kc_event *e = NULL;
+        kc_message m;
+        if (kc_consumer_poll_one(c, &m, &e, 10000000) != KC_OK) break;
+        if (e) {
+            kc_event_free(e);
+            continue;
+        }
+        if (!*start) *start = cli_now_us(), *cpu = cpu_ns();
+        *sum += m.value.size ? *(const uint8_t *)m.value.p : 0;
+        n++;
+    }
+    return n;
+}
+
+static int bench_consume(struct bench *k) {
+    kc_consumer *c = open_consumer(k, KC_OFFSET_BEGINNING);
+    if (!c) return CLI_FAILURE;
+    int64_t start = 0, cpu = 0;
+    volatile uint64_t sink; /* keeps the reading from being optimised away */
+    uint64_t sum = 0;
+    uint64_t n = k->one_by_one ? take_singly(k, c, &start, &cpu, &sum) : take_batches(k, c, &start, &cpu, &sum);
+    sink = sum;
+    (void)sink;
+    int64_t us = cli_now_us() - start;
+    cpu = cpu_ns() - cpu;
+    (void)kc_consumer_close(c, 2000000, NULL);
+    kc_consumer_free(c);
+    if (n < (uint64_t)k->count && !cli_interrupted) {
+        fprintf(stderr, "kc: bench: only %llu of %lld records came; the topic has no more\n", (unsigned long long)n, (long long)k->count);
+        return CLI_FAILURE;
+    }
+    result(k, k->one_by_one ? "consume one by one" : "consume", n, us, cpu, NULL, 0);
+    return CLI_OK;
+}
+
+/* ---- latency ---- */
+
+static int by_value(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* One record in flight, each waited for. */
+static size_t round_trips(struct bench *k, kc_producer *p, uint32_t *latency, kc_err *err) {
+    for (size_t i = 0; i < (size_t)k->count && !cli_interrupted; i++) {
+        kc_record r = {.topic = k->topic_id, .value = {k->pool + i % POOL * k->stride, (size_t)k->size}};
+        kc_report report;
+        int64_t t = cli_now_us();
+        if ((*err = kc_producer_send_wait(p, &r, &report, NULL)) != KC_OK) return i;
+        latency[i] = (uint32_t)(cli_now_us() - t);
+    }
+    return (size_t)k->count;
+}
+
+/* Records carry the time they were handed over; a consumer in the same process reads them. Producer and consumer take turns in this thread:
+ * while nothing is due, the consumer's poll waits. */
+static size_t end_to_end(struct bench *k, kc_producer *p, uint32_t *latency, kc_err *err) {
+    kc_consumer *c = open_consumer(k, KC_OFFSET_END);
+    if (!c) {
+        *err = KC_INVALID;
+        return 0;
+    }
+    kc_event *e = NULL;
+    (void)kc_consumer_poll(c, &e, 500000); /* positions are looked up before the first record */
+    kc_event_free(e);
+    struct tally t = {0};
+    size_t got = 0;
+    int64_t start = cli_now_us();
+    for (uint64_t sent = 0; got < (size_t)k->count && !cli_interrupted && *err == KC_OK;) {
+        int64_t now = cli_now_us(), due = start + (int64_t)((double)sent * 1e6 / (double)k->rate);
+        if (sent < (uint64_t)k->count && now >= due) {
+            uint8_t *payload = k->pool + sent % POOL * k->stride;
+            memcpy(payload, &now, sizeof now);
+            kc_record r = {.topic = k->topic_id, .value = {payload, (size_t)k->size}};
+            *err = kc_producer_send(p, &r, 0);
+            sent += *err == KC_OK;
+            if (sent % 256 == 0) drain(p, &t, 0);
+            continue;
+        }
+        if (kc_consumer_poll(c, &e, sent < (uint64_t)k->count ? due - now : 5000000) != KC_OK) {
+            if (sent < (uint64_t)k->count) continue;
+            break;
+        }
+        size_t size, count = kc_event_kind(e) == KC_EVENT_RECORDS ? kc_event_count(e) : 0;
+        const kc_view *v = kc_event_views(e);
+        const uint8_t *span = kc_event_span(e, &size);
+        now = cli_now_us();
+        for (size_t i = 0; i < count && got < (size_t)k->count; i++) {
+            int64_t at;
+            memcpy(&at, span + v[i].value_at, sizeof at);
+            latency[got++] = (uint32_t)(now - at);
+        }
+        kc_event_free(e);
+    }
+    (void)kc_consumer_close(c, 1000000, NULL);
+    kc_consumer_free(c);
+    return got;
+}
+
+static int bench_latency(struct bench *k) {
+    kc_producer *p = NULL;
+    if (make_pool(k) != CLI_OK || ensure_topic(k) != CLI_OK || open_producer(k, &p) != CLI_OK) return CLI_FAILURE;
+    uint32_t *latency = calloc((size_t)k->count, sizeof *latency);
+    kc_err err = latency ? KC_OK : KC_NO_MEMORY;
+    for (int i = 0; i < 100 && err == KC_OK; i++) err = warm_up(k, p);
+    int64_t start = cli_now_us(), cpu = cpu_ns();
+    size_t n = err != KC_OK ? 0 : k->end_to_end ? end_to_end(k, p, latency, &err) : round_trips(k, p, latency, &err);
+    int64_t us = cli_now_us() - start;
+    cpu = cpu_ns() - cpu;
+    (void)kc_producer_close(p, 2000000, NULL);
+    kc_producer_free(p);
+    int rc = CLI_OK;
+    if (err != KC_OK) {
+        rc = cli_fail("bench: latency", err, NULL);
+    } else if (n) {
+        qsort(latency, n, sizeof *latency, by_value);
+        result(k, k->end_to_end ? "end to end" : "latency", n, us, cpu, latency, n);
+    }
+    free(latency);
+    return rc;
+}
+
+static int run_bench(const char *name, const char *summary, int (*run)(struct bench *), int argc, char **argv) {
+    struct bench k = {.size = 1024, .count = 100000, .partitions = 1, .rf = 1};
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&k.s),
+        {'t', "topic", "TOPIC", "the topic; made when it does not exist", CLI_TEXT, &k.topic},
+        {0, "size", "BYTES", "value size (default 1024)", CLI_NUMBER, &k.size},
+        {0, "count", "N", "records (default 100000)", CLI_NUMBER, &k.count},
+        {0, "acks", "0|1|-1", "acknowledgements to wait for", CLI_TEXT, &k.acks},
+        {0, "partitions", "N", "of the topic when it is made", CLI_NUMBER, &k.partitions},
+        {0, "rf", "N", "its replication factor", CLI_NUMBER, &k.rf},
+        {0, "rate", "N", "records a second (default: as fast as it goes)", CLI_NUMBER, &k.rate},
+        {0, "payload", "rand|json", "what values look like", CLI_TEXT, &k.payload},
+        {'z', "compression", "CODEC", "none, gzip, snappy, lz4, zstd", CLI_TEXT, &k.codec},
+        {0, "one", NULL, "consume: one record a call", CLI_FLAG, &k.one_by_one},
+        {0, "e2e", NULL, "latency: from send to poll, at --rate", CLI_FLAG, &k.end_to_end},
+        {0, "json", NULL, "print one JSON object", CLI_FLAG, &k.json},
+    };
+    const struct cli_command c = {name, "", summary, NULL, 0, 0, options, sizeof options / sizeof *options};
+    struct cli_operands none;
+    int rc = cli_parse(&c, argc, argv, &none);
+    if (rc >= 0) return rc;
+    if (!k.topic) return cli_usage_error(&c, "needs -t TOPIC");
+    if (k.size < 0 || k.size > 1 << 30 || k.count <= 0 || k.partitions < 0 || k.rf < 0)
+        return cli_usage_error(&c, "--size, --count, --partitions and --rf are positive numbers");
+    if (k.end_to_end && k.size < 8) return cli_usage_error(&c, "--e2e needs --size 8 or more: the record carries its time");
+    if (k.end_to_end && k.rate <= 0) k.rate = 5000;
+    cli_catch_signals(NULL, NULL);
+    rc = cli_session_open(&k.s);
+    if (rc == CLI_OK) rc = run(&k);
+    cli_session_close(&k.s);
+    free(k.pool);
+    return rc;
+}
+
+static int produce_command(int argc, char **argv) {
+    return run_bench("bench produce", "Produces as fast as it can.", bench_produce, argc, argv);
+}
+static int consume_command(int argc, char **argv) {
+    return run_bench("bench consume", "Consumes a topic from its beginning.", bench_consume, argc, argv);
+}
+static int latency_command(int argc, char **argv) {
+    return run_bench("bench latency", "One record at a time, or end to end.", bench_latency, argc, argv);
+}
+
+int cmd_bench(int argc, char **argv) {
+    static const struct cli_sub subs[] = {
+        {"produce", produce_command, "records a second in"},
+        {"consume", consume_command, "records a second out"},
+        {"latency", latency_command, "round trips, or end to end"},
+    };
+    return cli_dispatch("kc bench", subs, sizeof subs / sizeof *subs, argc, argv);
+}

@@ -1,0 +1,334 @@
+/* produce.c - kc produce: a record a line (or another delimiter, or a JSON line) from stdin or a file; exits when all are answered, 1 if
+ * any failed. */
+#include "cli.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define HEADERS_MAX 1024
+#define FAILURES_SHOWN 5
+
+struct produce {
+    struct cli_session s;
+    const char *topic, *separator, *delimiter, *key, *codec, *file, *acks;
+    struct cli_many header_words;
+    int64_t partition, rate, count;
+    bool null_empty, json, base64, report, sync;
+    /* working */
+    char separator_text[64], delimiter_byte;
+    size_t separator_size;
+    int32_t topic_id;
+    kc_producer *producer;
+    kc_header headers[HEADERS_MAX];
+    size_t fixed_headers;
+    uint64_t sent, ok, failed, bytes, shown;
+    struct cli_progress progress;
+};
+
+static void show_report(struct produce *k, const kc_report *r, const kc_error *error) {
+    if (r->err == KC_OK)
+        k->ok++;
+    else
+        k->failed++;
+    if (k->report) {
+        printf("{\"record\":%llu,\"partition\":%d,\"offset\":%lld,\"timestamp\":%lld,\"error\":\"%s\",\"outcome\":\"%s\"}\n",
+               (unsigned long long)r->opaque, (int)r->partition, (long long)r->offset, (long long)r->timestamp_ms,
+               r->err == KC_OK ? "" : kc_err_name(r->err),
+               r->outcome == KC_PERSISTED         ? "persisted"
+               : r->outcome == KC_MAYBE_PERSISTED ? "maybe persisted"
+                                                  : "not persisted");
+    }
+    if (r->err == KC_OK || k->shown >= FAILURES_SHOWN) return;
+    k->shown++;
+    fprintf(stderr, "kc: produce: record %llu: %s (%s, %s)\n", (unsigned long long)r->opaque,
+            error ? kc_error_message(error) : kc_err_text(r->err), kc_err_name(r->err),
+            r->outcome == KC_NOT_PERSISTED ? "not persisted" : "maybe persisted");
+}
+
+/* KC_OK when something was taken, KC_TIMED_OUT, KC_CLOSED. */
+static kc_err drain(struct produce *k, int64_t timeout_us) {
+    kc_reports *reports = NULL;
+    kc_err err = kc_producer_reports(k->producer, &reports, timeout_us);
+    if (err != KC_OK) return err;
+    kc_report r;
+    while (kc_reports_next(reports, &r)) show_report(k, &r, r.err == KC_OK ? NULL : kc_reports_error(reports));
+    kc_reports_free(reports);
+    cli_progress_show(&k->progress, k->ok, k->bytes);
+    cli_session_logs(&k->s);
+    return KC_OK;
+}
+
+/* -1: go on; else the exit code. */
+static int send_one(struct produce *k, kc_record *r) {
+    r->topic = k->topic_id;
+    r->opaque = k->sent + 1;
+    kc_err err;
+    if (k->sync) {
+        kc_report report;
+        kc_error *error = NULL;
+        err = kc_producer_send_wait(k->producer, r, &report, &error);
+        report.opaque = r->opaque;
+        report.err = err;
+        show_report(k, &report, error);
+        kc_error_free(error);
+        err = KC_OK;
+    } else {
+        while ((err = kc_producer_send(k->producer, r, 0)) == KC_QUEUE_FULL && !cli_interrupted) (void)drain(k, 100000);
+    }
+    if (cli_interrupted) return CLI_FAILURE;
+    if (err != KC_OK) {
+        kc_error *fatal = kc_producer_fatal(k->producer);
+        char what[64];
+        snprintf(what, sizeof what, "produce: record %llu", (unsigned long long)r->opaque);
+        return cli_fail(what, err, fatal);
+    }
+    k->sent++;
+    k->bytes += r->key.size + r->value.size;
+    if (k->sent % 1024 == 0) (void)drain(k, 0);
+    return -1;
+}
+
+static void pace(const struct produce *k) {
+    if (k->rate <= 0) return;
+    int64_t due = k->progress.started_us + (int64_t)((double)k->sent * 1e6 / (double)k->rate);
+    int64_t wait = due - cli_now_us();
+    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
+}
+
+/* ---- a line ---- */
+
+static kc_bytes bytes_of(const struct produce *k, const char *p, size_t n) {
+    if (n == 0 && k->null_empty) return (kc_bytes){NULL, 0};
+    return (kc_bytes){p, n};
+}
+
+static int send_line(struct produce *k, char *line, size_t n) {
+    kc_record r = {.headers = k->headers, .header_count = (uint32_t)k->fixed_headers};
+    if (k->partition >= 0) {
+        r.partition = (int32_t)k->partition;
+        r.flags |= KC_HAS_PARTITION;
+    }
+    if (k->key) r.key = bytes_of(k, k->key, strlen(k->key));
+    char *cut = k->separator_size ? memmem(line, n, k->separator_text, k->separator_size) : NULL;
+    if (cut) {
+        r.key = bytes_of(k, line, (size_t)(cut - line));
+        n -= (size_t)(cut - line) + k->separator_size;
+        line = cut + k->separator_size;
+    }
+    r.value = bytes_of(k, line, n);
+    return send_one(k, &r);
+}
+
+/* ---- a JSON line: what kc consume --json prints ---- */
+
+static bool json_bytes(const struct produce *k, const json_t *v, kc_bytes *out, uint8_t **scratch) {
+    *out = (kc_bytes){NULL, 0};
+    if (!v || json_is_null(v)) return true;
+    if (!json_is_string(v)) return false;
+    const char *p = json_string_value(v);
+    size_t n = json_string_length(v);
+    if (!k->base64) {
+        *out = (kc_bytes){p, n};
+        return true;
+    }
+    int64_t size = cli_base64_decode(p, n, *scratch);
+    if (size < 0) return false;
+    *out = (kc_bytes){*scratch, (size_t)size};
+    *scratch += size;
+    return true;
+}
+
+static bool json_record(struct produce *k, const json_t *o, kc_record *r, uint8_t *scratch) {
+    if (!json_bytes(k, json_object_get(o, "key"), &r->key, &scratch) || !json_bytes(k, json_object_get(o, "value"), &r->value, &scratch))
+        return false;
+    const json_t *t = json_object_get(o, "timestamp"), *p = json_object_get(o, "partition"), *hs = json_object_get(o, "headers");
+    if (json_is_integer(t) && json_integer_value(t) >= 0) {
+        r->timestamp_ms = json_integer_value(t);
+        r->flags |= KC_HAS_TIMESTAMP;
+    }
+    if (json_is_integer(p) && k->partition < 0) {
+        r->partition = (int32_t)json_integer_value(p);
+        r->flags |= KC_HAS_PARTITION;
+    }
+    size_t n = k->fixed_headers;
+    for (size_t i = 0; i < json_array_size(hs); i++, n++) {
+        const json_t *h = json_array_get(hs, i), *name = json_array_get(h, 0);
+        if (n == HEADERS_MAX || !json_is_string(name)) return false;
+        k->headers[n] = (kc_header){.name = json_string_value(name), .name_size = json_string_length(name)};
+        if (!json_bytes(k, json_array_get(h, 1), &k->headers[n].value, &scratch)) return false;
+    }
+    r->headers = k->headers;
+    r->header_count = (uint32_t)n;
+    return true;
+}
+
+static int send_json(struct produce *k, const char *line, size_t n) {
+    json_error_t why;
+    json_t *o = json_loadb(line, n, JSON_ALLOW_NUL, &why);
+    uint8_t *scratch = malloc(n + 1);
+    kc_record r = {0};
+    if (k->partition >= 0) {
+        r.partition = (int32_t)k->partition;
+        r.flags |= KC_HAS_PARTITION;
+    }
+    int rc;
+    if (!scratch || !json_is_object(o) || !json_record(k, o, &r, scratch)) {
+        fprintf(stderr, "kc: produce: input line %llu is no record: %s\n", (unsigned long long)k->sent + 1,
+                o ? "an object with key, value (text or null), headers ([[name, value]…]), timestamp, partition is wanted" : why.text);
+        rc = CLI_FAILURE;
+    } else {
+        rc = send_one(k, &r);
+    }
+    free(scratch);
+    json_decref(o);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static int pump(struct produce *k, FILE *in) {
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    int rc = -1;
+    while (rc < 0 && !cli_interrupted && (k->count <= 0 || k->sent < (uint64_t)k->count) &&
+           (n = getdelim(&line, &cap, k->delimiter_byte, in)) >= 0) {
+        if (n > 0 && line[n - 1] == k->delimiter_byte) n--;
+        if (k->json && n == 0) continue;
+        rc = k->json ? send_json(k, line, (size_t)n) : send_line(k, line, (size_t)n);
+        pace(k);
+    }
+    if (rc < 0 && ferror(in)) {
+        fprintf(stderr, "kc: produce: reading %s: %s\n", k->file ? k->file : "standard input", strerror(errno));
+        rc = CLI_FAILURE;
+    }
+    free(line);
+    return rc < 0 ? CLI_OK : rc;
+}
+
+static int finish(struct produce *k, int rc) {
+    kc_error *error = NULL;
+    kc_op *op = NULL;
+    kc_err err = kc_producer_close_start(k->producer, cli_interrupted ? 2000000 : KC_FOREVER, 0, &op, &error);
+    if (err != KC_OK) return cli_fail("close", err, error);
+    while (drain(k, 200000) != KC_CLOSED) {
+        cli_session_logs(&k->s);
+        if (cli_interrupted == 1 && kc_op_done(op)) break;
+    }
+    kc_op_free(op);
+    cli_progress_end(&k->progress);
+    if (k->failed) {
+        fprintf(stderr, "kc: produce: %llu of %llu records failed\n", (unsigned long long)k->failed, (unsigned long long)k->sent);
+        rc = CLI_FAILURE;
+    } else if (cli_interrupted) {
+        fprintf(stderr, "kc: produce: interrupted after %llu records\n", (unsigned long long)k->sent);
+        rc = CLI_FAILURE;
+    }
+    if (k->progress.on && rc == CLI_OK) fprintf(stderr, "%llu records produced\n", (unsigned long long)k->ok);
+    return rc;
+}
+
+static kc_err settings(struct produce *k, kc_config *config, kc_error **error) {
+    kc_err err = KC_OK;
+    if (k->codec) err = kc_config_set(config, "compression.type", k->codec, error);
+    if (err == KC_OK && k->acks) err = kc_config_set(config, "acks", k->acks, error);
+    return err;
+}
+
+static int open_producer(struct produce *k) {
+    k->topic_id = kc_client_topic(k->s.client, k->topic);
+    if (k->topic_id == 0) {
+        fprintf(stderr, "kc: produce: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", k->topic);
+        return CLI_USAGE;
+    }
+    kc_error *error = NULL;
+    kc_config *config = kc_config_new();
+    kc_err err = config ? settings(k, config, &error) : KC_NO_MEMORY;
+    if (err == KC_OK) err = kc_producer_new(k->s.client, config, &k->producer, &error);
+    kc_config_free(config);
+    if (err == KC_OK) return CLI_OK;
+    cli_fail("producer", err, error);
+    return err == KC_CONFIG ? CLI_USAGE : CLI_FAILURE;
+}
+
+static int produce(struct produce *k) {
+    FILE *in = stdin;
+    if (k->file && !(in = fopen(k->file, "rb"))) {
+        fprintf(stderr, "kc: produce: cannot open %s: %s\n", k->file, strerror(errno));
+        return CLI_FAILURE;
+    }
+    int rc = cli_session_open(&k->s);
+    if (rc == CLI_OK) rc = open_producer(k);
+    if (rc == CLI_OK) {
+        const char *type = kc_config_get(k->s.config, "producer.type");
+        k->sync = type && !strcmp(type, "sync");
+        cli_catch_signals(NULL, NULL);
+        cli_progress_start(&k->progress, "produced", k->count > 0 ? (uint64_t)k->count : 0);
+        rc = finish(k, pump(k, in));
+    }
+    if (fflush(stdout) != 0) rc = CLI_FAILURE;
+    kc_producer_free(k->producer);
+    cli_session_close(&k->s);
+    if (in != stdin) fclose(in);
+    return rc;
+}
+
+/* Copies and unescapes the words that are bytes; -1 or the exit code. */
+static int prepare(struct produce *k, const struct cli_command *c) {
+    char text[64];
+    k->delimiter_byte = '\n';
+    if (k->separator) {
+        if (strlen(k->separator) >= sizeof k->separator_text)
+            return cli_usage_error(c, "-K takes at most %zu bytes", sizeof k->separator_text - 1);
+        strcpy(k->separator_text, k->separator);
+        k->separator_size = cli_unescape(k->separator_text);
+        if (!k->separator_size) return cli_usage_error(c, "-K needs a separator");
+    }
+    if (k->delimiter) {
+        if (strlen(k->delimiter) >= sizeof text) return cli_usage_error(c, "-D takes one byte");
+        strcpy(text, k->delimiter);
+        if (cli_unescape(text) != 1) return cli_usage_error(c, "-D takes one byte");
+        k->delimiter_byte = text[0];
+    }
+    for (int i = 0; i < k->header_words.count; i++) {
+        const char *eq = strchr(k->header_words.v[i], '=');
+        if (eq == k->header_words.v[i]) return cli_usage_error(c, "-H takes NAME=VALUE, not '%s'", k->header_words.v[i]);
+        size_t n = eq ? (size_t)(eq - k->header_words.v[i]) : strlen(k->header_words.v[i]);
+        k->headers[k->fixed_headers++] = (kc_header){
+            .name = k->header_words.v[i], .name_size = n, .value = eq ? (kc_bytes){eq + 1, strlen(eq + 1)} : (kc_bytes){NULL, 0}};
+    }
+    if (k->rate < 0 || k->count < 0) return cli_usage_error(c, "--rate and --count are positive numbers");
+    return -1;
+}
+
+int cmd_produce(int argc, char **argv) {
+    static struct produce k = {.partition = -1};
+    const struct cli_option options[] = {
+        CLI_SESSION_OPTIONS(&k.s),
+        {'t', "topic", "TOPIC", "the topic", CLI_TEXT, &k.topic},
+        {'p', "partition", "N", "the partition (default: by the key)", CLI_NUMBER, &k.partition},
+        {'K', "key-separator", "SEP", "a line is KEY SEP VALUE", CLI_TEXT, &k.separator},
+        {'k', "key", "KEY", "one key for all records", CLI_TEXT, &k.key},
+        {'Z', "null", NULL, "empty keys and values are null", CLI_FLAG, &k.null_empty},
+        {'D', "delimiter", "BYTE", "between records (default \\n)", CLI_TEXT, &k.delimiter},
+        {'H', "header", "NAME=VALUE", "a header of each record; may be repeated; without '=': null", CLI_MANY, &k.header_words},
+        {'z', "compression", "CODEC", "none, gzip, snappy, lz4, zstd", CLI_TEXT, &k.codec},
+        {'a', "acks", "0|1|-1", "acknowledgements to wait for (default -1)", CLI_TEXT, &k.acks},
+        {'l', "file", "FILE", "read this file, not stdin", CLI_TEXT, &k.file},
+        {'c', "count", "N", "stop after N records", CLI_NUMBER, &k.count},
+        {0, "rate", "N", "at most N records a second", CLI_NUMBER, &k.rate},
+        {'J', "json", NULL, "lines are JSON, as kc consume --json prints them", CLI_FLAG, &k.json},
+        {0, "base64", NULL, "with --json: keys, values and header values are base64", CLI_FLAG, &k.base64},
+        {0, "reports", NULL, "print a JSON line a record: partition, offset, error, outcome", CLI_FLAG, &k.report},
+    };
+    const struct cli_command c = {"produce", "", "Sends records: a line each.", NULL, 0, 0, options, sizeof options / sizeof *options};
+    struct cli_operands none;
+    int rc = cli_parse(&c, argc, argv, &none);
+    if (rc >= 0) return rc;
+    if (!k.topic) return cli_usage_error(&c, "needs -t TOPIC");
+    if ((rc = prepare(&k, &c)) >= 0) return rc;
+    return produce(&k);
+}
