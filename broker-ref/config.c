@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/nearest.h"
 #include "config_priv.h"
 
 #define NAME_MAX_LEN 128
@@ -31,39 +32,12 @@ const struct kb_config_def *kb_config_def(const char *name, int scope) {
     return NULL;
 }
 
-/* Edits that turn a into b: insertions, deletions, replacements, swaps of neighbours. */
-static size_t distance(const char *a, const char *b) {
-    size_t n = strnlen(a, NAME_MAX_LEN), m = strnlen(b, NAME_MAX_LEN);
-    size_t rows[3][NAME_MAX_LEN + 1], *before = rows[0], *above = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= m; j++) above[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            best = KW_MIN(best, KW_MIN(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) best = KW_MIN(best, before[j - 2] + 1);
-            row[j] = best;
-        }
-        size_t *oldest = before;
-        before = above;
-        above = row;
-        row = oldest;
-    }
-    return above[m];
-}
-
 const char *kb_config_nearest(const char *name, int scope) {
-    const char *best = NULL;
-    size_t best_distance = SIZE_MAX;
-    for (size_t i = 0; i < kb_config_def_count; i++) {
-        if (!(kb_config_defs[i].scope & scope)) continue;
-        size_t d = distance(name, kb_config_defs[i].name);
-        if (d < best_distance) {
-            best = kb_config_defs[i].name;
-            best_distance = d;
-        }
-    }
-    return best;
+    struct kw_nearest n;
+    kw_nearest_init(&n, name);
+    for (size_t i = 0; i < kb_config_def_count; i++)
+        if (kb_config_defs[i].scope & scope) kw_nearest_offer(&n, kb_config_defs[i].name);
+    return n.best;
 }
 
 bool kb_config_synonym_at(const struct kb_config_def *d, size_t i, struct kb_config_synonym *s) {
@@ -265,7 +239,9 @@ static kw_err set_unknown(const char *name, char *text, size_t size, void (*warn
         if (warn) warn(ctx, line);
         return KW_OK;
     }
-    kb_config_text(text, size, "unknown property %.100s: the nearest known one is %s", name, kb_config_nearest(name, KB_C_BROKER));
+    const char *nearest = kb_config_nearest(name, KB_C_BROKER);
+    kb_config_text(text, size, "unknown property %.100s%s%s%s", name, nearest ? ": did you mean " : "; kbroker run --help-config lists what there is",
+                   nearest ? nearest : "", nearest ? "?" : "");
     return KW_EINVAL;
 }
 

@@ -25,7 +25,7 @@ struct kb_config_def {
 extern const struct kb_config_def kb_config_defs[];
 extern const size_t kb_config_def_count;
 const struct kb_config_def *kb_config_def(const char *name, int scope); /* scope: KB_C_BROKER or KB_C_TOPIC; NULL: unknown */
-const char *kb_config_nearest(const char *name, int scope);
+const char *kb_config_nearest(const char *name, int scope); /* NULL: none is near */
 /* The i-th synonym of a topic entry: false past the last. */
 struct kb_config_synonym {
     const struct kb_config_def *def;

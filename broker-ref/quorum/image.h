@@ -53,7 +53,6 @@ struct kb_image_observer {
 struct kb_image {
     int64_t offset;              /* of the last record applied, -1 none */
     int32_t epoch;               /* its leader epoch */
-    struct kw_uuid cluster_id;
     struct kw_map topics_by_name, topics_by_id, brokers;
     struct kw_map topics_by_normal; /* name with '.' as '_': what Kafka lets no two topics share */
     struct kw_map configs;       /* (type, name) -> struct kb_image_config (kb_image_config_*) */

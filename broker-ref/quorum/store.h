@@ -16,10 +16,13 @@ struct kb_store_options {
     struct kw_rng *rng;
     struct kb_image *image;        /* initialised, empty */
     uint16_t port;                 /* what a listener on port 0 got; registered instead of 0 */
+    bool clean;                    /* the last stop was clean (the node found and removed the marker): no recovery scan */
     /* After records up to image->offset were applied: the node creates, changes, deletes partitions. */
     void (*applied)(void *ctx, struct kb_now now);
     /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (kb_store_failure), then or later. */
     void (*ready)(void *ctx, kw_err err, struct kb_now now);
+    /* The disk was full: records at or above `from` were taken back and will never be committed. The node tells the controller. */
+    void (*refused)(void *ctx, int64_t from, struct kb_now now);
     void *ctx;
 };
 kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **s) KW_CHECK;
@@ -35,7 +38,7 @@ struct kb_store_record {
 };
 kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset, struct kb_now now) KW_CHECK;
 void kb_store_flush(struct kb_store *s, struct kb_now now); /* end of turn: what was appended goes to the disk, and its sync is asked for */
-struct kw_uuid kb_store_cluster_id(const struct kb_store *s);
+const char *kb_store_cluster_id(const struct kb_store *s); /* meta.properties: mostly 22 characters, any text where another tool formatted the folder */
 struct kw_uuid kb_store_directory_id(const struct kb_store *s);
 int32_t kb_store_epoch(const struct kb_store *s);
 int64_t kb_store_broker_epoch(const struct kb_store *s);
