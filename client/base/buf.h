@@ -109,7 +109,12 @@ void kw_out_bytes(struct kw_out *o, const void *p, size_t n);
 void kw_out_add_splice(struct kw_out *o, const uint8_t *p, size_t n, void *ref);
 void kw_out_fail(struct kw_out *o, kw_err err);
 
-static inline size_t kw_uvarint_size(uint64_t v) { return (size_t)((63 - __builtin_clzll(v | 1)) / 7 + 1); }
+/* Compares first: most values are small, and bit scans are slow on some processors. */
+static inline size_t kw_uvarint_size(uint64_t v) {
+    if (v < 1u << 7) return 1;
+    if (v < 1u << 14) return 2;
+    return (size_t)((63 - __builtin_clzll(v)) / 7 + 1);
+}
 static inline uint64_t kw_zigzag(int64_t v) { return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63); }
 static inline int64_t kw_unzigzag(uint64_t v) { return (int64_t)(v >> 1) ^ -(int64_t)(v & 1); }
 static inline size_t kw_varint_size(int64_t v) { return kw_uvarint_size(kw_zigzag(v)); }

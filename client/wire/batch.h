@@ -44,6 +44,12 @@ int64_t kw_batch_size_peek(const uint8_t *p, size_t n);
 bool kw_batch_crc_ok(const uint8_t *p, size_t size);
 void kw_batch_crc_set(uint8_t *p, size_t size);
 
+/* What a broker changes in place. Base offset and leader epoch lie before the CRC's range, so that it stays valid. */
+static inline void kw_batch_set_base_offset(uint8_t *p, int64_t offset) { kw_store64(p + KW_BATCH_BASE_OFFSET, (uint64_t)offset); }
+static inline void kw_batch_set_leader_epoch(uint8_t *p, int32_t epoch) { kw_store32(p + KW_BATCH_LEADER_EPOCH, (uint32_t)epoch); }
+/* Sets the max timestamp and the timestamp type, and the CRC if either changed. With log_append_time every record has max_timestamp. */
+void kw_batch_set_max_timestamp(uint8_t *p, size_t size, int64_t max_timestamp, bool log_append_time);
+
 struct kw_record_view {
     int64_t offset, timestamp;
     int32_t offset_delta;
@@ -65,14 +71,22 @@ struct kw_record_iter {
     int32_t index;
 };
 void kw_record_iter_init(struct kw_record_iter *it, const struct kw_batch_header *h, const void *body, size_t size);
-/* 1: *r is filled; 0: all record_count records were read and the body ended there; < 0: malformed (KW_EDECODE/KW_ESHORT). */
+/* 1: *r is filled; 0: all record_count records were read and the body ended there; < 0: malformed (KW_EDECODE/KW_ESHORT). The headers
+ * of a record that was given out are sound. Offset deltas are not judged: that is kw_batch_check's matter. */
 int32_t kw_record_next(struct kw_record_iter *it, struct kw_record_view *r);
 /* it: kw_in over headers. 1, 0 at the end, < 0 malformed. */
 int32_t kw_record_header_next(struct kw_in *in, struct kw_header_view *h);
 
+/* The body (what follows the header) of the whole batch at p, decompressed if need be, at most `limit` bytes then: a view of the batch, or
+ * of the compressor until its next use. */
+kw_err kw_batch_body(const uint8_t *p, size_t size, const struct kw_batch_header *h, size_t limit, struct kw_compressor *c,
+                     const uint8_t **body, size_t *body_size) KW_CHECK;
+
 /* What a broker checks before it appends, and a follower or recovery after a crash: sizes, magic, CRC, record count against
- * last offset delta, each record's length, offset deltas 0,1,2…, varints, header counts; compressed bodies are decompressed (at most
- * `limit` bytes) and walked. `why` gets a static text on failure. KW_ECRC, KW_EDECODE, KW_ELIMIT, KW_EUNSUPPORTED, KW_ENOMEM. */
+ * last offset delta, each record's length, offset deltas 0,1,2…, varints, null header keys; compressed bodies are decompressed (at most
+ * `limit` bytes) and walked. `why` gets a static text on failure. KW_ECRC, KW_EDECODE, KW_ESHORT, KW_EVERSION, KW_ELIMIT,
+ * KW_EUNSUPPORTED, KW_ENOMEM. Control batches and producer fields are the caller's matter; so is a header's max timestamp that
+ * differs from the one found. An empty batch (count 0) passes only with allow_holes. */
 struct kw_batch_check {
     bool allow_holes;        /* compacted or deduped batches (followers, recovery): deltas ascend strictly, count <= last delta + 1 */
     bool skip_crc;
@@ -84,6 +98,7 @@ struct kw_batch_facts {      /* found on the walk */
     int32_t offset_of_max_timestamp; /* delta */
     size_t body_size;        /* uncompressed */
     bool any_null_key;       /* compacted topics refuse these */
+    bool any_headers;
 };
 kw_err kw_batch_check(const uint8_t *p, size_t size, const struct kw_batch_check *c, struct kw_batch_facts *f, const char **why) KW_CHECK;
 
@@ -91,13 +106,58 @@ kw_err kw_batch_check(const uint8_t *p, size_t size, const struct kw_batch_check
 struct kw_record_in {
     int64_t timestamp_delta;
     int32_t offset_delta;
-    struct kw_bytes key, value;
-    const struct kw_header_view *headers;
+    struct kw_bytes key, value;     /* len -1: null */
+    const struct kw_header_view *headers; /* keys are never null */
     size_t header_count;
 };
-size_t kw_record_size(const struct kw_record_in *r);               /* with the length prefix; SIZE_MAX when over INT32_MAX */
-uint8_t *kw_record_write(uint8_t *dst, const struct kw_record_in *r, size_t size); /* size from kw_record_size; returns the end */
+size_t kw_record_headers_size(const struct kw_header_view *headers, size_t count); /* without the count; SIZE_MAX when over INT32_MAX */
+uint8_t *kw_record_headers_write(uint8_t *dst, const struct kw_header_view *headers, size_t count);
+static inline size_t kw_record_size(const struct kw_record_in *r);   /* with the length prefix; SIZE_MAX when over INT32_MAX */
+static inline uint8_t *kw_record_write(uint8_t *dst, const struct kw_record_in *r, size_t size); /* size from kw_record_size; returns the end */
 /* Writes the 61 header bytes (with length from h->length; crc left 0: kw_batch_crc_set afterwards). */
 void kw_batch_write_header(uint8_t *dst, const struct kw_batch_header *h);
+/* Writes the finished uncompressed batch src anew at dst with its body compressed: attributes, length and CRC set. KW_ELIMIT when it takes
+ * more than cap bytes. KW_BATCH_HEADER_SIZE + kw_compress_bound(codec, body) is always enough. */
+kw_err kw_batch_compress(struct kw_compressor *c, int codec, int level, const uint8_t *src, size_t size, uint8_t *dst, size_t cap,
+                         size_t *out_size) KW_CHECK;
+
+/* The two below run once a record on the application's thread: inline, one pass, no call but memcpy. */
+static inline uint8_t *kw_put_uvarint(uint8_t *p, uint64_t v) {
+    if (KW_LIKELY(v < 1u << 7)) {
+        *p = (uint8_t)v;
+        return p + 1;
+    }
+    for (; v >= 0x80; v >>= 7) *p++ = (uint8_t)(v | 0x80);
+    *p++ = (uint8_t)v;
+    return p;
+}
+static inline size_t kw_record_size(const struct kw_record_in *r) {
+    size_t body = 1 + kw_varint_size(r->timestamp_delta) + kw_varint_size(r->offset_delta) + kw_varint_size(r->key.len) +
+                  kw_varint_size(r->value.len) + kw_uvarint_size(2 * (uint64_t)r->header_count);
+    if (r->key.len > 0) body += (size_t)r->key.len;
+    if (r->value.len > 0) body += (size_t)r->value.len;
+    if (r->header_count > 0) {
+        size_t headers = kw_record_headers_size(r->headers, r->header_count);
+        if (KW_UNLIKELY(headers == SIZE_MAX)) return SIZE_MAX;
+        body += headers;
+    }
+    size_t size = kw_uvarint_size(2 * (uint64_t)body) + body;
+    return KW_LIKELY(size <= INT32_MAX) ? size : SIZE_MAX;
+}
+static inline uint8_t *kw_record_write(uint8_t *dst, const struct kw_record_in *r, size_t size) {
+    /* The prefix's own size follows from the whole: taking the largest that it may have, and correcting once. */
+    size_t prefix = kw_uvarint_size(2 * (uint64_t)(size - kw_uvarint_size(2 * (uint64_t)size)));
+    uint8_t *p = kw_put_uvarint(dst, 2 * (uint64_t)(size - prefix));
+    *p++ = 0; /* attributes: none are defined */
+    p = kw_put_uvarint(p, kw_zigzag(r->timestamp_delta));
+    p = kw_put_uvarint(p, kw_zigzag(r->offset_delta));
+    p = kw_put_uvarint(p, kw_zigzag(r->key.len));
+    if (r->key.len > 0) p = (uint8_t *)memcpy(p, r->key.p, (size_t)r->key.len) + r->key.len;
+    p = kw_put_uvarint(p, kw_zigzag(r->value.len));
+    if (r->value.len > 0) p = (uint8_t *)memcpy(p, r->value.p, (size_t)r->value.len) + r->value.len;
+    p = kw_put_uvarint(p, 2 * (uint64_t)r->header_count);
+    if (r->header_count > 0) p = kw_record_headers_write(p, r->headers, r->header_count);
+    return p;
+}
 
 #endif

@@ -75,7 +75,7 @@
     X(61, DELEGATION_TOKEN_AUTH_DISABLED, false, false, "delegation tokens are not enabled") \
     X(62, DELEGATION_TOKEN_NOT_FOUND, false, false, "the delegation token does not exist") \
     X(63, DELEGATION_TOKEN_OWNER_MISMATCH, false, false, "the principal neither owns nor may renew the delegation token") \
-    X(64, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, false, false, "delegation token requests need an authenticated connection that was not itself opened with a token") \
+    X(64, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, false, false, "delegation tokens need an authenticated connection that was not opened with a token") \
     X(65, DELEGATION_TOKEN_AUTHORIZATION_FAILED, false, false, "not authorized to use the delegation token") \
     X(66, DELEGATION_TOKEN_EXPIRED, false, false, "the delegation token has expired") \
     X(67, INVALID_PRINCIPAL_TYPE, false, false, "this type of principal is not supported") \
