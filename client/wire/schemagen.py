@@ -437,7 +437,7 @@ def emit_struct(m, s, out):
     out.append(f'    .name = "{s.name}", .api_key = {m.key if root else -1}, .min = {m.versions[0]}, .max = {m.versions[1]},')
     out.append(f"    .flexible_min = {'INT16_MAX' if m.flexible == OPEN else m.flexible}, .field_count = {len(s.fields)}, "
                f".tagged_from = {sum(f.tag is None for f in s.fields)},")
-    fields = "NULL" if empty else f"kw_{s.c}_fields"
+    fields = "kw_no_fields" if empty else f"kw_{s.c}_fields"
     out.append(f"    .size = sizeof(struct kw_{s.c}), .fields = {fields}, .init = &kw_{s.c}_init, .size_min = kw_{s.c}_size_min}};\n")
 
 
@@ -451,7 +451,8 @@ def emit_expansion_checks(m, out):
 
 
 def emit_source(messages):
-    out = ["/* kw_messages.c - made by client/wire/schemagen.py from client/wire/schema; do not edit. */", '#include "kw_messages.h"\n']
+    out = ["/* kw_messages.c - made by client/wire/schemagen.py from client/wire/schema; do not edit. */", '#include "kw_messages.h"\n',
+           "static const struct kw_field kw_no_fields[1]; /* an empty table that can be pointed into */\n"]
     for m in messages:
         out.append(f"/* {m.name} */")
         for s in m.structs:
