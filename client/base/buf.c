@@ -3,6 +3,8 @@
 
 enum { OUT_FIRST_SIZE = 256, SPLICE_FIRST_COUNT = 4 };
 
+const uint8_t kw_in_none[1];
+
 void kw_in_fail(struct kw_in *in, kw_err err) {
     KW_ASSERT(err != KW_OK);
     if (in->err == KW_OK) in->err = err;

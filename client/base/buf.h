@@ -13,8 +13,9 @@ struct kw_in {
     kw_err err; /* KW_OK, KW_ESHORT or KW_EDECODE */
 };
 
+extern const uint8_t kw_in_none[];
 static inline void kw_in_init(struct kw_in *in, const void *p, size_t n) {
-    in->p = p ? p : (const uint8_t *)""; /* no bytes may come as NULL, which must not be counted from */
+    in->p = p ? p : kw_in_none; /* no bytes may come as NULL, which must not be counted from */
     in->end = in->p + n;
     in->err = KW_OK;
 }
