@@ -1,0 +1,230 @@
+/* store.c - the metadata log's life: append, commit when synced, apply to the image, tell the node. Contract: store.h.
+ *
+ * Called by the node and the controller. Loading is in store_load.c, an epoch's first records in store_boot.c, snapshots in snapshot.c.
+ */
+#include "store.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "store_priv.h"
+#include "uuid.h"
+
+static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now);
+static void log_failed(void *ctx, struct kb_log *log, struct kb_now now);
+static void cut_back(void *ctx, struct kb_log *log, struct kb_now now);
+
+static kw_err set_paths(struct kb_store *s) {
+    const char *dir = kb_config_log_dir(s->o.config);
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    if (n > 4000) return KW_EINVAL;
+    s->load.dir = kw_malloc(n + 1);
+    s->load.meta_dir = kw_malloc(n + sizeof("/__cluster_metadata-0"));
+    if (!s->load.dir || !s->load.meta_dir) return KW_ENOMEM;
+    memcpy(s->load.dir, dir, n);
+    s->load.dir[n] = 0;
+    memcpy(s->load.meta_dir, dir, n);
+    memcpy(s->load.meta_dir + n, "/__cluster_metadata-0", sizeof("/__cluster_metadata-0"));
+    return KW_OK;
+}
+
+kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **out) {
+    struct kb_store *s = kw_calloc(1, sizeof(*s));
+    if (!s) return KW_ENOMEM;
+    s->o = *o;
+    s->owner = (struct kb_log_owner){.marks_moved = marks_moved, .failed = log_failed, .cut_back = cut_back, .ctx = s};
+    s->broker_epoch = -1;
+    s->snapshot_end = s->snapshot_previous = -1;
+    s->load.node_id = (int32_t)kb_config_int(o->config, "node.id");
+    kw_list_init(&s->pending);
+    kb_replay_init(&s->replay, o->image, o->env->compressor, s->load.node_id, 0);
+    kw_out_init(&s->snap.bytes);
+    kw_out_init(&s->vote_bytes);
+    kw_err err = set_paths(s);
+    if (err) {
+        kb_store_free(s);
+        return err;
+    }
+    *out = s;
+    return KW_OK;
+}
+
+static void pending_free(struct kb_pending_batch *b) {
+    kw_list_remove(&b->link);
+    kw_blk_unref(b->blk);
+    kw_free(b);
+}
+
+static struct kb_pending_batch *pending_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_pending_batch, link); }
+
+void kb_store_free(struct kb_store *s) {
+    if (!s) return;
+    if (s->reading) kb_read_cancel(&s->read);
+    if (s->log) kb_log_free(s->log);
+    while (!kw_list_empty(&s->pending)) pending_free(pending_of(s->pending.next));
+    kb_replay_deinit(&s->replay);
+    kb_store_snapshot_deinit(s);
+    kw_out_deinit(&s->vote_bytes);
+    kw_free(s->vote_path);
+    kw_free(s->load.snapshot);
+    kw_free(s->load.dir);
+    kw_free(s->load.meta_dir);
+    kw_free(s);
+}
+
+kw_err kb_store_start(struct kb_store *s, struct kb_now now) {
+    (void)now;
+    KW_ASSERT(s->state == KB_STORE_NEW);
+    kb_uuid_text(kb_uuid_random(s->o.rng), s->load.cluster_id);
+    s->load.directory_id = kb_uuid_random(s->o.rng);
+    s->incarnation = kb_uuid_random(s->o.rng);
+    s->state = KB_STORE_LOADING;
+    return kb_store_load_start(s);
+}
+
+void kb_store_fail(struct kb_store *s, struct kb_now now, const char *fmt, ...) {
+    if (s->state == KB_STORE_FAILED || s->state == KB_STORE_STOPPED) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->failure, sizeof(s->failure), fmt, ap);
+    va_end(ap);
+    bool stopping = s->state == KB_STORE_STOPPING;
+    s->state = KB_STORE_FAILED;
+    kb_say(s->o.env->logger, KB_ERROR, "%s", s->failure);
+    if (!stopping && s->o.ready) s->o.ready(s->o.ctx, KW_EIO, now);
+}
+
+/* ---- Append ---- */
+
+kw_err kb_store_append_batch(struct kb_store *s, struct kb_meta_batch *b, bool control, struct kb_now now) {
+    struct kb_pending_batch *p = kw_calloc(1, sizeof(*p));
+    if (!p) return KW_ENOMEM;
+    kw_list_init(&p->link);
+    kw_err err = kb_meta_batch_finish(b, control, s->log->leo, s->epoch, now.wall_ms, &p->blk, &p->size);
+    if (err) goto fail;
+    struct kb_log_append a = {.blk = p->blk, .batch = p->blk->data, .size = p->size, .leader_epoch = s->epoch, .max_timestamp = now.wall_ms};
+    err = kb_log_append(s->log, &a, now);
+    if (err) goto fail;
+    p->base = a.base_offset;
+    p->end = a.last_offset + 1;
+    kw_list_push(&s->pending, &p->link);
+    s->dirty = true;
+    return KW_OK;
+fail:
+    pending_free(p);
+    return err;
+}
+
+kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset, struct kb_now now) {
+    if (s->state != KB_STORE_READY) return KW_EIO;
+    struct kb_meta_batch b;
+    kb_meta_batch_init(&b);
+    kw_err err = KW_OK;
+    for (size_t i = 0; !err && i < count; i++) err = kb_meta_batch_add(&b, records[i].type, records[i].version, records[i].message);
+    if (!err) err = kb_store_append_batch(s, &b, false, now);
+    kb_meta_batch_deinit(&b);
+    if (!err) *last_offset = s->log->leo - 1;
+    return err;
+}
+
+void kb_store_flush(struct kb_store *s, struct kb_now now) {
+    if (!s->dirty || !s->log || s->log->poisoned) return;
+    s->dirty = false;
+    kb_log_flush(s->log, now);
+    if (kb_log_sync(s->log)) kb_store_fail(s, now, "%s: the metadata log could not be synced: %s", s->load.meta_dir, s->log->failure);
+}
+
+/* ---- Commit ---- */
+
+static bool apply_batch(struct kb_store *s, struct kb_pending_batch *b, struct kb_now now) {
+    size_t used;
+    kw_err err = kb_replay_batches(&s->replay, b->blk->data, b->size, &used);
+    if (!err) return true;
+    kb_store_fail(s, now, "%s: a committed record cannot be applied: %s", s->load.meta_dir, s->replay.why);
+    return false;
+}
+
+void kb_store_committed(struct kb_store *s, struct kb_now now) {
+    bool any = false;
+    while (!kw_list_empty(&s->pending) && s->state != KB_STORE_FAILED) {
+        struct kb_pending_batch *b = pending_of(s->pending.next);
+        if (b->end > s->log->synced) break;
+        if (!apply_batch(s, b, now)) return;
+        s->bytes_since_snapshot += (int64_t)b->size;
+        pending_free(b);
+        any = true;
+    }
+    if (!any) return;
+    if (s->state == KB_STORE_STARTING && kw_list_empty(&s->pending)) s->state = KB_STORE_READY;
+    if (s->state == KB_STORE_STARTING) return; /* the image is current only with the last of the first batches */
+    if (s->o.applied) s->o.applied(s->o.ctx, now);
+    if (s->state == KB_STORE_READY && !s->ready_told) {
+        s->ready_told = true;
+        if (s->o.ready) s->o.ready(s->o.ctx, KW_OK, now);
+    }
+    kb_store_snapshot_maybe(s, now);
+}
+
+static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
+    struct kb_store *s = ctx;
+    if (s->state == KB_STORE_FAILED) return;
+    if (log->synced < log->written && !log->poisoned && kb_log_sync(log)) {
+        kb_store_fail(s, now, "%s: the metadata log could not be synced: %s", s->load.meta_dir, log->failure);
+        return;
+    }
+    kb_store_committed(s, now);
+}
+
+static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {
+    struct kb_store *s = ctx;
+    kb_store_fail(s, now, "%s: the metadata log failed: %s", s->load.meta_dir, log->failure);
+}
+
+static void cut_back(void *ctx, struct kb_log *log, struct kb_now now) {
+    struct kb_store *s = ctx;
+    while (!kw_list_empty(&s->pending)) {
+        struct kb_pending_batch *b = pending_of(s->pending.prev);
+        if (b->end <= log->leo) break;
+        pending_free(b);
+    }
+    if (s->state == KB_STORE_STARTING) {
+        kb_store_fail(s, now, "%s: the disk is full: the node cannot take up its epoch; make room and start again", s->load.meta_dir);
+        return;
+    }
+    if (s->o.refused) s->o.refused(s->o.ctx, log->leo, now);
+}
+
+/* ---- Stop ---- */
+
+static void stopped(struct kb_store *s, struct kb_now now) {
+    if (s->state != KB_STORE_FAILED) s->state = KB_STORE_STOPPED;
+    void (*done)(void *, struct kb_now) = s->stop_done;
+    s->stop_done = NULL;
+    if (done) done(s->stop_ctx, now);
+}
+
+static void log_stopped(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
+    struct kb_store *s = ctx;
+    if (err) kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log could not be closed cleanly: %s", s->load.meta_dir, log->failure);
+    stopped(s, now);
+}
+
+void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now) {
+    s->stop_done = done;
+    s->stop_ctx = ctx;
+    if (s->state != KB_STORE_FAILED) s->state = KB_STORE_STOPPING;
+    if (!s->log || s->opening || s->log->poisoned) {
+        stopped(s, now); /* nothing of it is worth waiting for */
+        return;
+    }
+    if (kb_log_shutdown(s->log, log_stopped, s, now)) stopped(s, now);
+}
+
+/* ---- Facts ---- */
+
+const char *kb_store_failure(const struct kb_store *s) { return s->state == KB_STORE_FAILED ? s->failure : NULL; }
+const char *kb_store_cluster_id(const struct kb_store *s) { return s->load.cluster_id; }
+struct kw_uuid kb_store_directory_id(const struct kb_store *s) { return s->load.directory_id; }
+int32_t kb_store_epoch(const struct kb_store *s) { return s->epoch; }
+int64_t kb_store_broker_epoch(const struct kb_store *s) { return s->broker_epoch; }

@@ -1,0 +1,146 @@
+/* store_boot.c - the first records of an epoch: leader change, the cluster's features when the log is new, this node's registration, and a new
+ * leader epoch for every partition that it leads, so that no offset is ever given out twice in one epoch. KIP-595, KIP-631, KIP-868.
+ *
+ * Called by store_load.c once everything is replayed; the batches are appended at once and cost one sync.
+ */
+#include "kw_messages.h"
+#include "store_priv.h"
+
+#define METADATA_VERSION 33 /* 4.4-IV2: the record versions that we write are this level's */
+#define METADATA_VERSION_MIN 7
+#define BATCH_SIZE (512u << 10)
+enum { PROTOCOL_PLAINTEXT = 0 };
+
+static kw_err leader_change(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+    struct kw_leader_change_message m;
+    struct kw_leader_change_message_voter self = {.voter_id = s->load.node_id};
+    kw_msg_init(&kw_leader_change_message_desc, &m);
+    m.leader_id = s->load.node_id;
+    m.voters.v = m.granting_voters.v = &self;
+    m.voters.n = m.granting_voters.n = 1;
+    kw_err err = kb_meta_batch_add_control(b, KB_CONTROL_LEADER_CHANGE, &kw_leader_change_message_desc, 0, &m);
+    return err ? err : kb_store_append_batch(s, b, true, now);
+}
+
+/* A transaction that the last epoch left open (a log of several batches, written elsewhere) is no one's to finish. */
+static kw_err abort_open(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+    struct kw_abort_transaction_record m;
+    kw_msg_init(&kw_abort_transaction_record_desc, &m);
+    m.reason = kw_str_of("a new leader");
+    kw_err err = kb_meta_batch_add(b, KW_RECORD_ABORT_TRANSACTION, 0, &m);
+    return err ? err : kb_store_append_batch(s, b, false, now);
+}
+
+static kw_err features(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+    struct kw_begin_transaction_record begin;
+    struct kw_end_transaction_record end;
+    struct kw_feature_level_record level;
+    kw_msg_init(&kw_begin_transaction_record_desc, &begin);
+    kw_msg_init(&kw_end_transaction_record_desc, &end);
+    kw_msg_init(&kw_feature_level_record_desc, &level);
+    begin.name = kw_str_of("Bootstrap records");
+    level.name = kw_str_of("metadata.version");
+    level.feature_level = METADATA_VERSION;
+    kw_err err = kb_meta_batch_add(b, KW_RECORD_BEGIN_TRANSACTION, 0, &begin);
+    if (!err) err = kb_meta_batch_add(b, KW_RECORD_FEATURE_LEVEL, 0, &level);
+    if (!err) err = kb_meta_batch_add(b, KW_RECORD_END_TRANSACTION, 0, &end);
+    return err ? err : kb_store_append_batch(s, b, false, now);
+}
+
+#define ENDPOINTS_MAX 16
+
+static int32_t endpoints(const struct kb_store *s, struct kw_register_broker_record_broker_endpoint *out) {
+    struct kb_listener l[ENDPOINTS_MAX];
+    size_t n = kb_config_listeners(s->o.config, true, l, ENDPOINTS_MAX);
+    if (n == 0) n = kb_config_listeners(s->o.config, false, l, ENDPOINTS_MAX);
+    n = KW_MIN(n, (size_t)ENDPOINTS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        bool any = l[i].host.len == 0 || kw_str_eq(l[i].host, kw_str_of("0.0.0.0")) || kw_str_eq(l[i].host, kw_str_of("::"));
+        out[i].name = l[i].name;
+        out[i].host = any ? kw_str_of("localhost") : l[i].host;
+        out[i].port = l[i].port ? l[i].port : s->o.port;
+        out[i].security_protocol = PROTOCOL_PLAINTEXT;
+    }
+    return (int32_t)n;
+}
+
+static kw_err registration(struct kb_store *s, struct kb_meta_batch *b) {
+    struct kw_register_broker_record r;
+    struct kw_register_broker_record_broker_endpoint e[ENDPOINTS_MAX];
+    struct kw_register_broker_record_broker_feature f[2] = {
+        {.name = kw_str_of("metadata.version"), .min_supported_version = METADATA_VERSION_MIN, .max_supported_version = METADATA_VERSION},
+        {.name = kw_str_of("kraft.version")}};
+    struct kw_broker_registration_change_record unfence;
+    kw_msg_init(&kw_register_broker_record_desc, &r);
+    kw_msg_init(&kw_broker_registration_change_record_desc, &unfence);
+    s->broker_epoch = s->log->leo + b->count; /* the offset that this record will have */
+    r.broker_id = unfence.broker_id = s->load.node_id;
+    r.broker_epoch = unfence.broker_epoch = s->broker_epoch;
+    r.incarnation_id = s->incarnation;
+    r.end_points.v = e;
+    r.end_points.n = endpoints(s, e);
+    r.features.v = f;
+    r.features.n = 2;
+    r.rack = kw_str_of(kb_config_get(s->o.config, "broker.rack"));
+    r.fenced = true;
+    r.log_dirs.v = &s->load.directory_id;
+    r.log_dirs.n = 1;
+    unfence.fenced = -1;
+    kw_err err = kb_meta_batch_add(b, KW_RECORD_REGISTER_BROKER, 4, &r);
+    return err ? err : kb_meta_batch_add(b, KW_RECORD_BROKER_REGISTRATION_CHANGE, 0, &unfence);
+}
+
+static bool has(const int32_t *v, int32_t n, int32_t id) {
+    for (int32_t i = 0; i < n; i++)
+        if (v[i] == id) return true;
+    return false;
+}
+
+/* What this node may lead: it is in sync, or (as Apache Kafka leaves it after a clean stop) eligible. */
+static kw_err lead(struct kb_store *s, struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p) {
+    int32_t self = s->load.node_id;
+    bool in_sync = has(p->isr, p->isr_count, self), eligible = p->isr_count == 0 && has(p->elr, p->elr_count, self);
+    if ((!in_sync && !eligible) || (p->leader != self && p->leader != -1)) return KW_OK;
+    struct kw_partition_change_record r;
+    kw_msg_init(&kw_partition_change_record_desc, &r);
+    r.partition_id = p->index;
+    r.topic_id = t->id;
+    r.leader = self;
+    if (eligible) {
+        r.isr.v = &self;
+        r.isr.n = 1;
+        r.eligible_leader_replicas.v = r.last_known_elr.v = &self;
+        r.eligible_leader_replicas.n = r.last_known_elr.n = 0;
+    }
+    return kb_meta_batch_add(b, KW_RECORD_PARTITION_CHANGE, eligible ? 2 : 0, &r);
+}
+
+static kw_err lead_all(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+    struct kb_image_topic *t;
+    kw_err err = KW_OK;
+    for (size_t it = 0; !err && (t = kw_map_next(&s->o.image->topics_by_name, &it));)
+        for (int32_t i = 0; !err && i < t->partition_count; i++) {
+            err = lead(s, b, t, &t->partitions[i]);
+            if (!err && b->body.len >= BATCH_SIZE) err = kb_store_append_batch(s, b, false, now);
+        }
+    return err || b->count == 0 ? err : kb_store_append_batch(s, b, false, now);
+}
+
+void kb_store_boot(struct kb_store *s, struct kb_now now) {
+    struct kb_meta_batch b;
+    static const char version[] = "metadata.version";
+    bool empty = !kw_map_get(&s->o.image->features, version, sizeof(version) - 1);
+    s->state = KB_STORE_STARTING;
+    kb_meta_batch_init(&b);
+    kw_err err = leader_change(s, &b, now);
+    if (!err && s->replay.in_transaction) err = abort_open(s, &b, now);
+    if (!err && empty) err = features(s, &b, now);
+    if (!err) err = registration(s, &b);
+    if (!err) err = lead_all(s, &b, now);
+    kb_meta_batch_deinit(&b);
+    if (err) {
+        kb_store_fail(s, now, "%s: the epoch's first records could not be appended%s%s", s->load.meta_dir, s->log->failure[0] ? ": " : "", s->log->failure);
+        return;
+    }
+    kb_store_flush(s, now);
+}

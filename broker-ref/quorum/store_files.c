@@ -1,0 +1,74 @@
+/* store_files.c - meta.properties and quorum-state as Apache Kafka writes them: who this folder belongs to, and the quorum's epoch and vote.
+ *
+ * Called by store_load.c (in its job) and store_boot.c. KIP-631, KIP-858 (directory.id), KIP-595 (quorum-state).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "log/text.h"
+#include "store_priv.h"
+#include "uuid.h"
+
+kw_err kb_store_properties_write(struct kw_out *out, int32_t node_id, const char *cluster_id, struct kw_uuid directory_id) {
+    char id[23];
+    kb_uuid_text(directory_id, id);
+    kb_text_add(out, "#\ncluster.id=%s\ndirectory.id=%s\nnode.id=%d\nversion=1\n", cluster_id, id, (int)node_id);
+    return out->err;
+}
+
+static bool is_key(const char *line, size_t n, const char *key, const char **value, size_t *value_n) {
+    size_t k = strlen(key);
+    if (n <= k || memcmp(line, key, k) != 0 || line[k] != '=') return false;
+    *value = line + k + 1;
+    *value_n = n - k - 1;
+    return true;
+}
+
+kw_err kb_store_properties_read(struct kb_store_load *l, const uint8_t *p, size_t n) {
+    struct kb_text t = {p, p + n};
+    const char *line, *v;
+    size_t len, m;
+    int64_t node = -1, version = -1;
+    bool cluster = false, directory = false;
+    while (kb_text_line(&t, &line, &len)) {
+        if (is_key(line, len, "version", &v, &m) && !kb_text_int(v, m, 0, 1000, &version)) version = -1;
+        if (is_key(line, len, "node.id", &v, &m) && !kb_text_int(v, m, 0, INT32_MAX, &node)) node = -1;
+        if (is_key(line, len, "directory.id", &v, &m)) directory = kb_uuid_parse(v, m, &l->directory_id);
+        if (is_key(line, len, "cluster.id", &v, &m) && m > 0 && m <= KB_CLUSTER_ID_MAX) {
+            memcpy(l->cluster_id, v, m);
+            l->cluster_id[m] = 0;
+            cluster = true;
+        }
+    }
+    if (version != 1 || !cluster || !directory || node < 0) {
+        snprintf(l->why, sizeof(l->why), "%s/meta.properties: version 1 with cluster.id, directory.id and node.id is needed; restore the file, or use another data folder", l->dir);
+        return KW_EINVAL;
+    }
+    if (node != l->node_id) {
+        snprintf(l->why, sizeof(l->why), "%s belongs to node %lld, but node.id is %d: set node.id=%lld, or use another data folder", l->dir, (long long)node,
+                 (int)l->node_id, (long long)node);
+        return KW_EINVAL;
+    }
+    return KW_OK;
+}
+
+kw_err kb_store_vote_write(struct kw_out *out, int32_t node_id, int32_t epoch) {
+    kb_text_add(out, "{\"clusterId\":\"\",\"leaderId\":%d,\"leaderEpoch\":%d,\"votedId\":-1,\"appliedOffset\":0,\"currentVoters\":[{\"voterId\":%d}],\"data_version\":0}",
+                (int)node_id, (int)epoch, (int)node_id);
+    return out->err;
+}
+
+/* The one number that a quorum of one needs of the JSON. */
+kw_err kb_store_vote_read(const uint8_t *p, size_t n, int32_t *epoch) {
+    static const char key[] = "\"leaderEpoch\"";
+    const uint8_t *at = memmem(p, n, key, sizeof(key) - 1), *end = p + n;
+    if (!at || n == 0 || p[0] != '{' || !memchr(p, '}', n)) return KW_EDECODE;
+    at += sizeof(key) - 1;
+    while (at < end && (*at == ' ' || *at == ':')) at++;
+    const uint8_t *digits = at;
+    while (at < end && *at >= '0' && *at <= '9') at++;
+    int64_t v;
+    if (!kb_text_int((const char *)digits, (size_t)(at - digits), 0, INT32_MAX - 1, &v)) return KW_EDECODE;
+    *epoch = (int32_t)v;
+    return KW_OK;
+}

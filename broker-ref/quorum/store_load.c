@@ -1,0 +1,413 @@
+/* store_load.c - from a folder to a current image: one job reads and writes the small files, then the log is opened and replayed behind the
+ * newest valid snapshot. Whatever is missing or corrupt stops the start with a text; nothing is ever guessed or dropped.
+ *
+ * Called by store.c. Calls the log, snapshot.c, replay.c, store_files.c; store_boot.c at the end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "log/epochs.h"
+#include "store_priv.h"
+
+#define SMALL_FILE_MAX (64u << 10)
+#define READ_SIZE (1u << 20)
+
+/* ---- The job, on a lane's thread ---- */
+
+#define WHY(l, ...) snprintf((l)->why, sizeof((l)->why), __VA_ARGS__)
+
+static void join(char *out, size_t size, const char *dir, const char *name) { snprintf(out, size, "%s/%s", dir, name); }
+
+/* The whole file in memory of kw_malloc, one byte longer than *n. */
+static enum kb_disk_err read_file(struct kb_fs *fs, const char *path, int64_t max, uint8_t **data, size_t *n) {
+    void *f;
+    int64_t size;
+    enum kb_disk_err err = fs->ops->open(fs, path, 0, &f, &size);
+    if (err) return err;
+    uint8_t *p = size > max ? NULL : kw_malloc((size_t)size + 1);
+    err = size > max ? KB_DISK_EFBIG : p ? KB_DISK_OK : KB_DISK_ENOMEM;
+    size_t at = 0, got = 1;
+    while (!err && at < (size_t)size && got) {
+        err = fs->ops->read(fs, f, (int64_t)at, p + at, (size_t)size - at, &got);
+        if (!err) at += got;
+    }
+    fs->ops->close(fs, f);
+    if (err) {
+        kw_free(p);
+        return err;
+    }
+    *data = p;
+    *n = at;
+    return KB_DISK_OK;
+}
+
+static enum kb_disk_err write_file(struct kb_fs *fs, const struct kb_store_load *l, const char *dir, const char *name, const struct kw_out *bytes) {
+    char path[4200], tmp[4220];
+    void *f;
+    int64_t size;
+    join(path, sizeof(path), dir, name);
+    snprintf(tmp, sizeof(tmp), "%s.tmp", path);
+    enum kb_disk_err err = fs->ops->open(fs, tmp, KB_DISK_CREATE, &f, &size);
+    if (err) return err;
+    if (size > 0) err = fs->ops->truncate(fs, f, 0);
+    if (!err) err = fs->ops->write(fs, f, 0, bytes->p, bytes->len);
+    if (!err && !l->ephemeral) err = fs->ops->sync(fs, f);
+    fs->ops->close(fs, f);
+    if (!err) err = fs->ops->rename(fs, tmp, path);
+    if (!err && !l->ephemeral) err = fs->ops->sync_dir(fs, dir);
+    return err;
+}
+
+/* What the kinds of failure mean to a reader of the log. */
+static const char *disk_text(enum kb_disk_err err) {
+    switch (err) {
+    case KB_DISK_ENOENT: return "it is not there";
+    case KB_DISK_ENOSPC: return "the disk is full";
+    case KB_DISK_EIO: return "the disk failed";
+    case KB_DISK_EFBIG: return "it is larger than it can be";
+    case KB_DISK_ENOMEM: return "out of memory";
+    default: return "the system refused (permissions?)";
+    }
+}
+
+static bool failed(struct kb_store_load *l, const char *dir, const char *name, enum kb_disk_err err) {
+    if (!err) return false;
+    WHY(l, "%s/%s: %s", dir, name, disk_text(err));
+    return true;
+}
+
+struct found { /* the metadata folder's snapshots, as they are listed: ascending */
+    uint8_t *names;
+    int64_t count;
+    bool has_log;
+};
+
+static bool list_folder(struct kb_store_load *l, struct kb_fs *fs, struct found *f) {
+    enum kb_disk_err err = fs->ops->list(fs, l->meta_dir, &f->names, &f->count);
+    if (failed(l, l->meta_dir, "", err)) return false;
+    const char *p = (const char *)f->names;
+    for (int64_t i = 0; i < f->count; i++, p += strlen(p) + 1) {
+        size_t n = strlen(p);
+        if (n > 4 && strcmp(p + n - 4, ".log") == 0) f->has_log = true;
+    }
+    return true;
+}
+
+/* The newest valid snapshot is kept in memory; of the one before it only that it is valid. */
+static bool load_snapshots(struct kb_store_load *l, struct kb_fs *fs, const struct found *f) {
+    const char **names = kw_calloc((size_t)f->count + 1, sizeof(*names));
+    if (!names) return !failed(l, l->meta_dir, "", KB_DISK_ENOMEM);
+    const char *p = (const char *)f->names;
+    for (int64_t i = 0; i < f->count; i++, p += strlen(p) + 1) names[i] = p;
+    for (int64_t i = f->count; i-- > 0 && l->previous_end < 0 && !l->why[0];) {
+        int64_t end;
+        int32_t epoch;
+        char path[4200];
+        uint8_t *data;
+        size_t n;
+        if (!kb_snapshot_name_parse(names[i], &end, &epoch)) continue;
+        join(path, sizeof(path), l->meta_dir, names[i]);
+        enum kb_disk_err err = read_file(fs, path, KB_SNAPSHOT_SIZE_MAX, &data, &n);
+        if (err && err != KB_DISK_EIO) {
+            failed(l, l->meta_dir, names[i], err);
+        } else if (err || !kb_snapshot_whole(data, n)) {
+            if (!l->corrupt[0]) snprintf(l->corrupt, sizeof(l->corrupt), "%s", names[i]);
+            if (!err) kw_free(data);
+        } else if (l->snapshot_end < 0) {
+            l->snapshot = data;
+            l->snapshot_size = n;
+            l->snapshot_end = end;
+            l->snapshot_epoch = epoch;
+        } else {
+            kw_free(data);
+            l->previous_end = end;
+            l->previous_epoch = epoch;
+        }
+    }
+    kw_free(names);
+    return !l->why[0];
+}
+
+static bool load_properties(struct kb_store_load *l, struct kb_fs *fs, bool has_metadata) {
+    char path[4200];
+    uint8_t *data;
+    size_t n;
+    join(path, sizeof(path), l->dir, "meta.properties");
+    enum kb_disk_err err = read_file(fs, path, SMALL_FILE_MAX, &data, &n);
+    if (!err) {
+        kw_err bad = kb_store_properties_read(l, data, n);
+        kw_free(data);
+        return !bad;
+    }
+    if (err != KB_DISK_ENOENT) return !failed(l, l->dir, "meta.properties", err);
+    if (has_metadata) {
+        WHY(l, "%s/meta.properties is missing, but %s has a metadata log: restore the file, or use an empty data folder", l->dir, l->meta_dir);
+        return false;
+    }
+    struct kw_out out;
+    kw_out_init(&out);
+    l->fresh = true;
+    err = kb_store_properties_write(&out, l->node_id, l->cluster_id, l->directory_id) ? KB_DISK_ENOMEM : write_file(fs, l, l->dir, "meta.properties", &out);
+    kw_out_deinit(&out);
+    return !failed(l, l->dir, "meta.properties", err);
+}
+
+/* The new epoch, on the disk before anything is appended in it. */
+static bool load_vote(struct kb_store_load *l, struct kb_fs *fs) {
+    char path[4200];
+    uint8_t *data;
+    size_t n;
+    int32_t stored = 0;
+    join(path, sizeof(path), l->meta_dir, "quorum-state");
+    enum kb_disk_err err = read_file(fs, path, SMALL_FILE_MAX, &data, &n);
+    if (!err) {
+        kw_err bad = kb_store_vote_read(data, n, &stored);
+        kw_free(data);
+        if (bad) {
+            WHY(l, "%s/quorum-state is corrupt: restore it, or remove it if this node is its quorum's only member", l->meta_dir);
+            return false;
+        }
+    } else if (err != KB_DISK_ENOENT) {
+        return !failed(l, l->meta_dir, "quorum-state", err);
+    }
+    l->epoch = KW_MAX(stored, l->snapshot_epoch) + 1;
+    struct kw_out out;
+    kw_out_init(&out);
+    err = kb_store_vote_write(&out, l->node_id, l->epoch) ? KB_DISK_ENOMEM : write_file(fs, l, l->meta_dir, "quorum-state", &out);
+    kw_out_deinit(&out);
+    return !failed(l, l->meta_dir, "quorum-state", err);
+}
+
+static bool make_folders(struct kb_store_load *l, struct kb_fs *fs) {
+    enum kb_disk_err err = fs->ops->mkdir(fs, l->dir);
+    if (failed(l, l->dir, "", err)) return false;
+    err = fs->ops->mkdir(fs, l->meta_dir);
+    return !failed(l, l->meta_dir, "", err);
+}
+
+static void load_job(void *arg, struct kb_fs *fs) {
+    struct kb_store_load *l = arg;
+    struct found f = {0};
+    if (make_folders(l, fs) && list_folder(l, fs, &f) && load_snapshots(l, fs, &f) && load_properties(l, fs, f.has_log || l->snapshot_end > 0) &&
+        load_vote(l, fs) && l->fresh) {
+        struct kw_out out; /* for Apache Kafka's tools; a cache of what everyone knows, so nobody waits for it */
+        kw_out_init(&out);
+        kw_out_bytes(&out, "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", 43);
+        bool sync = !l->ephemeral;
+        l->ephemeral = true;
+        if (!out.err) failed(l, l->meta_dir, "partition.metadata", write_file(fs, l, l->meta_dir, "partition.metadata", &out));
+        l->ephemeral = !sync;
+        kw_out_deinit(&out);
+    }
+    kw_free(f.names);
+}
+
+/* ---- Replay, in the core ---- */
+
+static void replay_log(struct kb_store *s, struct kb_now now);
+
+/* Everything is read: the epoch must be above all that the log knows before anything is appended. */
+static void vote_done(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_store *s = r->ctx;
+    s->voting = false;
+    kw_out_deinit(&s->vote_bytes);
+    if (r->err) {
+        kb_store_fail(s, now, "%s: %s", s->vote_path, disk_text(r->err));
+        return;
+    }
+    kb_store_boot(s, now);
+}
+
+static void replayed(struct kb_store *s, struct kb_now now) {
+    int32_t last = KW_MAX(kb_epochs_latest(s->log->epochs), s->o.image->epoch);
+    s->epoch = s->load.epoch;
+    if (s->epoch > last) {
+        kb_store_boot(s, now);
+        return;
+    }
+    kb_say(s->o.env->logger, KB_WARN, "%s: the log knows epoch %d, quorum-state an older one; going on above both", s->load.meta_dir, (int)last);
+    s->epoch = last + 1;
+    size_t n = strlen(s->load.meta_dir) + sizeof("/quorum-state");
+    s->vote_path = kw_malloc(n);
+    kw_out_init(&s->vote_bytes);
+    if (!s->vote_path || kb_store_vote_write(&s->vote_bytes, s->load.node_id, s->epoch)) {
+        kb_store_fail(s, now, "%s: out of memory", s->load.meta_dir);
+        return;
+    }
+    snprintf(s->vote_path, n, "%s/quorum-state", s->load.meta_dir);
+    s->vote_iov = (struct kb_iov){s->vote_bytes.p, s->vote_bytes.len};
+    s->vote = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
+                                   .path = s->vote_path, .iov = &s->vote_iov, .iov_count = 1, .done = vote_done, .ctx = s};
+    s->voting = true;
+    kb_disk_submit(s->o.env->disk, &s->vote);
+}
+
+/* The slices of a read may part batches anywhere: they are joined first. */
+static kw_err take_read(struct kb_store *s, size_t *used) {
+    struct kb_read *r = &s->read;
+    *used = 0;
+    if (r->err) return r->err;
+    if (r->slice_count == 1 && r->slices[0].p) return kb_replay_batches(&s->replay, r->slices[0].p, r->slices[0].len, used);
+    uint8_t *all = kw_malloc(r->bytes + 1);
+    if (!all) return KW_ENOMEM;
+    size_t at = 0;
+    for (size_t i = 0; i < r->slice_count; i++) {
+        KW_ASSERT(r->slices[i].p); /* into_memory */
+        memcpy(all + at, r->slices[i].p, r->slices[i].len);
+        at += r->slices[i].len;
+    }
+    kw_err err = kb_replay_batches(&s->replay, all, at, used);
+    kw_free(all);
+    return err;
+}
+
+/* false: the store failed. */
+static bool read_some(struct kb_store *s, struct kb_now now) {
+    size_t used;
+    int64_t before = s->replay.next;
+    kw_err err = take_read(s, &used);
+    kb_read_release(&s->read);
+    s->bytes_since_snapshot += (int64_t)used;
+    if (!err && s->replay.next == before) err = KW_EDECODE;
+    if (!err) return true;
+    kb_store_fail(s, now, "%s: the metadata log cannot be read at offset %lld: %s; the node does not serve, so that no partition is taken for deleted",
+                  s->load.meta_dir, (long long)s->replay.next, s->replay.why[0] ? s->replay.why : err == KW_ECRC ? "a batch fails its checksum" : "the disk failed or memory ran out");
+    return false;
+}
+
+static void read_done(struct kb_read *r, struct kb_now now) {
+    struct kb_store *s = r->ctx;
+    s->reading = false;
+    if (read_some(s, now)) replay_log(s, now);
+}
+
+static void replay_log(struct kb_store *s, struct kb_now now) {
+    while (s->replay.next < s->log->leo) {
+        s->read = (struct kb_read){.log = s->log, .offset = s->replay.next, .limit = s->log->leo, .bytes_max = READ_SIZE, .min_one = true,
+                                   .into_memory = true, .done = read_done, .ctx = s};
+        int32_t answered = kb_log_read(&s->read, now);
+        if (answered == 0) {
+            s->reading = true;
+            return;
+        }
+        if (answered < 0) s->read.err = answered;
+        if (!read_some(s, now)) return;
+    }
+    replayed(s, now);
+}
+
+/* ---- Between the job and the replay ---- */
+
+static void reset_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
+    struct kb_store *s = ctx;
+    (void)log;
+    s->opening = false;
+    if (err) {
+        kb_store_fail(s, now, "%s: the log could not be brought behind its snapshot: %s", s->load.meta_dir, s->log->failure);
+        return;
+    }
+    replay_log(s, now);
+}
+
+static void opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
+    struct kb_store *s = ctx;
+    struct kb_store_load *l = &s->load;
+    s->opening = false;
+    if (err) {
+        kb_store_fail(s, now, "%s: the metadata log could not be opened (see above)", l->meta_dir);
+        return;
+    }
+    s->log = log;
+    int64_t covered = KW_MAX(l->snapshot_end, 0); /* the image holds what is below */
+    if (log->start > covered) {
+        kb_store_fail(s, now, "%s: the metadata log begins at offset %lld and no valid snapshot reaches it%s%s: restore the snapshot from a copy; "
+                      "the node does not serve, so that no partition is taken for deleted",
+                      l->meta_dir, (long long)log->start, l->corrupt[0] ? "; corrupt: " : "", l->corrupt);
+        return;
+    }
+    if (log->leo < covered) { /* committed once, lost by the log, kept by the snapshot */
+        kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log ends at offset %lld, below its snapshot at %lld; it starts anew there", l->meta_dir,
+               (long long)log->leo, (long long)covered);
+        s->opening = true;
+        err = kb_log_reset(log, covered, reset_done, s, now);
+        if (err) {
+            s->opening = false;
+            kb_store_fail(s, now, "%s: the log could not be brought behind its snapshot", l->meta_dir);
+        }
+        return;
+    }
+    replay_log(s, now);
+}
+
+static kw_err open_log(struct kb_store *s) {
+    struct kb_store_load *l = &s->load;
+    int64_t between = kb_config_int(s->o.config, "metadata.log.max.record.bytes.between.snapshots");
+    s->log_config = (struct kb_log_config){
+        /* Whole segments go when snapshots cut the log, so none should outgrow what lies between two snapshots by much. */
+        .segment_bytes = KW_MIN(kb_config_int(s->o.config, "metadata.log.segment.bytes"), KW_MAX(between, 1 << 20)),
+        .segment_ms = INT64_MAX,
+        .index_interval_bytes = 4096,
+        .segment_index_bytes = 10 << 20,
+        .retention_ms = -1,
+        .retention_bytes = -1,
+        .file_delete_delay_ms = 60000,
+        .flush_on_ack = true,
+        .flush_messages = INT64_MAX,
+        .flush_ms = INT64_MAX,
+        .producer_expiration_ms = 86400000,
+    };
+    struct kb_log_open o = {
+        .env = s->o.env,
+        .config = &s->log_config,
+        .owner = s->owner,
+        .dir = l->meta_dir,
+        .create = true,
+        .clean = s->o.clean,
+        .start_checkpoint = l->previous_end >= 0 ? l->previous_end : l->snapshot_end,
+        .recovery_point = l->snapshot_end, /* what a snapshot holds was synced in the log before */
+        .done = opened,
+        .ctx = s,
+    };
+    s->opening = true;
+    kw_err err = kb_log_open(&o);
+    if (err) s->opening = false;
+    return err;
+}
+
+static void load_done(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_store *s = r->ctx;
+    struct kb_store_load *l = &s->load;
+    l->submitted = false;
+    if (l->why[0]) {
+        kb_store_fail(s, now, "%s", l->why);
+        return;
+    }
+    s->snapshot_end = l->snapshot_end;
+    s->snapshot_epoch = l->snapshot_epoch;
+    s->snapshot_previous = l->previous_end;
+    s->snapshot_previous_epoch = l->previous_epoch;
+    if (l->corrupt[0]) kb_say(s->o.env->logger, KB_ERROR, "%s/%s is corrupt: it is not used", l->meta_dir, l->corrupt);
+    if (l->snapshot) {
+        char why[200];
+        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->node_id, s->o.env->compressor, s->o.image, why,
+                                      sizeof(why));
+        kw_free(l->snapshot);
+        l->snapshot = NULL;
+        if (err) {
+            kb_store_fail(s, now, "%s: the snapshot at %lld cannot be used: %s", l->meta_dir, (long long)l->snapshot_end, why);
+            return;
+        }
+    }
+    s->replay.next = KW_MAX(l->snapshot_end, 0);
+    if (open_log(s)) kb_store_fail(s, now, "%s: out of memory", l->meta_dir);
+}
+
+kw_err kb_store_load_start(struct kb_store *s) {
+    struct kb_store_load *l = &s->load;
+    l->snapshot_end = l->previous_end = -1;
+    l->ephemeral = s->o.env->ephemeral;
+    l->req = (struct kb_disk_req){.op = KB_DISK_JOB, .lane = KB_LANE_JOB, .job = load_job, .job_arg = l, .done = load_done, .ctx = s};
+    l->submitted = true;
+    kb_disk_submit(s->o.env->disk, &l->req);
+    return KW_OK;
+}
