@@ -6,6 +6,9 @@
  */
 #include "codec.h"
 
+/* One field takes a few nanoseconds: a call for each is a third of that. */
+#define HOT inline __attribute__((always_inline))
+
 enum { STRING_SIZE_MAX = INT16_MAX }; /* in both forms, as Kafka has it */
 
 static const size_t elem_size[] = {
@@ -51,7 +54,7 @@ static void dec_view(const struct dec *c, uint8_t type, bool flexible, bool null
     else *(struct kw_records *)(void *)at = (struct kw_records){p, n, NULL};
 }
 
-static inline void dec_scalar(struct kw_in *in, uint8_t type, void *at) {
+static HOT void dec_scalar(struct kw_in *in, uint8_t type, void *at) {
     switch (type) {
     case KW_T_BOOL: *(bool *)at = kw_in_i8(in) != 0; break;
     case KW_T_I8: *(int8_t *)at = kw_in_i8(in); break;
@@ -131,7 +134,7 @@ static void dec_nullable_struct(const struct dec *c, const struct kw_field *f, u
     memcpy(at, &s, sizeof s);
 }
 
-static void dec_field(const struct dec *c, const struct kw_field *f, bool flexible, uint8_t *at) {
+static HOT void dec_field(const struct dec *c, const struct kw_field *f, bool flexible, uint8_t *at) {
     flexible = flexible && !f->flexible_none;
     switch (f->type) {
     case KW_T_STRING:
@@ -269,7 +272,7 @@ static void enc_records(const struct enc *c, const struct kw_field *f, bool flex
     if (r->len > 0) kw_out_add_splice(c->out, r->p, (size_t)r->len, r->ref);
 }
 
-static inline void enc_scalar(struct kw_out *out, uint8_t type, const void *at) {
+static HOT void enc_scalar(struct kw_out *out, uint8_t type, const void *at) {
     switch (type) {
     case KW_T_BOOL: kw_out_i8(out, *(const bool *)at ? 1 : 0); break;
     case KW_T_I8: kw_out_i8(out, *(const int8_t *)at); break;
@@ -312,7 +315,7 @@ static void enc_nullable_struct(const struct enc *c, const struct kw_field *f, c
     if (s) enc_struct(c, f->desc, s);
 }
 
-static void enc_field(const struct enc *c, const struct kw_field *f, bool flexible, const uint8_t *at) {
+static HOT void enc_field(const struct enc *c, const struct kw_field *f, bool flexible, const uint8_t *at) {
     flexible = flexible && !f->flexible_none;
     switch (f->type) {
     case KW_T_STRING:

@@ -147,10 +147,12 @@ class Parser:
             w = self.next()
             try:
                 self.statement(w)
-            except (SchemaError, IndexError, ValueError) as e:
+            except IndexError:
+                self.fail("incomplete line")
+            except (SchemaError, ValueError) as e:
                 if str(e).startswith(self.path):
                     raise
-                self.fail(str(e) or "incomplete line")
+                self.fail(str(e))
         return self.messages
 
     def statement(self, w):
