@@ -39,15 +39,17 @@ struct kb_change {
     void *ctx;
     /* the controller's */
     struct kw_list link;
-    void (*run)(struct kb_controller *k, struct kb_change *c, struct kb_now now);
+    const struct kb_change_kind *kind;
     void *items;
     int32_t count;
     bool validate_only;
-    int64_t commit_offset;
-    struct kb_pending *pending;
+    struct kb_pending_change *pending;
 };
 /* done will not come; the memory of the change and its items may go. What was appended still happens. */
 void kb_controller_cancel(struct kb_controller *k, struct kb_change *c);
+
+/* Why a topic cannot have this name; NULL: it can. (Whether it collides with another is the controller's to say.) */
+const char *kb_topic_name_problem(struct kw_str name);
 
 struct kb_topic_create {
     struct kw_str name;

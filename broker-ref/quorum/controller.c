@@ -1,0 +1,315 @@
+/* controller.c - a change's way: queue, claims, run, append, commit, answer. Contract: controller.h.
+ *
+ * Called by api/ (submit, cancel) and by the node (applied, refused, failed). What a change does is in controller_topics.c,
+ * controller_grow.c and controller_configs.c. Changes validate against the image, which lags behind what was appended; so whatever a change
+ * touches is claimed until it is applied, and a change that wants something claimed waits, and all behind it.
+ */
+#include "controller.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "controller_priv.h"
+
+#define CHANGE_MEMORY_MAX (64u << 20)
+
+void kb_result_set(struct kb_result *r, int16_t code, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    r->code = code;
+    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+    va_end(ap);
+}
+
+static struct kb_change *change_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_change, link); }
+static struct kb_pending_change *pending_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_pending_change, link); }
+
+static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
+
+kw_err kb_controller_new(const struct kb_controller_options *o, struct kb_controller **out) {
+    struct kb_controller *k = kw_calloc(1, sizeof(*k));
+    if (!k) return KW_ENOMEM;
+    k->o = *o;
+    kw_list_init(&k->queue);
+    kw_list_init(&k->waiting);
+    kw_list_init(&k->finished);
+    kw_map_init(&k->claims);
+    kw_map_init(&k->seen);
+    kw_timer_init(&k->timer, fire, k);
+    kw_arena_init(&k->arena, CHANGE_MEMORY_MAX);
+    *out = k;
+    return KW_OK;
+}
+
+/* ---- Claims ---- */
+
+bool kb_claim_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n) {
+    if (name.len <= 0 || name.len > KB_CLAIM_SIZE - 2) return false;
+    key[0] = 't';
+    for (int32_t i = 0; i < name.len; i++) key[i + 1] = name.p[i] == '.' ? '_' : name.p[i]; /* names that collide exclude each other */
+    *n = (size_t)name.len + 1;
+    return true;
+}
+
+bool kb_names_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n) {
+    if (name.len <= 0 || name.len > KB_CLAIM_SIZE) return false;
+    memcpy(key, name.p, (size_t)name.len);
+    *n = (size_t)name.len;
+    return true;
+}
+
+static bool blocked(struct kb_controller *k, struct kb_change *c) {
+    char key[KB_CLAIM_SIZE];
+    size_t n;
+    for (int32_t i = 0; i < c->count; i++)
+        if (c->kind->claim && c->kind->claim(k, c, i, key, &n) && kw_map_get(&k->claims, key, n)) return true;
+    return false;
+}
+
+static void release(struct kb_controller *k, struct kb_pending_change *p) {
+    for (int32_t i = 0; i < p->claim_count; i++)
+        if (kw_map_get(&k->claims, p->claims[i].key, p->claims[i].n) == p) kw_map_remove(&k->claims, p->claims[i].key, p->claims[i].n);
+    kw_list_remove(&p->link);
+    kw_free(p);
+}
+
+/* Before anything is appended, so that failing leaves nothing behind. */
+static kw_err claim(struct kb_controller *k, struct kb_change *c, struct kb_pending_change **out) {
+    struct kb_pending_change *p = kw_calloc(1, sizeof(*p) + (size_t)c->count * sizeof(p->claims[0]));
+    if (!p) return KW_ENOMEM;
+    kw_list_init(&p->link);
+    p->change = c;
+    for (int32_t i = 0; i < c->count; i++) {
+        if (c->kind->result(c, i)->code || !c->kind->claim || !c->kind->claim(k, c, i, p->claims[p->claim_count].key, &p->claims[p->claim_count].n)) continue;
+        int32_t at = p->claim_count++;
+        if (kw_map_put(&k->claims, p->claims[at].key, p->claims[at].n, p)) {
+            release(k, p);
+            return KW_ENOMEM;
+        }
+    }
+    *out = p;
+    return KW_OK;
+}
+
+/* ---- Records of the change being run ---- */
+
+void *kb_controller_record(struct kb_controller *k, int16_t type, int16_t version) {
+    const struct kw_desc *d = kw_metadata_record_by_type(type);
+    void *message = kw_arena_alloc(&k->arena, d->size);
+    if (!message) return NULL;
+    if (k->record_count == k->record_cap) {
+        size_t cap = k->record_cap ? 2 * k->record_cap : 64;
+        struct kb_store_record *v = kw_realloc(k->records, cap * sizeof(*v));
+        if (!v) return NULL;
+        k->records = v;
+        k->record_cap = cap;
+    }
+    kw_msg_init(d, message);
+    k->records[k->record_count++] = (struct kb_store_record){type, version, message};
+    return message;
+}
+
+/* ---- Running ---- */
+
+static void fail_items(struct kb_change *c, int16_t code, const char *text) {
+    for (int32_t i = 0; i < c->count; i++) {
+        struct kb_result *r = c->kind->result(c, i);
+        if (r->code == 0) kb_result_set(r, code, "%s", text);
+    }
+}
+
+static void fail_append(struct kb_change *c, kw_err err) {
+    if (err == KW_ENOMEM) fail_items(c, KE_UNKNOWN_SERVER_ERROR, "the node is out of memory: nothing was changed, try again later");
+    else if (err == KW_ELIMIT) fail_items(c, KE_POLICY_VIOLATION, "the request changes too much at once: split it");
+    else if (err == KW_EBUSY) fail_items(c, KE_KAFKA_STORAGE_ERROR, "the metadata log's disk is full: nothing was changed, make room and try again");
+    else fail_items(c, KE_KAFKA_STORAGE_ERROR, "the metadata log cannot be written: see the node's log");
+}
+
+static kw_err refuse_doubles(struct kb_controller *k, struct kb_change *c) {
+    char key[KB_CLAIM_SIZE];
+    size_t n;
+    kw_map_deinit(&k->seen);
+    kw_map_init(&k->seen);
+    for (int32_t i = 0; i < c->count && c->kind->names; i++) {
+        if (!c->kind->names(k, c, i, key, &n)) continue;
+        struct kb_result *r = c->kind->result(c, i), *first = kw_map_get(&k->seen, key, n);
+        kw_err err = first ? KW_OK : kw_map_put(&k->seen, key, n, r);
+        if (err) return err;
+        if (!first) continue;
+        kb_result_set(r, KE_INVALID_REQUEST, "the request names this more than once");
+        *first = *r;
+    }
+    kw_map_deinit(&k->seen);
+    kw_map_init(&k->seen);
+    return KW_OK;
+}
+
+/* One change, whose claims are free: to the waiting list, or finished. */
+static void run(struct kb_controller *k, struct kb_change *c) {
+    struct kb_pending_change *p = NULL;
+    int64_t last = -1;
+    kw_arena_reset(&k->arena);
+    k->record_count = 0;
+    kw_err err = k->failed ? KW_EIO : c->count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : refuse_doubles(k, c);
+    if (!err) err = c->kind->run(k, c);
+    if (!err && k->record_count > KB_RECORDS_PER_CHANGE_MAX) err = KW_ELIMIT;
+    if (!err && !c->validate_only && k->record_count > 0) {
+        err = claim(k, c, &p);
+        if (!err) err = kb_store_append(k->o.store, k->records, k->record_count, &last, k->now);
+    }
+    if (err) fail_append(c, err);
+    if (err && p) release(k, p);
+    if (err || last < 0) {
+        kw_list_push(&k->finished, &c->link);
+        return;
+    }
+    p->commit_offset = last;
+    c->pending = p;
+    kw_list_push(&k->waiting, &p->link);
+}
+
+static void pump(struct kb_controller *k) {
+    if (k->pumping) return;
+    k->pumping = true;
+    while (!kw_list_empty(&k->queue)) {
+        struct kb_change *c = change_of(k->queue.next);
+        if (blocked(k, c)) break;
+        kw_list_remove(&c->link);
+        run(k, c);
+    }
+    k->pumping = false;
+}
+
+static void drain_finished(struct kb_controller *k) {
+    struct kw_list *l;
+    while ((l = kw_list_shift(&k->finished))) {
+        struct kb_change *c = change_of(l);
+        c->done(c, k->now);
+    }
+}
+
+static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    struct kb_controller *k = ctx;
+    (void)t;
+    k->now.mono_us = now_us; /* the wall clock stays that of the turn's event */
+    drain_finished(k);
+}
+
+kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const struct kb_change_kind *kind, void *items, int32_t count, bool validate_only,
+                            struct kb_now now) {
+    k->now = now;
+    kw_err err = kw_timers_set(k->o.timers, &k->timer, now.mono_us); /* for all that finishes without a record */
+    if (err) return err;
+    kw_list_init(&c->link);
+    c->kind = kind;
+    c->items = items;
+    c->count = count;
+    c->validate_only = validate_only;
+    c->pending = NULL;
+    for (int32_t i = 0; i < count; i++) *kind->result(c, i) = (struct kb_result){0};
+    kw_list_push(&k->queue, &c->link);
+    pump(k);
+    return KW_OK;
+}
+
+void kb_controller_cancel(struct kb_controller *k, struct kb_change *c) {
+    (void)k;
+    if (c->pending) c->pending->change = NULL;
+    c->pending = NULL;
+    kw_list_remove(&c->link);
+}
+
+/* ---- Commit ---- */
+
+static void finish(struct kb_controller *k, struct kb_pending_change *p) {
+    struct kb_change *c = p->change;
+    release(k, p);
+    if (!c) return;
+    c->pending = NULL;
+    c->done(c, k->now);
+}
+
+void kb_controller_applied(struct kb_controller *k, struct kb_now now) {
+    k->now = now;
+    while (!kw_list_empty(&k->waiting)) {
+        struct kb_pending_change *p = pending_of(k->waiting.next);
+        if (p->commit_offset > k->o.image->offset) break;
+        finish(k, p);
+    }
+    pump(k);
+    drain_finished(k);
+}
+
+static void refuse(struct kb_controller *k, struct kb_pending_change *p, const char *text) {
+    if (p->change) fail_items(p->change, KE_KAFKA_STORAGE_ERROR, text);
+    finish(k, p);
+}
+
+void kb_controller_refused(struct kb_controller *k, int64_t from, struct kb_now now) {
+    k->now = now;
+    while (!kw_list_empty(&k->waiting)) {
+        struct kb_pending_change *p = pending_of(k->waiting.prev);
+        if (p->commit_offset < from) break;
+        refuse(k, p, "the metadata log's disk is full: nothing was changed, make room and try again");
+    }
+    pump(k);
+    drain_finished(k);
+}
+
+void kb_controller_failed(struct kb_controller *k, struct kb_now now) {
+    k->now = now;
+    k->failed = true;
+    while (!kw_list_empty(&k->waiting)) refuse(k, pending_of(k->waiting.next), "the metadata log failed: whether the change happened shows after a restart");
+    pump(k);
+    drain_finished(k);
+}
+
+void kb_controller_free(struct kb_controller *k) {
+    if (!k) return;
+    while (!kw_list_empty(&k->waiting)) {
+        struct kb_pending_change *p = pending_of(k->waiting.next);
+        if (p->change) p->change->pending = NULL;
+        release(k, p);
+    }
+    while (kw_list_shift(&k->queue)) {}
+    while (kw_list_shift(&k->finished)) {}
+    kw_timers_cancel(k->o.timers, &k->timer);
+    kw_map_deinit(&k->claims);
+    kw_map_deinit(&k->seen);
+    kw_arena_deinit(&k->arena);
+    kw_free(k->records);
+    kw_free(k);
+}
+
+/* ---- Producer ids ---- */
+
+#define PID_BLOCK 1000
+
+static kw_err run_pids(struct kb_controller *k, struct kb_change *c) {
+    struct kb_pid_block *b = c->items;
+    int64_t first = KW_MAX(k->next_pid, k->o.image->next_producer_id);
+    if (first > INT64_MAX - PID_BLOCK) {
+        kb_result_set(&b->result, KE_UNKNOWN_SERVER_ERROR, "the cluster has handed out every producer id there is");
+        return KW_OK;
+    }
+    struct kw_producer_ids_record *r = kb_controller_record(k, KW_RECORD_PRODUCER_IDS, 0);
+    if (!r) return KW_ENOMEM;
+    r->broker_id = (int32_t)kb_config_int(k->o.config, "node.id");
+    r->broker_epoch = kb_store_broker_epoch(k->o.store);
+    r->next_producer_id = first + PID_BLOCK;
+    b->first = first;
+    b->count = PID_BLOCK;
+    k->next_pid = first + PID_BLOCK; /* should the append fail, a block is left out: harmless */
+    return KW_OK;
+}
+
+static struct kb_result *pid_result(struct kb_change *c, int32_t i) {
+    (void)i;
+    return &((struct kb_pid_block *)c->items)->result;
+}
+
+static const struct kb_change_kind pid_kind = {.name = "AllocateProducerIds", .run = run_pids, .result = pid_result};
+
+kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block *b, struct kb_change *c, struct kb_now now) {
+    return kb_controller_submit(k, c, &pid_kind, b, 1, false, now);
+}
