@@ -1,15 +1,15 @@
 // kafkajs as a peer of the interoperability tests; it produces only (its consumer needs a group).
 //
 // Called by judge/peers.py as `node peer.js BOOTSTRAP` in the cache's folder; jobs and answers as in rdk/rdk_peer.c.
-// gzip and snappy are kafkajs's own and its official plugin; lz4 and zstd come from packages that ship prebuilt (native,
-// WebAssembly), since kafkajs's plugins for them want a compiler at install time.
+// gzip and snappy are kafkajs's own and its official plugin; lz4 and zstd come from packages that ship built
+// binaries, since kafkajs's plugins for them want a compiler at install time.
 'use strict'
 
 const fs = require('fs')
 const readline = require('readline')
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
 const lz4 = require('lz4-napi')
-const { ZstdCodec } = require('zstd-codec')
+const zstd = require('@mongodb-js/zstd')
 
 const BATCH_SIZE_MAX = 1 << 20
 
@@ -17,6 +17,10 @@ CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
   compress: async encoder => lz4.compressFrame(encoder.buffer),
   decompress: async buffer => lz4.decompressFrame(buffer),
+})
+CompressionCodecs[CompressionTypes.ZSTD] = () => ({
+  compress: async encoder => zstd.compress(encoder.buffer),
+  decompress: async buffer => zstd.decompress(buffer),
 })
 
 const CODECS = {
@@ -79,16 +83,6 @@ async function produce(kafka, job) {
 }
 
 async function main() {
-  await new Promise(resolve =>
-    ZstdCodec.run(zstd => {
-      const simple = new zstd.Simple()
-      CompressionCodecs[CompressionTypes.ZSTD] = () => ({
-        compress: async encoder => Buffer.from(simple.compress(new Uint8Array(encoder.buffer))),
-        decompress: async buffer => Buffer.from(simple.decompress(new Uint8Array(buffer))),
-      })
-      resolve()
-    })
-  )
   const kafka = new Kafka({ clientId: 'kafkajs-peer', brokers: [process.argv[2]], logLevel: logLevel.NOTHING })
   for await (const line of readline.createInterface({ input: process.stdin })) {
     let answer
@@ -97,7 +91,7 @@ async function main() {
       if (job.op !== 'produce') throw new Error(`unknown op ${job.op}`)
       answer = { ok: true, count: await produce(kafka, job), error: '' }
     } catch (e) {
-      answer = { ok: false, count: -1, error: `${e.name}: ${e.message}` }
+      answer = { ok: false, count: -1, error: e instanceof Error ? `${e.name}: ${e.message}` : String(e) }
     }
     process.stdout.write(JSON.stringify(answer) + '\n')
   }
