@@ -20,7 +20,7 @@ def plan(quick):
     for n, codec in enumerate(("zstd",) if quick else peers.CODECS):
         for variant in ("whole", "logs-only"):
             maker = peers.Java if n % 2 else peers.RdkNew
-            yield f"{codec}.{variant}", variant, maker, codec, records.many(2, 12_000, seed=n) + records.mix(2, seed=n)
+            yield f"{codec}.{variant}", variant, maker, codec, records.many(2, 8_000, seed=n, size=1600) + records.mix(2, seed=n)
 
 
 def write_by_kafka(t, topics, folder):

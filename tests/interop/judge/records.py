@@ -67,10 +67,10 @@ def steps(partitions, seed=2):
     return [record(i % partitions, b"size-%d" % n, blob(rng, n), HEADERS[i % 2], NOW + i) for i, n in enumerate(sizes)]
 
 
-def many(partitions, count, seed=3):
+def many(partitions, count, seed=3, size=300):
     """Many small records with one clock, to fill batches."""
     rng = random.Random(seed)
-    return [record(i % partitions, b"%d" % (i % 1000), blob(rng, rng.randrange(0, 300)), (), NOW + i) for i in range(count)]
+    return [record(i % partitions, b"%d" % (i % 1000), blob(rng, rng.randrange(0, size)), (), NOW + i) for i in range(count)]
 
 
 def lines(count, seed=4):
