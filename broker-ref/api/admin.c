@@ -1,0 +1,109 @@
+/* admin.c - contract: admin.h. Called by the administration APIs; calls controller, image, partition. */
+#include "admin.h"
+
+#include "replica/partition.h"
+
+static struct kb_parts *parts_of(struct kb_request *rq) { return kb_node_parts(rq->node); }
+
+void kb_admin_no_memory(struct kb_request *rq) { kb_request_close(rq, "out of memory for the answer"); }
+
+/* ---- Waiting ---- */
+
+static void finish(struct kb_admin_wait *w) {
+    struct kb_request *rq = w->rq;
+    kw_timers_cancel(&parts_of(rq)->timers, &w->timer);
+    rq->abandon = NULL;
+    w->answer(w);
+}
+
+static void change_done(struct kb_change *c, struct kb_now now) {
+    (void)now;
+    finish(c->ctx);
+}
+
+static void time_is_up(struct kw_timer *t, void *ctx, int64_t now_us) {
+    struct kb_admin_wait *w = ctx;
+    (void)t;
+    (void)now_us;
+    kb_controller_cancel(parts_of(w->rq)->controller, &w->change);
+    w->timed_out = true;
+    finish(w);
+}
+
+static void abandon(struct kb_request *rq) {
+    struct kb_admin_wait *w = rq->state;
+    kb_controller_cancel(parts_of(rq)->controller, &w->change);
+    kw_timers_cancel(&parts_of(rq)->timers, &w->timer);
+    kb_request_drop(rq);
+}
+
+struct kb_admin_wait *kb_admin_wait_new(struct kb_request *rq, void *items, void (*answer)(struct kb_admin_wait *w)) {
+    struct kb_admin_wait *w = kw_arena_calloc(&rq->arena, 1, sizeof(*w));
+    if (!w) return NULL;
+    w->rq = rq;
+    w->items = items;
+    w->answer = answer;
+    w->change.done = change_done;
+    w->change.ctx = w;
+    kw_timer_init(&w->timer, time_is_up, w);
+    return w;
+}
+
+void kb_admin_wait_begin(struct kb_admin_wait *w, kw_err err, int32_t timeout_ms) {
+    struct kb_request *rq = w->rq;
+    if (err) {
+        kb_admin_no_memory(rq);
+        return;
+    }
+    rq->state = w;
+    rq->abandon = abandon;
+    int64_t at = rq->arrived.mono_us + (int64_t)KW_MAX(timeout_ms, 0) * 1000;
+    if (!kw_timers_set(&parts_of(rq)->timers, &w->timer, at)) return;
+    kb_controller_cancel(parts_of(rq)->controller, &w->change);
+    rq->abandon = NULL;
+    kb_admin_no_memory(rq);
+}
+
+int16_t kb_admin_code(const struct kb_admin_wait *w, const struct kb_result *r) { return w->timed_out ? KE_REQUEST_TIMED_OUT : r->code; }
+
+struct kw_str kb_admin_text(const struct kb_admin_wait *w, const struct kb_result *r) {
+    if (w->timed_out) return kw_str_of("the change was not committed within the request's timeout; it may still be");
+    return r->code ? kw_str_of(r->text) : kw_str_null();
+}
+
+/* ---- Views ---- */
+
+int32_t kb_admin_self(const struct kb_parts *p) { return (int32_t)kb_config_int(p->config, "node.id"); }
+
+static bool is_offline(struct kb_parts *parts, const struct kb_image_partition *p, int32_t id, int32_t self) {
+    const struct kb_image_broker *b = kb_image_broker(parts->image, id);
+    const struct kb_partition *local = p->local;
+    return !b || b->fenced || (id == self && local && local->state == KB_PART_OFFLINE);
+}
+
+kw_err kb_admin_view(struct kb_request *rq, const struct kb_image_partition *p, struct kb_partition_view *v) {
+    struct kb_parts *parts = parts_of(rq);
+    int32_t self = kb_admin_self(parts);
+    *v = (struct kb_partition_view){.leader = p->leader, .leader_epoch = p->leader_epoch};
+    for (int32_t i = 0; i < p->replica_count; i++) {
+        int32_t id = p->replicas[i];
+        if (!is_offline(parts, p, id, self)) continue;
+        if (!v->offline) v->offline = kw_arena_alloc(&rq->arena, (size_t)p->replica_count * sizeof(*v->offline));
+        if (!v->offline) return KW_ENOMEM;
+        v->offline[v->offline_count++] = id;
+        if (id == v->leader) v->leader = -1; /* nobody can be served there */
+    }
+    if (v->leader < 0) v->code = KE_LEADER_NOT_AVAILABLE;
+    return KW_OK;
+}
+
+bool kb_admin_address(struct kb_request *rq, const struct kb_image_broker *b, struct kw_str *host, int32_t *port) {
+    if (b->id == kb_admin_self(parts_of(rq))) {
+        kb_conn_advertised(rq->conn, host, port);
+        return true;
+    }
+    if (b->endpoint_count == 0) return false;
+    *host = kw_str_of(b->endpoints[0].host);
+    *port = b->endpoints[0].port;
+    return true;
+}
