@@ -51,6 +51,25 @@ int64_t kw_batch_size_peek(const uint8_t *p, size_t n) {
     return (int64_t)(int32_t)kw_load32(p + KW_BATCH_LENGTH) + KW_BATCH_OVERHEAD;
 }
 
+int32_t kw_entry_next(const uint8_t **p, const uint8_t *end, struct kw_entry *e) {
+    size_t left = (size_t)(end - *p);
+    int64_t size = kw_batch_size_peek(*p, left);
+    e->size = 0;
+    if (size < 0 && left < KW_BATCH_OVERHEAD) return 0;
+    static const int64_t size_min[] = {26, 34, KW_BATCH_HEADER_SIZE}; /* by magic */
+    if (size < size_min[0]) return KW_EDECODE;
+    e->size = (size_t)size;
+    if (left <= KW_BATCH_MAGIC) return 0;
+    int8_t magic = (int8_t)(*p)[KW_BATCH_MAGIC];
+    if (magic < 0 || magic > 2) return KW_EVERSION;
+    if (size < size_min[magic]) return KW_EDECODE;
+    if (e->size > left) return 0;
+    e->p = *p;
+    e->magic = magic;
+    *p += size;
+    return 1;
+}
+
 static uint32_t batch_crc(const uint8_t *p, size_t size) {
     return kw_crc32c(0, p + KW_BATCH_ATTRIBUTES, size - KW_BATCH_ATTRIBUTES);
 }

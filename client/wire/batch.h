@@ -40,6 +40,15 @@ kw_err kw_batch_parse(const uint8_t *p, size_t n, struct kw_batch_header *h) KW_
 /* Whole size (12 + length) of the batch or legacy message set entry that starts at p, from its first 12 bytes; -1 when n < 12;
  * the length field is returned as is plus 12, so check it (smallest legacy entry: 14 + 12). */
 int64_t kw_batch_size_peek(const uint8_t *p, size_t n);
+/* One entry of a records field: a v2 batch, or a message (or wrapper) of v0/v1; formats may mix (PR-07). */
+struct kw_entry {
+    const uint8_t *p;
+    size_t size;
+    int8_t magic;
+};
+/* The entry at *p, which moves behind it. 1; 0 at the end or when the rest is cut off, then *p stays, and e->size is what the cut entry's
+ * length field asks for (0: it is cut before that, or there is no rest); < 0: KW_EDECODE (impossible length), KW_EVERSION (magic). */
+int32_t kw_entry_next(const uint8_t **p, const uint8_t *end, struct kw_entry *e);
 /* CRC over attributes..end against the stored one; p has the whole batch. */
 bool kw_batch_crc_ok(const uint8_t *p, size_t size);
 void kw_batch_crc_set(uint8_t *p, size_t size);
