@@ -46,7 +46,8 @@ static void test_exact_bytes(void **state) {
     assert_memory_equal(out.p, v0, sizeof(v0));
     kw_out_reset(&out);
     assert_int_equal(kw_message_write(&out, 1, -1, 0x0102030405060708, KW_ATTR_LOG_APPEND_TIME, null_bytes, null_bytes), KW_OK);
-    const uint8_t v1[] = {255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 22, 0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 255, 255, 255, 255, 255, 255, 255, 255};
+    const uint8_t v1[] = {255, 255, 255, 255, 255, 255, 255, 255, 0,   0,   0,   22,  0,   0,   0,   0,   1,
+                          8,   1,   2,   3,   4,   5,   6,   7,   8,   255, 255, 255, 255, 255, 255, 255, 255};
     kw_store32(out.p + KW_MESSAGE_CRC, 0);
     assert_int_equal(out.len, sizeof(v1));
     assert_memory_equal(out.p, v1, sizeof(v1));
