@@ -30,7 +30,7 @@ static void read_all(const uint8_t *p, size_t n, struct kw_compressor *c, bool s
         wire += r.wire_size;
         count++;
     }
-    KW_ASSERT(wire <= body_size && count <= h.record_count);
+    KW_ASSERT(wire <= body_size && count <= KW_MAX(h.record_count, 0));
     if (sound) KW_ASSERT(rc == 0 && count == h.record_count && wire == body_size);
 }
 
