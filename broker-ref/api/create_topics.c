@@ -48,7 +48,9 @@ static const struct kb_config_kv *asked_for(const struct kb_topic_create *t, con
 
 static kw_err add_configs(struct kb_request *rq, const struct kb_topic_create *t, struct kw_create_topics_response_creatable_topic_result *out) {
     struct kb_parts *p = kb_node_parts(rq->node);
-    out->configs.v = kw_arena_alloc(&rq->arena, kb_config_def_count * sizeof(*out->configs.v));
+    size_t room = 0;
+    for (size_t i = 0; i < kb_config_def_count; i++) room += (kb_config_defs[i].scope & KB_C_TOPIC) != 0;
+    out->configs.v = kw_arena_alloc(&rq->arena, room * sizeof(*out->configs.v));
     if (!out->configs.v) return KW_ENOMEM;
     for (size_t i = 0; i < kb_config_def_count; i++) {
         const struct kb_config_def *d = &kb_config_defs[i];
