@@ -7,6 +7,7 @@
 
 #include <kclient/kclient.h>
 #include "base/base.h"
+#include "outcome.h"
 
 /* Durations in microseconds, sizes in bytes. KC_FOREVER where the property allows "no limit". */
 struct kc_settings {
@@ -24,13 +25,16 @@ struct kc_settings {
     bool allow_auto_create;
     int32_t address_family; /* 0 any, 4, 6 */
     uint64_t opaque;
+    int32_t profile;
     /* producer */
     int16_t acks;
     bool idempotence, sync, enable_guid, report_all;
     int64_t linger_us, delivery_timeout_us, enqueue_timeout_us, sticky_linger_us;
     int64_t queue_records_max, queue_bytes_max;
     int32_t batch_records_max, batch_bytes_max, request_bytes_max, retries_max, producer_in_flight_max;
-    int32_t partitioner, codec, level;
+    int32_t partitioner; /* enum kc_partitioner of produce/partitioner.h */
+    int32_t codec, level; /* level KW_LEVEL_DEFAULT: the codec's own */
+    int32_t level_gzip, level_lz4, level_zstd; /* given for one codec; level has the result */
     int64_t request_timeout_produce_us;
     bool partitioner_ignore_keys, partitioner_adaptive;
     /* consumer */
@@ -46,5 +50,9 @@ struct kc_config;
 /* Parses with the client's configuration below the role's own (role may be NULL). KC_CONFIG with a text. */
 kc_err kc_settings_new(const struct kc_config *client, const struct kc_config *role, struct kc_settings **out, kc_error **error);
 void kc_settings_free(struct kc_settings *s);
+/* bootstrap.servers, address by address: false at the end. *ok false: not an address. */
+bool kc_bootstrap_next(const char **list, const char **host, size_t *host_len, uint16_t *port, bool *ok);
+/* What was set and has no effect here, as sentences to log: NULL past the last. */
+const char *kc_config_warning(const struct kc_config *c, size_t index);
 
 #endif

@@ -33,6 +33,7 @@ void kc_core_free(struct kc_core *core); /* the shell has closed its sockets; ou
 void kc_core_stop(struct kc_core *core, struct kc_now now); /* fails every request with KC_CLOSED, wants every connection closed */
 bool kc_core_stopped(const struct kc_core *core);            /* no connection is left */
 struct kc_now kc_core_now(const struct kc_core *core);       /* of the running event */
+struct kc_attempts *kc_core_trouble(struct kc_core *core); /* the latest failures to connect to anyone: why metadata, or a leader, is missing */
 struct kc_budget *kc_core_budget(struct kc_core *core);
 struct kw_timers *kc_core_timers(struct kc_core *core);
 struct kw_rng *kc_core_rng(struct kc_core *core);
