@@ -63,7 +63,6 @@ struct kc_client {
     struct kc_ready_source log_ready;
     struct kc_post close_post;
     _Atomic bool core_stopped;       /* every connection is closed */
-    _Atomic int64_t told_deadline_us; /* by kc_client_next_deadline_us; an earlier one makes public_fd readable */
 };
 
 /* KC_FORKED in a child of fork, KC_REENTRANT inside a callback of this thread, KC_CLOSED after kc_client_close, else KC_OK. NULL: KC_INVALID. */
@@ -72,6 +71,7 @@ bool kc_client_is_forked(const kc_client *c); /* one load */
 kc_client *kc_client_ref(kc_client *c);
 /* From any thread, and from loop context. The last one ends the client. */
 void kc_client_unref(kc_client *c);
+void kc_client_end(kc_client *c); /* loop.c: nobody holds it any more */
 /* Around a call of the application's code: calls into the library from inside answer KC_REENTRANT. Nestable. */
 void kc_callback_enter(void);
 void kc_callback_leave(void);
@@ -87,8 +87,9 @@ int64_t kc_deadline_after(int64_t timeout_us);
 struct kc_op {
     kc_client *client;               /* held */
     _Atomic int32_t refs;            /* the caller's, and loop context's until it is done */
-    _Atomic bool done;
+    _Atomic bool done, cancel_asked;
     uint64_t opaque;
+    bool quiet;                      /* waited for by its maker: no KC_READY_OP */
     kc_err err;                      /* valid once done */
     kc_error *error;                 /* owned; may be NULL when err is KC_OK */
     struct kc_ready_source ready;

@@ -47,22 +47,30 @@ bool kc_loop_is_mine(kc_client *c);
 
 enum kc_loop_state { KC_LOOP_FREE, KC_LOOP_RUNNING, KC_LOOP_SLEEPING };
 struct kc_loop {
-    struct kc_lock lock;            /* KC_RANK_LOOP: owner, waiters, quit, io_* */
+    struct kc_lock lock;            /* KC_RANK_LOOP: taking and releasing the loop, waiting for it, quit, io_*, released_us */
     pthread_cond_t waiters_cond;    /* waiters that do not own the loop */
     pthread_cond_t io_cond;         /* the client's own thread, while the loop is lent */
     _Atomic int state;              /* enum kc_loop_state; FREE: nobody owns it */
     _Atomic(struct kc_post *) posts; /* last in, first out; the owner turns it round */
     _Atomic uint64_t changes;       /* counts kc_client_signal: a waiter that saw an old number does not sleep */
-    _Atomic int32_t waiter_count;
+    _Atomic int32_t waiter_count;   /* of those that do not own the loop */
     _Atomic bool wanted;            /* a caller would like to drive: the thread lends at the end of its turn */
-    pthread_t owner;                /* valid unless FREE */
+    _Atomic bool driven;            /* the owner is a caller that waits for something */
+    _Atomic bool stop;
+    _Atomic int64_t deadline_us;    /* of the core, when the loop was last released */
+    _Atomic int64_t told_us;        /* by kc_client_next_deadline_us: an earlier one makes the descriptor readable */
+    uint64_t announced;             /* the owner's: changes that waiters have been told of */
     pthread_t thread;
-    int64_t released_us;            /* when the last driver left */
+    int64_t released_us;            /* when the last owner left */
     bool has_thread, quit, io_called, io_idle;
+    bool orphan;                    /* the owner's: the last holder let go in loop context */
 };
 
 kc_err kc_loop_init(kc_client *c, bool own_thread, char *why, size_t size);
-/* Ends the thread. From the last holder of the client; not in loop context unless it is the loop's own thread. */
-void kc_loop_deinit(kc_client *c);
+void kc_loop_stop(kc_client *c);   /* ends the thread and waits for it to leave its turn; not in loop context */
+void kc_loop_finish(kc_client *c); /* after that: stops the core and runs what is left */
+void kc_loop_deinit(kc_client *c, bool forked);
+kc_err kc_loop_run_once(kc_client *c, int64_t timeout_us, int64_t budget_us);
+int64_t kc_loop_next_deadline(kc_client *c);
 
 #endif

@@ -73,11 +73,11 @@ target_link_libraries(kwire PUBLIC ${KW_LIBS})
 # The client: cores (no I/O) apart from the shell, so that the simulator links the former alone.
 file(GLOB KCCORE_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/core/*.c ${CMAKE_SOURCE_DIR}/client/produce/*.c
      ${CMAKE_SOURCE_DIR}/client/consume/*.c)
-file(GLOB KCSHELL_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/*.c)
 if(KCCORE_SRC)
   add_library(kccore STATIC ${KCCORE_SRC})
   target_include_directories(kccore PUBLIC ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(kccore PUBLIC kwire)
+  include(${CMAKE_SOURCE_DIR}/cmake/client.cmake)
 endif()
 
 file(GLOB KBCORE_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker-ref/*/*.c ${CMAKE_SOURCE_DIR}/broker-ref/*.c)
