@@ -1,5 +1,7 @@
-/* index.c - offset and time index of one segment. Called by segment, append, read, recover; calls nothing. */
+/* index.c - offset and time index of one segment. Called by segment, append, read, recover; calls base/crc32c. */
 #include "index.h"
+
+#include "base/crc32c.h"
 
 void kb_index_deinit(struct kb_index *x) {
     kw_free(x->p);
@@ -17,6 +19,22 @@ kw_err kb_index_reserve(struct kb_index *x, size_t bytes) {
     x->p = p;
     x->cap = cap;
     return KW_OK;
+}
+
+void kb_index_trim(struct kb_index *x) {
+    if (x->len == x->cap) return;
+    if (!x->len) {
+        kb_index_deinit(x);
+        return;
+    }
+    uint8_t *p = kw_realloc(x->p, x->len);
+    if (!p) return; /* it only stays larger */
+    x->p = p;
+    x->cap = x->len;
+}
+
+uint32_t kb_index_sum(const struct kb_index *offsets, const struct kb_index *times) {
+    return kw_crc32c(kw_crc32c(0, offsets->p, offsets->len), times->p, times->len);
 }
 
 static uint32_t offset_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_OFFSET_ENTRY); }

@@ -15,6 +15,8 @@ struct kb_index {
 
 void kb_index_deinit(struct kb_index *x);
 kw_err kb_index_reserve(struct kb_index *x, size_t bytes) KW_CHECK; /* afterwards so many more bytes can be added */
+void kb_index_trim(struct kb_index *x);                                                 /* gives back what it does not use */
+uint32_t kb_index_sum(const struct kb_index *offsets, const struct kb_index *times);  /* of both their bytes */
 
 /* Offset index. add: after a reserve. Positions and offsets ascend (asserted). */
 static inline size_t kb_offsets_count(const struct kb_index *x) { return x->len / KB_OFFSET_ENTRY; }

@@ -18,6 +18,7 @@
 #define KB_RANGES_MAX 8
 #define KB_PATH_SUFFIX_MAX 48
 
+struct kb_cursor;
 struct kb_range {
     int64_t from, to;
 };
@@ -28,7 +29,7 @@ struct kb_segment {
     uint32_t refs;
     struct kb_log *log;         /* not counted; outlives the segment's requests, each of which pins the log */
     int64_t base, end;          /* end: next offset after the last batch (queued included) */
-    int64_t size, written_size; /* bytes */
+    int64_t size, submitted_size, written_size; /* bytes: queued, handed to the disk, written */
     int64_t synced_size;        /* -1: unknown, nothing below it is vouched for */
     int64_t first_timestamp;    /* of the first batch; -1 none yet */
     int64_t max_timestamp, max_timestamp_offset; /* so far, last offset of its batch; -1: none */
@@ -36,13 +37,17 @@ struct kb_segment {
     int64_t since_index;        /* bytes since the last index entry */
     int64_t batch_size_max;     /* INT64_MAX: unknown */
     bool dense;                 /* every batch but the first has an index entry: a lookup needs no scan */
-    bool gone;                  /* truncated or deleted: reads start over */
+    bool gone;                  /* truncated away or deleted: reads start over */
+    bool fresh;                 /* its file is not there yet */
+    bool sealed;
     bool index_stored;          /* the files hold what memory holds */
-    bool syncing;
+    int32_t index_ops;          /* requests in flight that load or store the indexes */
+    kw_err index_err, file_err; /* of the last load or open, for those who wait */
     enum kb_avail file_state, index_state;
     uint32_t generation;        /* grows with each truncation */
     struct kb_file *file;
     struct kb_index offsets, times;
+    bool index_proven;          /* a scan came to the same place: what is corrupt is the batch */
     uint32_t index_crc;         /* of both, when index_crc_known: what a reload must match */
     bool index_crc_known;
     struct kb_range checked[KB_RANGES_MAX]; /* bytes whose CRC this process has checked, ascending */
@@ -107,23 +112,23 @@ struct kb_sync_state {
     bool wanted, running, failed;
     int32_t outstanding;
     int64_t target;
-    bool epochs_in_flight;
 };
 
-enum kb_cut_phase { KB_CUT_IDLE, KB_CUT_DRAIN, KB_CUT_LOCATE, KB_CUT_FILES, KB_CUT_RELOAD };
+/* Cutting the log back: wait for what is in flight, find the place, cut in memory, then on disk (newest first, durably), then read back what
+ * memory no longer knows. */
+enum kb_cut_phase { KB_CUT_IDLE, KB_CUT_DRAIN, KB_CUT_LOCATE, KB_CUT_RENAME, KB_CUT_TRUNCATE, KB_CUT_SYNC, KB_CUT_UNLINK, KB_CUT_EPOCHS, KB_CUT_RELOAD };
 struct kb_cut {
     enum kb_cut_phase phase;
     int64_t to;
     int64_t reset_to;           /* -1: a truncation */
     bool disk_full;             /* after ENOSPC: `to` is written */
-    int32_t outstanding;
-    kw_err err;
-    struct kw_list doomed;      /* struct kb_doomed, newest first */
+    bool in_flight;
+    struct kb_segment **doomed; /* newest first; counted */
+    size_t doomed_count, next, next_suffix;
+    struct kb_cursor *cursor;   /* looking for the place */
+    bool reload_pids;
     kb_log_done *done;
     void *ctx;
-    struct kb_op *locate;
-    int64_t position;
-    bool pids_touched;
 };
 
 struct kb_log_private {
@@ -135,15 +140,18 @@ struct kb_log_private {
     struct kw_list writes;      /* struct kb_write, not yet finished in order */
     struct kb_write *open_write; /* the last of them while it may still grow */
     int64_t submitted;          /* offset: all below was handed to the disk */
-    bool open_wanted;
+    int32_t stores;             /* index files and snapshots on their way */
     struct kb_tail tail;
     struct kb_spot spots[KB_SPOTS];
     uint32_t next_spot;
     struct kb_sync_state sync;
-    bool recovery_regressed;    /* a truncation took the recovery point back: a roll waits for its sync before appends go on */
+    bool recovery_regressed;    /* the log was cut below what the checkpoint file may vouch for: a roll waits for its sync before appends go on… */
+    int64_t regress_floor;      /* …until this is synced again */
+    bool flush_again;           /* something could not be submitted for want of memory */
+    int64_t last_pid_offset;    /* of the newest batch with a producer id; INT64_MAX: unknown */
     int64_t unsynced_since_us;  /* KW_NEVER: nothing unsynced */
     struct kb_cut cut;
-    struct kw_list reads;       /* async reads and time lookups in flight (struct kb_cursor) */
+    struct kw_list cursors;     /* reads and lookups that wait */
     struct kb_stop *stop;       /* a shutdown under way */
     struct kw_list removals;    /* segments whose files are to go, oldest first (retention) */
     bool removing;
@@ -159,39 +167,95 @@ char *kb_log_path(const struct kb_log *log, const char *name);
 char *kb_seg_path(const struct kb_log *log, int64_t base, const char *suffix);
 static inline struct kb_segment *kb_log_active(const struct kb_log *log) { return log->priv->segs[log->priv->seg_count - 1]; }
 size_t kb_log_seg_at(const struct kb_log *log, int64_t offset); /* index of the last segment with base <= offset; 0 when below all */
+void kb_stop_step(struct kb_log *log, struct kb_now now);
+char *kb_log_parent(const struct kb_log *log);
 
 /* segment.c */
 struct kb_segment *kb_seg_new(struct kb_log *log, int64_t base, struct kb_now now);
 struct kb_segment *kb_seg_ref(struct kb_segment *s);
 void kb_seg_unref(struct kb_segment *s);
-bool kb_seg_file_want(struct kb_segment *s, struct kb_now now, kw_err *err); /* true: the handle is open; else it is being opened */
-bool kb_seg_index_want(struct kb_segment *s, kw_err *err);                    /* true: the indexes are in memory; else they are being loaded */
+bool kb_seg_file_want(struct kb_segment *s, kw_err *err);  /* true: the handle is open; else it is being opened, or *err */
+bool kb_seg_index_want(struct kb_segment *s, kw_err *err); /* true: the indexes are in memory; else they are being loaded, or *err */
 void kb_seg_wait(struct kb_segment *s, struct kb_seg_waiter *w);
 void kb_seg_wake(struct kb_segment *s, struct kb_now now);
 void kb_seg_drop_file(struct kb_segment *s);
 void kb_seg_drop_index(struct kb_segment *s);
 void kb_seg_mark_gone(struct kb_segment *s);
+void kb_seg_forget(struct kb_segment *s);
 bool kb_seg_checked(const struct kb_segment *s, int64_t from, int64_t to);
 void kb_seg_check_add(struct kb_segment *s, int64_t from, int64_t to);
 void kb_seg_check_cut(struct kb_segment *s, int64_t size);
-kw_err kb_seg_store_index(struct kb_segment *s, void (*fn)(struct kb_op *op, struct kb_now now)) KW_CHECK; /* submits two WRITE_ATOMIC */
+kw_err kb_seg_store_index(struct kb_segment *s) KW_CHECK;
 void kb_seg_seal(struct kb_segment *s);
 kw_err kb_log_roll(struct kb_log *log, int64_t base, struct kb_now now) KW_CHECK;
-bool kb_seg_roll_due(const struct kb_segment *s, int64_t base, int64_t last, int64_t size, int64_t max_timestamp, struct kb_now now);
-kw_err kb_log_snapshot(struct kb_log *log, int64_t offset, void (*fn)(struct kb_op *op, struct kb_now now)) KW_CHECK;
+bool kb_seg_roll_due(const struct kb_segment *s, int64_t last, int64_t size, int64_t max_timestamp, struct kb_now now);
+kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) KW_CHECK;
 
 /* append.c */
 void kb_log_submit_writes(struct kb_log *log, struct kb_now now);
-void kb_log_drop_writes(struct kb_log *log);
+void kb_log_drop_writes(struct kb_log *log); /* those not submitted */
+void kb_log_disk_full(struct kb_log *log, struct kb_now now);
+void kb_write_spare_free(struct kb_log_env *env);
 void kb_tail_cut(struct kb_log *log, int64_t to);
 void kb_tail_drop_segment(struct kb_log *log, const struct kb_segment *s);
-const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offset); /* the batch with base <= offset < end, or the first above */
+const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offset); /* the batch that holds offset, or the first above; NULL: unknown */
 
 /* sync.c */
-void kb_sync_step(struct kb_log *log, struct kb_now now);
+void kb_sync_step(struct kb_log *log);
 
-/* read.c */
-void kb_reads_restart(struct kb_log *log);
+/* retention.c */
+void kb_doomed_free(struct kb_log_env *env);
+
+/* cursor.c: finds places in the log and reads there, as far as it gets without waiting; then it is woken. */
+enum { KB_STEP_DONE = 1, KB_STEP_WAIT = 0, KB_STEP_END = 2 }; /* END: nothing at or above the target is written */
+enum kb_find_phase { KB_FIND_SEGMENT, KB_FIND_PLACE, KB_FIND_SCAN, KB_FIND_FOUND, KB_FIND_END };
+struct kb_cursor {
+    struct kb_seg_waiter wait;
+    struct kw_list link;        /* in the log's cursors */
+    struct kb_log *log;         /* pinned (not by a probe) */
+    struct kb_disk_req req;
+    bool probe;                 /* on the stack: starts nothing */
+    bool in_flight, waiting, cancelled;
+    void (*step)(struct kb_cursor *c, struct kb_now now); /* woken */
+    void *owner;
+    kw_err err;
+    struct kb_segment *seg;     /* counted (not by a probe) */
+    uint32_t generation;
+    size_t seg_index;
+    /* the window: bytes of seg in memory */
+    uint8_t *win;
+    size_t win_cap, win_len;
+    int64_t win_at;
+    /* find */
+    enum kb_find_phase find;
+    int64_t target, at;         /* the place: position of the first batch whose last offset >= target */
+    struct kb_entry entry;      /* what stands there, when entry_known */
+    bool entry_known, from_index, distrust;
+    int64_t previous_last;
+    /* whole batches or ranges into memory */
+    struct kw_blk *blk;
+    int64_t blk_from, blk_to, blk_have;
+    /* read */
+    int phase;
+    int64_t end, stop, check_at, scan_at, next_offset;
+    struct kb_entry_sum sum;
+    struct kb_entry checking;
+    bool summing;
+};
+void kb_cursor_init(struct kb_cursor *c, struct kb_log *log, bool probe);
+struct kb_cursor *kb_cursor_new(struct kb_log *log, void (*step)(struct kb_cursor *c, struct kb_now now), void *owner);
+void kb_cursor_free(struct kb_cursor *c); /* not while in flight */
+void kb_cursor_cancel(struct kb_cursor *c);
+void kb_cursor_restart(struct kb_cursor *c);
+bool kb_cursor_stale(const struct kb_cursor *c); /* its segment was cut or deleted: start over */
+int32_t kb_cursor_file(struct kb_cursor *c);     /* KB_STEP_DONE: the segment's handle is open */
+int32_t kb_cursor_index(struct kb_cursor *c);
+/* At least `need` bytes at `at` (fewer only at the written end), reading `wish` of them. */
+int32_t kb_cursor_window(struct kb_cursor *c, int64_t at, size_t need, size_t wish, const uint8_t **p, size_t *n);
+int32_t kb_cursor_find(struct kb_cursor *c);     /* target -> seg, at */
+int32_t kb_cursor_entry(struct kb_cursor *c, int64_t at, struct kb_entry *e); /* parses what stands there; KW_ECRC when nothing sane does */
+int32_t kb_cursor_load(struct kb_cursor *c, int64_t from, int64_t to);        /* into blk */
+void kb_cursor_seg_set(struct kb_cursor *c, size_t i);
 
 /* cut.c */
 kw_err kb_cut_start(struct kb_log *log, int64_t to, int64_t reset_to, bool disk_full, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;

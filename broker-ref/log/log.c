@@ -1,0 +1,350 @@
+/* log.c - one partition's log: its life (open, free, shutdown, delete), its marks, and how it fails. See log.h.
+ *
+ * Called by replica/partition and quorum/store. Calls recover (as a job), segment, sync, cut, retention.
+ */
+#include "log_priv.h"
+#include "recover.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct kb_stop {
+    kb_log_done *done;
+    void *ctx;
+    struct kw_timer timer; /* only to be called in a later turn when there is nothing to wait for */
+    struct kb_now now;
+    bool stored, timed;
+};
+
+/* ---- What logs share ---- */
+
+void kb_log_env_init(struct kb_log_env *env, struct kb_disk *disk, struct kw_timers *timers, struct kw_compressor *compressor, const struct kb_logger *logger) {
+    memset(env, 0, sizeof(*env));
+    env->disk = disk;
+    env->timers = timers;
+    env->compressor = compressor;
+    env->logger = logger;
+    env->index_memory_max = 8 << 20;
+    env->open_files_max = 1024;
+    kw_list_init(&env->file_lru);
+    kw_list_init(&env->index_lru);
+    kw_list_init(&env->spare_writes);
+    kw_list_init(&env->doomed);
+}
+
+void kb_log_env_deinit(struct kb_log_env *env) {
+    kb_write_spare_free(env);
+    kb_doomed_free(env);
+}
+
+/* ---- Paths ---- */
+
+char *kb_log_path(const struct kb_log *log, const char *name) {
+    size_t n = strlen(log->dir) + strlen(name) + 2;
+    char *p = kw_malloc(n);
+    if (p) snprintf(p, n, "%s/%s", log->dir, name);
+    return p;
+}
+
+char *kb_seg_path(const struct kb_log *log, int64_t base, const char *suffix) {
+    size_t n = strlen(log->dir) + 24 + strlen(suffix);
+    char *p = kw_malloc(n);
+    if (p) snprintf(p, n, "%s/%020" PRId64 "%s", log->dir, base, suffix);
+    return p;
+}
+
+char *kb_log_parent(const struct kb_log *log) {
+    const char *slash = strrchr(log->dir, '/');
+    size_t n = slash ? (size_t)(slash - log->dir) : 1;
+    char *p = kw_malloc(n + 2);
+    if (!p) return NULL;
+    memcpy(p, slash ? log->dir : ".", n);
+    if (n == 0) p[n++] = '/';
+    p[n] = 0;
+    return p;
+}
+
+/* ---- Pins and marks ---- */
+
+void kb_log_pin(struct kb_log *log) { log->priv->pins++; }
+
+static void destroy(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    if (p) {
+        KW_ASSERT(kw_list_empty(&p->writes) && kw_list_empty(&p->cursors) && !p->stop);
+        for (size_t i = 0; i < p->seg_count; i++) kb_seg_unref(p->segs[i]);
+        kw_free(p->segs);
+        kw_free(p->tail.v);
+        kw_free(p);
+    }
+    if (log->epochs) kb_epochs_deinit(log->epochs);
+    if (log->pids) kb_pid_state_deinit(log->pids);
+    kw_free(log->epochs);
+    kw_free(log->pids);
+    kw_free(log->dir);
+    kw_free(log);
+}
+
+void kb_log_unpin(struct kb_log *log) {
+    KW_ASSERT(log->priv->pins > 0);
+    if (--log->priv->pins == 0) destroy(log);
+}
+
+void kb_log_tell(struct kb_log *log, struct kb_now now) {
+    if (!log->priv->closed && log->owner.marks_moved) log->owner.marks_moved(log->owner.ctx, log, now);
+}
+
+void kb_log_poison(struct kb_log *log, struct kb_now now, const char *what, const char *path, int os_errno) {
+    if (log->poisoned) return;
+    log->poisoned = true;
+    snprintf(log->failure, sizeof(log->failure), "%s: %s failed (%s%serrno %d); the partition is offline until the broker restarts on a sound disk", log->dir, what,
+             strcmp(path, log->dir) ? path : "", strcmp(path, log->dir) ? ", " : "", os_errno);
+    if (!log->priv->closed) kb_say(log->env->logger, KB_ERROR, "%s", log->failure);
+    for (size_t i = 0; i < log->priv->seg_count; i++)
+        if (log->priv->segs[i]->file) log->priv->segs[i]->file->poisoned = true;
+    kb_log_drop_writes(log);
+    if (!log->priv->closed && log->owner.failed) log->owner.failed(log->owner.ctx, log, now);
+}
+
+size_t kb_log_seg_at(const struct kb_log *log, int64_t offset) {
+    size_t lo = 0, hi = log->priv->seg_count; /* bases below lo are <= offset */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (log->priv->segs[mid]->base <= offset) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo ? lo - 1 : 0;
+}
+
+int64_t kb_log_segment_count(const struct kb_log *log) { return (int64_t)log->priv->seg_count; }
+
+/* ---- Open ---- */
+
+struct opening {
+    struct kb_disk_req req;
+    struct kb_recover recover;
+    struct kb_log *log;
+    void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now);
+    void *ctx;
+};
+
+static void open_run(void *arg, struct kb_fs *fs) { kb_recover_run(&((struct opening *)arg)->recover, fs); }
+
+static void say_notes(struct kb_log *log, const struct kw_out *notes) {
+    for (size_t i = 0; i < notes->len;) {
+        const char *text = (const char *)notes->p + i + 1;
+        kb_say(log->env->logger, (enum kb_level)notes->p[i], "%s", text);
+        i += strlen(text) + 2;
+    }
+}
+
+static struct kb_segment *take_found(struct kb_log *log, struct kb_found *g, bool active, struct kb_now now) {
+    struct kb_segment *s = kb_seg_new(log, g->facts.base, now);
+    if (!s) return NULL;
+    struct kb_facts *f = &g->facts;
+    s->fresh = g->mtime_ms < 0;
+    s->end = KW_MAX(f->end, f->base);
+    s->size = s->submitted_size = s->written_size = f->size;
+    s->synced_size = g->synced ? f->size : -1;
+    s->first_timestamp = f->first_timestamp;
+    s->max_timestamp = f->max_timestamp;
+    s->max_timestamp_offset = f->max_timestamp_offset;
+    if (!s->fresh) s->appended_wall_ms = g->mtime_ms;
+    s->since_index = f->since_index;
+    s->batch_size_max = f->batch_size_max;
+    s->dense = f->dense;
+    s->sealed = !active;
+    s->index_state = active ? KB_PRESENT : KB_ABSENT;
+    if (active) {
+        s->offsets = f->offsets;
+        s->times = f->times;
+        memset(&f->offsets, 0, sizeof(f->offsets));
+        memset(&f->times, 0, sizeof(f->times));
+    }
+    for (size_t i = 0; i < g->checked_count; i++) kb_seg_check_add(s, g->checked[i][0], g->checked[i][1]);
+    return s;
+}
+
+static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) {
+    struct kb_log_private *p = log->priv;
+    if (r->err) return r->err;
+    p->segs = kw_malloc((r->seg_count + 4) * sizeof(struct kb_segment *));
+    if (!p->segs) return KW_ENOMEM;
+    p->seg_cap = r->seg_count + 4;
+    for (size_t i = 0; i < r->seg_count; i++) {
+        struct kb_segment *s = take_found(log, &r->segs[i], i + 1 == r->seg_count, now);
+        if (!s) return KW_ENOMEM;
+        p->segs[p->seg_count++] = s;
+        log->size_bytes += s->size;
+    }
+    log->start = r->start;
+    log->leo = log->written = p->submitted = r->leo;
+    bool safe = r->clean && !r->cut_below_recovery_point;
+    log->synced = safe || log->env->ephemeral ? r->leo : KW_MAX(KW_MIN(r->recovery_point, r->leo), r->segs[0].facts.base);
+    log->recovery_point = log->synced;
+    if (r->cut_below_recovery_point) {
+        p->recovery_regressed = true;
+        p->regress_floor = r->recovery_point;
+    }
+    p->unsynced_since_us = log->synced < log->leo ? now.mono_us : KW_NEVER;
+    p->dir_unsynced = !r->clean;
+    p->parent_unsynced = r->created || !r->clean;
+    p->last_pid_offset = r->last_pid_offset;
+    p->start_snapshot = r->snapshot_kept;
+    *log->epochs = r->epochs;
+    *log->pids = r->pids;
+    kb_epochs_init(&r->epochs);
+    kb_pid_state_init(&r->pids);
+    struct kb_pid_entry *e;
+    for (size_t it = 0; (e = kw_map_next(&log->pids->by_pid, &it));)
+        if (e->last_timestamp < 0) e->last_timestamp = now.wall_ms; /* replayed: expiry counts from now */
+    return KW_OK;
+}
+
+static void opened(struct kb_disk_req *req, struct kb_now now) {
+    struct opening *o = KW_CONTAINER_OF(req, struct opening, req);
+    struct kb_log *log = o->log;
+    say_notes(log, &o->recover.notes);
+    kw_err err = req->err ? KW_EIO : take(log, &o->recover, now);
+    kb_recover_deinit(&o->recover);
+    if (err) {
+        kb_say(log->env->logger, KB_ERROR, "%s: the log cannot be opened (error %d)", log->dir, err);
+        kb_log_free(log);
+        log = NULL;
+    }
+    o->done(o->ctx, log, err, now);
+    kw_free(o);
+}
+
+kw_err kb_log_open(const struct kb_log_open *in) {
+    struct opening *o = kw_calloc(1, sizeof(*o));
+    struct kb_log *log = kw_calloc(1, sizeof(*log));
+    if (!o || !log) goto fail;
+    log->env = in->env;
+    log->config = in->config;
+    log->owner = in->owner;
+    log->dir = kw_memdup(in->dir, strlen(in->dir) + 1);
+    log->epochs = kw_malloc(sizeof(*log->epochs));
+    log->pids = kw_malloc(sizeof(*log->pids));
+    log->priv = kw_calloc(1, sizeof(*log->priv));
+    if (log->epochs) kb_epochs_init(log->epochs);
+    if (log->pids) kb_pid_state_init(log->pids);
+    if (!log->dir || !log->epochs || !log->pids || !log->priv) goto fail;
+    log->priv->pins = 1;
+    log->priv->unsynced_since_us = KW_NEVER;
+    kw_list_init(&log->priv->writes);
+    kw_list_init(&log->priv->cursors);
+    kw_list_init(&log->priv->removals);
+    kb_recover_init(&o->recover);
+    o->recover.dir = log->dir;
+    o->recover.create = in->create;
+    o->recover.clean = in->clean;
+    o->recover.start_checkpoint = in->start_checkpoint;
+    o->recover.recovery_point = in->recovery_point;
+    o->recover.interval = in->config->index_interval_bytes;
+    o->log = log;
+    o->done = in->done;
+    o->ctx = in->ctx;
+    o->req.op = KB_DISK_JOB;
+    o->req.lane = KB_LANE_JOB;
+    o->req.job = open_run;
+    o->req.job_arg = o;
+    o->req.done = opened;
+    kb_disk_submit(in->env->disk, &o->req);
+    return KW_OK;
+fail:
+    if (log) destroy(log);
+    kw_free(o);
+    return KW_ENOMEM;
+}
+
+void kb_log_config_set(struct kb_log *log, const struct kb_log_config *config, struct kb_now now) {
+    (void)now;
+    log->config = config;
+}
+
+void kb_log_free(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    p->closed = true;
+    kb_log_drop_writes(log);
+    if (p->stop) {
+        kw_timers_cancel(log->env->timers, &p->stop->timer);
+        kw_free(p->stop);
+        p->stop = NULL;
+    }
+    for (size_t i = 0; i < p->seg_count; i++) { /* out of the shared caches now; handles close behind what is in flight */
+        kb_seg_forget(p->segs[i]);
+    }
+    kb_log_unpin(log);
+}
+
+/* ---- Shutdown: everything queued is written, indexes and snapshot stored, everything synced ---- */
+
+
+static void stop_end(struct kb_log *log, kw_err err, struct kb_now now) {
+    struct kb_stop *s = log->priv->stop;
+    log->priv->stop = NULL;
+    kw_timers_cancel(log->env->timers, &s->timer);
+    kb_log_done *done = s->done;
+    void *ctx = s->ctx;
+    kw_free(s);
+    done(ctx, log, err, now);
+}
+
+static void stop_store(struct kb_log *log) {
+    struct kb_segment *s = kb_log_active(log);
+    if (s->fresh && s->size == 0) return; /* never had a file */
+    if (s->max_timestamp >= 0 && kb_index_reserve(&s->times, KB_TIME_ENTRY) == KW_OK) kb_times_add(&s->times, s->base, s->max_timestamp, s->max_timestamp_offset);
+    if (kb_seg_store_index(s)) kb_say(log->env->logger, KB_WARN, "%s: out of memory to store the index; the next start rebuilds it", log->dir);
+    if (kb_log_snapshot(log, log->leo)) kb_say(log->env->logger, KB_WARN, "%s: out of memory to store the producer snapshot; the next start replays", log->dir);
+}
+
+void kb_stop_step(struct kb_log *log, struct kb_now now) {
+    struct kb_log_private *p = log->priv;
+    struct kb_stop *s = p->stop;
+    if (!s || !s->timed) return;
+    if (log->poisoned) {
+        if (!p->sync.running && !p->stores && kw_list_empty(&p->writes)) stop_end(log, KW_EIO, now);
+        return;
+    }
+    if (log->busy) return;
+    if (!kw_list_empty(&p->writes)) {
+        kb_log_submit_writes(log, now);
+        return;
+    }
+    if (!s->stored) {
+        s->stored = true;
+        stop_store(log);
+    }
+    if (p->stores || p->sync.running) return;
+    if (!log->env->ephemeral && (log->synced < log->leo || log->epochs->dirty || (p->dir_unsynced && !kb_log_active(log)->fresh))) {
+        p->sync.wanted = true;
+        kb_sync_step(log);
+        return;
+    }
+    stop_end(log, KW_OK, now);
+}
+
+static void stop_turn(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t;
+    struct kb_log *log = ctx;
+    log->priv->stop->timed = true;
+    kb_stop_step(log, (struct kb_now){now_us, log->priv->stop->now.wall_ms + (now_us - log->priv->stop->now.mono_us) / 1000});
+}
+
+kw_err kb_log_shutdown(struct kb_log *log, void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now), void *ctx, struct kb_now now) {
+    if (log->priv->stop) return KW_EBUSY;
+    struct kb_stop *s = kw_calloc(1, sizeof(*s));
+    if (!s) return KW_ENOMEM;
+    s->done = done;
+    s->ctx = ctx;
+    s->now = now;
+    kw_timer_init(&s->timer, stop_turn, log);
+    kw_err err = kw_timers_set(log->env->timers, &s->timer, now.mono_us);
+    if (err) {
+        kw_free(s);
+        return err;
+    }
+    log->priv->stop = s;
+    return KW_OK;
+}

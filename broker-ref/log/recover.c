@@ -1,0 +1,472 @@
+/* recover.c - what a partition's folder holds after any stop. See recover.h.
+ *
+ * A batch that does not hold together above the recovery point is a torn write: the log ends before it. Below it, those bytes were synced once:
+ * they are rot, so they stay where they are, unreadable, and what follows stays readable. Base offsets must ascend over the whole log (BL-01).
+ */
+#include "recover.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void kb_recover_init(struct kb_recover *r) {
+    memset(r, 0, sizeof(*r));
+    kb_epochs_init(&r->epochs);
+    kb_pid_state_init(&r->pids);
+    kw_out_init(&r->notes);
+    r->snapshot_kept = -1;
+    r->last_pid_offset = -1;
+}
+
+void kb_recover_deinit(struct kb_recover *r) {
+    for (size_t i = 0; i < r->seg_count; i++) kb_facts_deinit(&r->segs[i].facts);
+    kw_free(r->segs);
+    kw_free(r->bases);
+    kw_free(r->snapshots);
+    kb_epochs_deinit(&r->epochs);
+    kb_pid_state_deinit(&r->pids);
+    kw_out_deinit(&r->notes);
+}
+
+void kb_recover_note(struct kb_recover *r, enum kb_level level, const char *fmt, ...) {
+    char b[512];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(b, sizeof(b), fmt, ap);
+    va_end(ap);
+    if (n < 0 || r->notes.err || r->notes.len > (32 << 10)) return; /* a line less when memory is short */
+    kw_out_i8(&r->notes, (int8_t)level);
+    kw_out_bytes(&r->notes, b, strlen(b) + 1);
+}
+
+char *kb_recover_path(const struct kb_recover *r, int64_t base, const char *suffix) {
+    size_t n = strlen(r->dir) + 24 + strlen(suffix);
+    char *p = kw_malloc(n);
+    if (p) snprintf(p, n, "%s/%020" PRId64 "%s", r->dir, base, suffix);
+    return p;
+}
+
+static kw_err insert_base(struct kb_recover *r, size_t at, int64_t base) {
+    if (r->base_count == r->base_cap) {
+        size_t cap = r->base_cap ? r->base_cap * 2 : 16;
+        int64_t *v = kw_realloc(r->bases, cap * sizeof(*v));
+        if (!v) return KW_ENOMEM;
+        r->bases = v;
+        r->base_cap = cap;
+    }
+    memmove(r->bases + at + 1, r->bases + at, (r->base_count - at) * sizeof(*r->bases));
+    r->bases[at] = base;
+    r->base_count++;
+    return KW_OK;
+}
+
+static kw_err fs_err(enum kb_disk_err e) { return e == KB_DISK_OK ? KW_OK : e == KB_DISK_ENOMEM ? KW_ENOMEM : KW_EIO; }
+
+/* ---- A segment that is believed ---- */
+
+/* The last entry of an index file, if its size makes sense. found false: empty or all zeroes. */
+static kw_err last_entry(struct kb_recover *r, int64_t base, const char *suffix, size_t entry, uint8_t *e, bool *found, bool *sane) {
+    char *path = kb_recover_path(r, base, suffix);
+    if (!path) return KW_ENOMEM;
+    void *f;
+    int64_t size;
+    *found = false;
+    *sane = false;
+    enum kb_disk_err err = r->fs->ops->open(r->fs, path, 0, &f, &size);
+    kw_free(path);
+    if (err) return err == KB_DISK_ENOMEM ? KW_ENOMEM : KW_OK;
+    if (size % (int64_t)entry == 0) {
+        size_t got = 0;
+        *sane = true;
+        if (size && (r->fs->ops->read(r->fs, f, size - (int64_t)entry, e, entry, &got) || got != entry)) *sane = false;
+        for (size_t i = 0; size && i < entry; i++) *found = *found || e[i];
+        if (size && !*found) *sane = false; /* a preallocated file that was never trimmed */
+    }
+    r->fs->ops->close(r->fs, f);
+    return KW_OK;
+}
+
+#define INDEX_CUT (1 << 20) /* an index without an entry for so long is not whole; less only costs a longer scan (other index.interval.bytes) */
+
+/* Cheap checks instead of a scan: the last index entry names a batch that stands there, the batches from it on reach exactly to the end of the
+ * file, and they are not more than an interval's worth. *ok false: scan it. */
+static kw_err believe(struct kb_recover *r, struct kb_found *g, int64_t base, bool *ok) {
+    uint8_t oe[KB_OFFSET_ENTRY], te[KB_TIME_ENTRY];
+    bool has_offset, has_time, sane, times_sane, missing;
+    *ok = false;
+    kw_err err = last_entry(r, base, ".index", sizeof(oe), oe, &has_offset, &sane);
+    if (!err) err = last_entry(r, base, ".timeindex", sizeof(te), te, &has_time, &times_sane);
+    if (err || !sane || !times_sane) return err;
+    char *path = kb_recover_path(r, base, ".log");
+    struct kb_scan s;
+    err = path ? kb_scan_open(&s, r->fs, path, true, &missing) : KW_ENOMEM;
+    kw_free(path);
+    if (err) return err;
+    struct kb_facts *f = &g->facts;
+    kb_facts_init(f, base, INT32_MAX); /* no index from this walk */
+    int64_t pos = has_offset ? (int64_t)kw_load32(oe + 4) : 0, want = has_offset ? base + (int64_t)kw_load32(oe) : -1, from = pos, since = 0;
+    bool good = pos == 0 || pos < s.size;
+    struct kb_entry e = {0};
+    while (good && !err && pos < s.size) {
+        if (since > r->interval && (!has_offset || since > INDEX_CUT)) good = false; /* more entries were due: it was cut */
+        if (good) err = kb_scan_entry(&s, pos, false, &e);
+        good = good && !err && e.base >= f->end && (pos > from || want < 0 || e.last == want) && e.last - base <= INT32_MAX;
+        if (!good) break;
+        if ((err = kb_facts_add(f, &e, pos))) break;
+        pos += e.size;
+        since += e.size;
+    }
+    if (err == KW_EDECODE) err = KW_OK, good = false;
+    good = good && !err;
+    good = good && (has_time || f->max_timestamp < 0);
+    if (good && has_time) { /* a time entry of a later time or offset than the segment has is not its own */
+        int64_t t = (int64_t)kw_load64(te), o = base + (int64_t)kw_load32(te + 8);
+        good = o < f->end && t >= 0;
+        if (t > f->max_timestamp) f->max_timestamp = t, f->max_timestamp_offset = o;
+    }
+    if (good && s.size) { /* rolling by time counts from the first batch */
+        if ((err = kb_scan_entry(&s, 0, false, &e)) == KW_OK) f->first_timestamp = e.max_timestamp;
+        else if (err == KW_EDECODE) err = KW_OK, good = false;
+    }
+    f->size = s.size;
+    f->interval = r->interval;
+    f->since_index = since;
+    f->dense = false;
+    f->batch_size_max = INT64_MAX;
+    kb_scan_close(&s);
+    if (err || !good) kb_facts_deinit(f);
+    *ok = good && !err;
+    return err;
+}
+
+static kw_err read_index(struct kb_recover *r, int64_t base, const char *suffix, struct kb_index *x) {
+    char *path = kb_recover_path(r, base, suffix);
+    bool missing;
+    uint8_t *p;
+    size_t n;
+    kw_err err = path ? kb_fs_read_file(r->fs, path, 64 << 20, &p, &n, &missing) : KW_ENOMEM;
+    kw_free(path);
+    if (err) return err;
+    kb_index_deinit(x);
+    *x = (struct kb_index){p, n, KW_MAX(n, 1)};
+    return KW_OK;
+}
+
+/* ---- A segment that is scanned ---- */
+
+struct walk {
+    struct kb_recover *r;
+    struct kb_found *g;
+    struct kb_scan scan;
+    int64_t pos, checked_from;
+    int64_t vouched; /* offsets below were synced once: nothing of them is cut */
+    bool cut;        /* the log ends at pos */
+    int64_t split;   /* the segment ends at pos, another begins there with this base; -1 */
+    const char *why;
+};
+
+static void close_range(struct walk *w) {
+    struct kb_found *g = w->g;
+    if (w->pos > w->checked_from && g->checked_count < KB_FOUND_RANGES_MAX) { /* what finds no room is checked again when read */
+        g->checked[g->checked_count][0] = w->checked_from;
+        g->checked[g->checked_count++][1] = w->pos;
+    }
+}
+
+/* The next place after a damaged one where a whole batch of this log stands; the file's size when there is none. */
+static kw_err resync(struct walk *w, int64_t *at) {
+    int64_t from = w->pos + 1;
+    while (from < w->scan.size) {
+        const uint8_t *p;
+        size_t n;
+        kw_err err = kb_scan_bytes(&w->scan, from, 4096, &p, &n);
+        if (err) return err;
+        n = KW_MIN(n, 4096);
+        for (size_t i = 0; i + KB_ENTRY_PEEK <= n; i++) {
+            struct kb_entry e;
+            if (p[i] || p[i + KW_BATCH_MAGIC] > 2 || kb_entry_parse(p + i, n - i, &e)) continue;
+            if (e.base < w->r->expected || e.last - w->g->facts.base > INT32_MAX || e.size > w->scan.size - from - (int64_t)i) continue;
+            err = kb_scan_entry(&w->scan, from + (int64_t)i, true, &e);
+            if (err && err != KW_ECRC && err != KW_EDECODE) return err;
+            if (!err) {
+                *at = from + (int64_t)i;
+                return KW_OK;
+            }
+            if ((err = kb_scan_bytes(&w->scan, from, 4096, &p, &n))) return err;
+            n = KW_MIN(n, 4096);
+        }
+        if (n <= KB_ENTRY_PEEK) break;
+        from += (int64_t)n - KB_ENTRY_PEEK + 1;
+    }
+    *at = w->scan.size;
+    return KW_OK;
+}
+
+/* The bytes at pos are not the batch that must follow. */
+static kw_err damaged(struct walk *w) {
+    struct kb_recover *r = w->r;
+    int64_t next = w->scan.size;
+    if (r->expected >= w->vouched) {
+        w->cut = true;
+        return KW_OK;
+    }
+    kw_err err = resync(w, &next);
+    if (err) return err;
+    if (next == w->scan.size) { /* nothing whole behind it: there is nothing to keep, but this must be told loudly */
+        kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: the end from position %" PRId64 " on (%s) is lost, although offsets up to %" PRId64 " were synced: the log ends at offset %" PRId64,
+                        r->dir, w->g->facts.base, w->pos, w->why, w->vouched, r->expected);
+        w->cut = true;
+        return KW_OK;
+    }
+    kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: %" PRId64 " bytes at position %" PRId64 " are corrupt (%s); they are kept and never served", r->dir, w->g->facts.base,
+                    next - w->pos, w->pos, w->why);
+    close_range(w);
+    w->g->facts.since_index += next - w->pos;
+    w->g->facts.dense = false;
+    w->g->facts.batch_size_max = INT64_MAX;
+    w->pos = w->checked_from = next;
+    return KW_OK;
+}
+
+static kw_err scan_one(struct walk *w) {
+    struct kb_recover *r = w->r;
+    struct kb_entry e;
+    kw_err err = kb_scan_entry(&w->scan, w->pos, true, &e);
+    if (err == KW_ECRC || err == KW_EDECODE) {
+        w->why = err == KW_ECRC ? "checksum" : "no whole batch";
+        return damaged(w);
+    }
+    if (err) return err;
+    if (e.base < r->expected || e.last < w->g->facts.base) {
+        w->why = "its offset is below the one before";
+        w->cut = true;
+        return KW_OK;
+    }
+    if (e.last - w->g->facts.base > INT32_MAX) {
+        if (w->pos == 0 && e.last - e.base > INT32_MAX) return KW_EDECODE;
+        w->split = e.base;
+        return KW_OK;
+    }
+    err = kb_facts_add(&w->g->facts, &e, w->pos);
+    if (err) return err;
+    w->pos += e.size;
+    r->expected = e.last + 1;
+    return KW_OK;
+}
+
+/* Moves the batches from `from` on into a segment of their own (BL-06). The new one is whole and durable before the old one is cut. */
+static kw_err split_off(struct walk *w, const char *path) {
+    struct kb_recover *r = w->r;
+    const struct kb_fs_ops *ops = r->fs->ops;
+    char *tmp = kb_recover_path(r, w->split, ".log.tmp"), *log = kb_recover_path(r, w->split, ".log");
+    kw_err err = tmp && log ? KW_OK : KW_ENOMEM;
+    void *f = NULL;
+    int64_t size;
+    if (!err) err = fs_err(ops->open(r->fs, tmp, KB_DISK_CREATE, &f, &size));
+    if (!err) err = fs_err(ops->truncate(r->fs, f, 0));
+    for (int64_t at = w->pos; !err && at < w->scan.size;) {
+        const uint8_t *p;
+        size_t n;
+        err = kb_scan_bytes(&w->scan, at, (size_t)KW_MIN(w->scan.size - at, 128 << 10), &p, &n);
+        if (!err) err = fs_err(ops->write(r->fs, f, at - w->pos, p, n));
+        at += err ? 0 : (int64_t)n;
+    }
+    if (!err) err = fs_err(ops->sync(r->fs, f));
+    if (f) ops->close(r->fs, f);
+    if (!err) err = fs_err(ops->rename(r->fs, tmp, log));
+    if (!err) err = fs_err(ops->sync_dir(r->fs, r->dir));
+    if (!err) kb_recover_note(r, KB_WARN, "%s: its offsets span more than an index can say; split at offset %" PRId64, path, w->split);
+    kw_free(tmp);
+    kw_free(log);
+    return err;
+}
+
+static kw_err cut_file(struct kb_recover *r, const char *path, int64_t size) {
+    void *f;
+    int64_t old;
+    kw_err err = fs_err(r->fs->ops->open(r->fs, path, 0, &f, &old));
+    if (err) return err;
+    err = fs_err(r->fs->ops->truncate(r->fs, f, size));
+    if (!err) err = fs_err(r->fs->ops->sync(r->fs, f));
+    r->fs->ops->close(r->fs, f);
+    return err;
+}
+
+static void store_index(struct kb_recover *r, struct kb_found *g) {
+    static const char *const suffixes[] = {".index", ".timeindex"};
+    for (int i = 0; i < 2; i++) {
+        char *path = kb_recover_path(r, g->facts.base, suffixes[i]);
+        const struct kb_index *x = i ? &g->facts.times : &g->facts.offsets;
+        if (!path || kb_fs_write_atomic(r->fs, r->dir, path, x->p, x->len))
+            kb_recover_note(r, KB_WARN, "%s/%020" PRId64 "%s: the rebuilt index could not be stored; it is rebuilt when needed", r->dir, g->facts.base, suffixes[i]);
+        kw_free(path);
+    }
+}
+
+/* Reads the whole segment. *cut: the log ends in it. */
+static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, bool *cut) {
+    struct walk w = {.r = r, .g = g, .split = -1, .vouched = r->clean ? INT64_MAX : r->recovery_point, .why = ""};
+    int64_t base = r->bases[i];
+    bool missing, last = i + 1 == r->base_count;
+    char *path = kb_recover_path(r, base, ".log");
+    kw_err err = path ? kb_scan_open(&w.scan, r->fs, path, false, &missing) : KW_ENOMEM;
+    if (err) {
+        kw_free(path);
+        return err;
+    }
+    kb_facts_init(&g->facts, base, r->interval);
+    g->facts.end = KW_MAX(base, r->expected);
+    r->expected = KW_MAX(r->expected, 0);
+    while (!err && !w.cut && w.split < 0 && w.pos < w.scan.size) err = scan_one(&w);
+    close_range(&w);
+    if (!err && w.split >= 0) err = split_off(&w, path);
+    int64_t size = w.scan.size;
+    kb_scan_close(&w.scan);
+    if (!err && (w.cut || w.split >= 0)) {
+        if (w.cut) kb_recover_note(r, KB_WARN, "%s: cut from %" PRId64 " to %" PRId64 " bytes at offset %" PRId64 " (%s)", path, size, w.pos, r->expected, w.why);
+        err = cut_file(r, path, w.pos);
+        size = w.pos;
+    }
+    if (!err && w.split >= 0 && !(i + 1 < r->base_count && r->bases[i + 1] == w.split)) err = insert_base(r, i + 1, w.split);
+    if (w.split >= 0) last = false;
+    *cut = w.cut;
+    g->facts.size = size;
+    g->scanned = true;
+    if (!err && !last && !w.cut) {
+        err = kb_facts_seal(&g->facts);
+        void *f; /* what is sealed is durable before anything relies on it */
+        int64_t n;
+        if (!err && !r->clean) {
+            err = fs_err(r->fs->ops->open(r->fs, path, 0, &f, &n));
+            if (!err) {
+                err = fs_err(r->fs->ops->sync(r->fs, f));
+                r->fs->ops->close(r->fs, f);
+            }
+        }
+        if (!err) store_index(r, g);
+        g->synced = !err;
+    }
+    kw_free(path);
+    return err;
+}
+
+static kw_err drop_segment(struct kb_recover *r, int64_t base) {
+    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
+    kw_err err = KW_OK;
+    for (size_t i = 0; i < KW_COUNTOF(suffixes) && !err; i++) {
+        char *path = kb_recover_path(r, base, suffixes[i]);
+        err = path ? fs_err(r->fs->ops->unlink(r->fs, path)) : KW_ENOMEM;
+        kw_free(path);
+    }
+    r->dirty_names = true;
+    return err;
+}
+
+/* Newest first, each durably: never a hole with something behind it. */
+static kw_err drop_from(struct kb_recover *r, size_t i) {
+    kw_err err = KW_OK;
+    while (r->base_count > i && !err) {
+        int64_t base = r->bases[r->base_count - 1];
+        kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: dropped, the log ends before it", r->dir, base);
+        err = drop_segment(r, base);
+        if (!err) err = fs_err(r->fs->ops->sync_dir(r->fs, r->dir));
+        if (!err) r->base_count--;
+    }
+    return err;
+}
+
+static struct kb_found *found_add(struct kb_recover *r) {
+    if (r->seg_count == r->seg_cap) {
+        size_t cap = r->seg_cap ? r->seg_cap * 2 : 8;
+        struct kb_found *v = kw_realloc(r->segs, cap * sizeof(*v));
+        if (!v) return NULL;
+        r->segs = v;
+        r->seg_cap = cap;
+    }
+    struct kb_found *g = &r->segs[r->seg_count++];
+    memset(g, 0, sizeof(*g));
+    return g;
+}
+
+static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
+    struct kb_found *g = found_add(r);
+    if (!g) return KW_ENOMEM;
+    int64_t base = r->bases[i];
+    bool last = i + 1 == r->base_count, ok = false;
+    kw_err err = KW_OK;
+    char *path = kb_recover_path(r, base, ".log");
+    if (!path) return KW_ENOMEM;
+    if (r->fs->ops->mtime(r->fs, path, &g->mtime_ms)) g->mtime_ms = 0;
+    kw_free(path);
+    if (trusted && base >= r->expected) {
+        int64_t expected = r->expected;
+        err = believe(r, g, base, &ok);
+        if (!err && ok && last) { /* the active one's indexes live in memory */
+            err = read_index(r, base, ".index", &g->facts.offsets);
+            if (!err) err = read_index(r, base, ".timeindex", &g->facts.times);
+            if (!err && (!kb_offsets_sane(&g->facts.offsets, base, g->facts.size) || !kb_times_sane(&g->facts.times))) {
+                kb_facts_deinit(&g->facts);
+                ok = false;
+            }
+        }
+        if (err) return err;
+        if (ok) {
+            g->synced = true;
+            r->expected = KW_MAX(expected, g->facts.end);
+            return KW_OK;
+        }
+        kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: its indexes are missing, cut or do not match; reading the segment to rebuild them", r->dir, base);
+    }
+    memset(&g->facts, 0, sizeof(g->facts));
+    return scan_segment(r, g, i, cut);
+}
+
+static kw_err segments(struct kb_recover *r) {
+    kw_err err = KW_OK;
+    bool cut = false;
+    for (size_t i = 0; i < r->base_count && !err && !cut; i++) {
+        bool last = i + 1 == r->base_count;
+        bool trusted = r->clean || (!last && r->bases[i + 1] <= r->recovery_point);
+        err = segment(r, i, trusted, &cut);
+        if (!err && cut) err = drop_from(r, i + 1);
+        if (!err && i + 1 < r->base_count) { /* a sealed one's indexes are loaded when needed */
+            kb_facts_deinit(&r->segs[r->seg_count - 1].facts);
+        }
+    }
+    return err;
+}
+
+/* An empty folder, or one whose data ends below the log start that was checkpointed. */
+static kw_err fresh(struct kb_recover *r, int64_t base) {
+    kw_err err = drop_from(r, 0);
+    for (size_t i = 0; i < r->seg_count; i++) kb_facts_deinit(&r->segs[i].facts);
+    r->seg_count = 0;
+    struct kb_found *g = err ? NULL : found_add(r);
+    if (!g) return err ? err : KW_ENOMEM;
+    kb_facts_init(&g->facts, base, r->interval);
+    g->mtime_ms = -1; /* no file yet */
+    r->leo = base;
+    return KW_OK;
+}
+
+void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
+    r->fs = fs;
+    r->expected = 0;
+    kw_err err = kb_recover_names(r);
+    if (!err) err = segments(r);
+    if (!err && r->seg_count) {
+        const struct kb_found *g = &r->segs[r->seg_count - 1];
+        r->leo = KW_MAX(g->facts.end, g->facts.base);
+        if (r->start_checkpoint > r->leo)
+            kb_recover_note(r, KB_ERROR, "%s: the log ends at offset %" PRId64 ", below its start %" PRId64 ": nothing of it is left", r->dir, r->leo, r->start_checkpoint);
+    }
+    if (!err && (!r->seg_count || r->start_checkpoint > r->leo)) err = fresh(r, KW_MAX(r->start_checkpoint, 0));
+    if (!err) {
+        r->start = KW_MAX(r->start_checkpoint, r->segs[0].facts.base);
+        r->cut_below_recovery_point = r->leo < r->recovery_point;
+        err = kb_recover_state(r);
+    }
+    if (!err && r->dirty_names) err = fs_err(fs->ops->sync_dir(fs, r->dir));
+    if (err == KW_EIO) kb_recover_note(r, KB_ERROR, "%s: cannot be loaded: reading or repairing it failed", r->dir);
+    r->err = err;
+}

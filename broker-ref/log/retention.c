@@ -1,0 +1,225 @@
+/* retention.c - what leaves a log at its start: by time, by size, by DeleteRecords; and whole logs that are deleted.
+ *
+ * Segments go oldest first, each durably before the next, so that after any crash what is left is a suffix. Called by log's users through
+ * log.h. Calls segment, append (roll), the disk. KIP-107.
+ */
+#include "log_priv.h"
+
+#include <stdio.h>
+
+/* ---- Segments ---- */
+
+struct removal {
+    struct kw_list link;
+    struct kb_segment *seg;
+    int step; /* of the chain below */
+};
+
+static void remove_next(struct kb_log *log);
+
+enum { REMOVE_RENAME, REMOVE_UNLINK_LOG, REMOVE_UNLINK_INDEX, REMOVE_UNLINK_TIMES, REMOVE_UNLINK_TXN, REMOVE_UNLINK_SNAPSHOT, REMOVE_END };
+static const char *const removal_suffix[] = {".log", ".log.deleted", ".index", ".timeindex", ".txnindex", ".snapshot"};
+
+static void removed(struct kb_op *op, struct kb_now now) {
+    struct kb_log *log = op->log;
+    struct removal *m = KW_CONTAINER_OF(log->priv->removals.next, struct removal, link);
+    log->priv->removing = false;
+    if (op->req.err && op->req.err != KB_DISK_ENOENT) {
+        kb_say(log->env->logger, KB_WARN, "%s: could not be removed (errno %d); the next start tries again", op->path, op->req.os_errno);
+        m->step = REMOVE_END; /* what is left of it is below the log start */
+    } else {
+        m->step++;
+    }
+    if (m->step == REMOVE_END) {
+        kw_list_remove(&m->link);
+        kb_seg_unref(m->seg);
+        kw_free(m);
+    }
+    remove_next(log);
+    kb_cut_step(log, now);
+    kb_stop_step(log, now);
+}
+
+static void remove_next(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    if (p->removing || kw_list_empty(&p->removals)) return;
+    struct removal *m = KW_CONTAINER_OF(p->removals.next, struct removal, link);
+    bool rename = m->step == REMOVE_RENAME;
+    struct kb_op *op = kb_op_new(log, m->seg, rename ? KB_DISK_RENAME : KB_DISK_UNLINK, KB_LANE_ATOMIC, removed);
+    if (op) op->path = kb_seg_path(log, m->seg->base, removal_suffix[m->step]);
+    if (op && rename) op->path2 = kb_seg_path(log, m->seg->base, ".log.deleted");
+    if (!op || !op->path || (rename && !op->path2)) {
+        kb_op_free(op);
+        return; /* housekeeping tries again */
+    }
+    op->req.flags = log->env->ephemeral ? 0 : KB_DISK_SYNC_FLAG;
+    p->removing = true;
+    kb_op_submit(op);
+}
+
+/* Drops the oldest segment. Readers that hold its handle read on. */
+static kw_err drop_oldest(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    struct removal *m = kw_calloc(1, sizeof(*m));
+    if (!m) return KW_ENOMEM;
+    struct kb_segment *s = p->segs[0];
+    m->seg = s;
+    kw_list_push(&p->removals, &m->link);
+    memmove(p->segs, p->segs + 1, --p->seg_count * sizeof(struct kb_segment *));
+    log->size_bytes -= s->size;
+    kb_seg_mark_gone(s);
+    kb_seg_forget(s);
+    log->start = KW_MAX(log->start, p->segs[0]->base);
+    remove_next(log);
+    return KW_OK;
+}
+
+static int32_t drop_while(struct kb_log *log, int64_t hw, struct kb_now now, bool (*due)(const struct kb_log *, const struct kb_segment *, struct kb_now)) {
+    struct kb_log_private *p = log->priv;
+    int32_t n = 0;
+    while (due(log, p->segs[0], now)) {
+        struct kb_segment *s = p->segs[0];
+        int64_t end = p->seg_count > 1 ? p->segs[1]->base : log->leo;
+        if (end > hw || s->size != s->written_size) break; /* never above the high watermark */
+        if (p->seg_count == 1) {
+            if (s->size == 0 || kb_log_roll(log, log->leo, now)) break; /* an expired active segment is rolled first */
+        }
+        if (s->index_ops) break; /* its index is being stored: next time */
+        if (drop_oldest(log)) break;
+        n++;
+    }
+    return n;
+}
+
+static bool expired(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
+    int64_t ms = log->config->retention_ms, newest = s->max_timestamp >= 0 ? s->max_timestamp : s->appended_wall_ms;
+    return log->config->delete_policy && ms >= 0 && now.wall_ms - newest > ms;
+}
+
+static bool too_much(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
+    (void)now;
+    int64_t max = log->config->retention_bytes;
+    return log->config->delete_policy && max >= 0 && log->size_bytes - s->size >= max;
+}
+
+static bool below_start(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
+    (void)s;
+    (void)now;
+    return log->priv->seg_count > 1 && log->priv->segs[1]->base <= log->start;
+}
+
+int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
+    struct kb_log_private *p = log->priv;
+    if (log->poisoned || log->busy || p->stop) return 0;
+    int64_t start = log->start;
+    remove_next(log);
+    int32_t n = drop_while(log, hw, now, expired) + drop_while(log, hw, now, too_much) + drop_while(log, hw, now, below_start);
+    if (log->start != start) kb_epochs_truncate_start(log->epochs, log->start);
+    if (log->config->producer_expiration_ms > 0) kb_pid_expire(log->pids, now.wall_ms - log->config->producer_expiration_ms);
+    bool old = p->unsynced_since_us != KW_NEVER && log->config->flush_ms >= 0 && now.mono_us - p->unsynced_since_us >= log->config->flush_ms * 1000;
+    if (old || p->sync.failed) p->sync.wanted = true;
+    if (p->flush_again) kb_log_flush(log, now);
+    kb_sync_step(log);
+    return n;
+}
+
+kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct kb_now now) {
+    if (log->poisoned) return KW_EIO;
+    if (log->busy) return KW_EBUSY;
+    if (start > hw || start > log->leo) return KW_EINVAL;
+    if (start <= log->start) return KW_OK;
+    log->start = start;
+    drop_while(log, hw, now, below_start);
+    kb_epochs_truncate_start(log->epochs, log->start);
+    return KW_OK;
+}
+
+/* ---- Whole logs ---- */
+
+struct doomed { /* a renamed folder that waits for its delay */
+    struct kw_list link;
+    struct kb_disk_req req;
+    struct kw_timer timer;
+    struct kb_log_env *env;
+    int64_t delay_us;
+    bool in_flight;
+    char *path, *path2;
+};
+
+static void doomed_free(struct doomed *d) {
+    kw_list_remove(&d->link);
+    kw_timers_cancel(d->env->timers, &d->timer);
+    kw_free(d->path);
+    kw_free(d->path2);
+    kw_free(d);
+}
+
+void kb_doomed_free(struct kb_log_env *env) { /* the next start removes the folders */
+    while (!kw_list_empty(&env->doomed)) doomed_free(KW_CONTAINER_OF(env->doomed.next, struct doomed, link));
+}
+
+static void folder_unlinked(struct kb_disk_req *r, struct kb_now now) {
+    (void)now;
+    struct doomed *d = KW_CONTAINER_OF(r, struct doomed, req);
+    if (r->err) kb_say(d->env->logger, KB_WARN, "%s: could not be removed (errno %d); the next start tries again", d->path2, r->os_errno);
+    doomed_free(d);
+}
+
+static void folder_due(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t;
+    (void)now_us;
+    struct doomed *d = ctx;
+    memset(&d->req, 0, sizeof(d->req));
+    d->req.op = KB_DISK_UNLINK;
+    d->req.lane = KB_LANE_ATOMIC;
+    d->req.flags = KB_DISK_RECURSIVE;
+    d->req.path = d->path2;
+    d->req.done = folder_unlinked;
+    kb_disk_submit(d->env->disk, &d->req);
+}
+
+static void folder_renamed(struct kb_disk_req *r, struct kb_now now) {
+    struct doomed *d = KW_CONTAINER_OF(r, struct doomed, req);
+    if (r->err) {
+        kb_say(d->env->logger, KB_ERROR, "%s: could not be renamed for deletion (errno %d)", d->path, r->os_errno);
+        doomed_free(d);
+        return;
+    }
+    if (kw_timers_set(d->env->timers, &d->timer, now.mono_us + d->delay_us)) doomed_free(d); /* the next start removes it */
+}
+
+kw_err kb_log_delete(struct kb_log *log, const uint8_t uuid[16], struct kb_now now) {
+    (void)now;
+    struct doomed *d = kw_calloc(1, sizeof(*d));
+    size_t n = strlen(log->dir);
+    if (!d) return KW_ENOMEM;
+    kw_list_init(&d->link);
+    kw_timer_init(&d->timer, folder_due, d);
+    d->env = log->env;
+    d->path = kw_memdup(log->dir, n + 1);
+    d->path2 = kw_malloc(n + 64);
+    if (!d->path || !d->path2) {
+        doomed_free(d);
+        return KW_ENOMEM;
+    }
+    const char *slash = strrchr(log->dir, '/');
+    size_t name = slash ? n - (size_t)(slash - log->dir) - 1 : n;
+    if (name > 255 - 40) n -= name - (255 - 40); /* as Kafka: a file name has 255 bytes */
+    memcpy(d->path2, log->dir, n);
+    char *p = d->path2 + n;
+    *p++ = '.';
+    for (int i = 0; i < 16; i++, p += 2) snprintf(p, 3, "%02x", uuid[i]);
+    memcpy(p, "-delete", 8);
+    d->delay_us = log->config->file_delete_delay_ms * 1000;
+    kw_list_push(&log->env->doomed, &d->link);
+    d->req.op = KB_DISK_RENAME;
+    d->req.lane = KB_LANE_ATOMIC;
+    d->req.flags = log->env->ephemeral ? 0 : KB_DISK_SYNC_FLAG;
+    d->req.path = d->path;
+    d->req.path2 = d->path2;
+    d->req.done = folder_renamed;
+    struct kb_disk *disk = log->env->disk;
+    kb_log_free(log);
+    kb_disk_submit(disk, &d->req);
+    return KW_OK;
+}

@@ -1,0 +1,161 @@
+/* sync.c - makes what was handed to the disk durable: the segments' bytes, the names of new files, the epochs; then the marks synced and
+ * recovery_point move. One round at a time; a wish during a round starts the next.
+ *
+ * Called by append, segment, cut, log. A failed fsync poisons the log: the kernel may have dropped the pages, so no retry can be trusted.
+ */
+#include "log_priv.h"
+
+static void finish(struct kb_log *log, struct kb_now now) {
+    struct kb_log_private *p = log->priv;
+    struct kb_sync_state *y = &p->sync;
+    y->running = false;
+    if (log->poisoned) return;
+    int64_t target = KW_MIN(y->target, log->written);
+    if (y->failed) target = log->synced; /* the epochs could not be stored: later */
+    if (target > log->synced) log->synced = target;
+    if (!y->failed && !log->epochs->dirty) log->recovery_point = log->synced;
+    if (log->synced >= log->leo) p->unsynced_since_us = KW_NEVER;
+    else if (!y->failed) p->unsynced_since_us = now.mono_us;
+    if (log->recovery_point >= p->regress_floor) p->recovery_regressed = false; /* an old checkpoint is right again */
+    kb_log_tell(log, now);
+    kb_log_submit_writes(log, now);
+    if (!y->failed) kb_sync_step(log);
+    kb_cut_step(log, now);
+    kb_stop_step(log, now);
+}
+
+static void part_done(struct kb_log *log, struct kb_now now) {
+    if (--log->priv->sync.outstanding == 0) finish(log, now);
+}
+
+static void file_synced(struct kb_op *op, struct kb_now now) {
+    if (op->req.err) kb_log_poison(op->log, now, "fsync", op->log->dir, op->req.os_errno);
+    else if (op->seg->synced_size < op->tag) op->seg->synced_size = op->tag;
+    part_done(op->log, now);
+}
+
+static void dir_synced(struct kb_op *op, struct kb_now now) {
+    if (op->req.err) kb_log_poison(op->log, now, "fsync of the folder", op->path, op->req.os_errno);
+    part_done(op->log, now);
+}
+
+static void epochs_stored(struct kb_op *op, struct kb_now now) {
+    struct kb_log *log = op->log;
+    log->priv->stores--;
+    if (op->req.err) {
+        log->epochs->dirty = true;
+        log->priv->sync.failed = true;
+        kb_say(log->env->logger, KB_ERROR, "%s: could not be stored (errno %d); it is tried again", op->path, op->req.os_errno);
+    }
+    part_done(log, now);
+}
+
+static struct kb_op *dir_op(struct kb_log *log, bool parent) {
+    struct kb_op *op = kb_op_new(log, NULL, KB_DISK_SYNC_DIR, KB_LANE_ATOMIC, dir_synced);
+    if (!op) return NULL;
+    op->path = parent ? kb_log_parent(log) : kw_memdup(log->dir, strlen(log->dir) + 1);
+    if (op->path) return op;
+    kb_op_free(op);
+    return NULL;
+}
+
+static struct kb_op *epochs_op(struct kb_log *log) {
+    struct kb_op *op = kb_op_new(log, NULL, KB_DISK_WRITE_ATOMIC, KB_LANE_ATOMIC, epochs_stored);
+    struct kw_out out;
+    kw_out_init(&out);
+    if (op) op->path = kb_log_path(log, "leader-epoch-checkpoint");
+    if (!op || !op->path || kb_epochs_encode(log->epochs, &out)) {
+        kw_out_deinit(&out);
+        kb_op_free(op);
+        return NULL;
+    }
+    op->bytes = out.p;
+    op->iov = (struct kb_iov){out.p, out.len};
+    op->req.flags = log->env->ephemeral ? 0 : KB_DISK_SYNC_FLAG;
+    return op;
+}
+
+static struct kb_op *file_op(struct kb_segment *s) {
+    struct kb_op *op = kb_op_new(s->log, s, KB_DISK_SYNC, KB_LANE_LOG, file_synced);
+    if (!op) return NULL;
+    op->req.file = s->file;
+    op->tag = s->submitted_size;
+    return op;
+}
+
+#define ROUND_MAX 8 /* segments of one round: the rest wait for the next */
+
+/* Collects the requests of a round: all or none, so that a failed allocation only postpones it. false: not now. */
+static bool collect(struct kb_log *log, struct kb_op **ops, size_t *count, int64_t *target) {
+    struct kb_log_private *p = log->priv;
+    size_t n = 0, files = 0;
+    bool ok = true;
+    *target = p->submitted;
+    for (size_t i = kb_log_seg_at(log, log->synced); i < p->seg_count && ok; i++) {
+        struct kb_segment *s = p->segs[i];
+        if (s->submitted_size == 0 || s->synced_size >= s->submitted_size) continue;
+        if (files == ROUND_MAX) {
+            *target = s->base;
+            p->sync.wanted = true;
+            break;
+        }
+        kw_err err;
+        if (!kb_seg_file_want(s, &err)) { /* its open comes back here */
+            ok = false;
+            break;
+        }
+        ok = (ops[n] = file_op(s)) != NULL;
+        if (ok) n++, files++;
+    }
+    if (ok && p->dir_unsynced) ok = (ops[n] = dir_op(log, false)) != NULL, n += ok;
+    if (ok && p->parent_unsynced) ok = (ops[n] = dir_op(log, true)) != NULL, n += ok;
+    if (ok && log->epochs->dirty) {
+        ok = (ops[n] = epochs_op(log)) != NULL;
+        if (ok) {
+            n++;
+            log->epochs->dirty = false;
+            p->stores++;
+        }
+    }
+    if (!ok)
+        while (n) kb_op_free(ops[--n]);
+    *count = n;
+    return ok;
+}
+
+void kb_sync_step(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    struct kb_sync_state *y = &p->sync;
+    if (log->env->ephemeral || log->poisoned || p->closed || y->running || !y->wanted) return;
+    if (log->busy && (p->cut.phase != KB_CUT_DRAIN || p->cut.disk_full)) return;
+    struct kb_op *ops[ROUND_MAX + 3];
+    size_t n;
+    int64_t target;
+    if (p->submitted <= log->synced && !log->epochs->dirty && !p->dir_unsynced && p->submitted == log->leo) {
+        y->wanted = false;
+        return;
+    }
+    y->wanted = false;
+    if (!collect(log, ops, &n, &target)) {
+        y->wanted = true;
+        return;
+    }
+    if (target < log->leo && log->config->flush_on_ack) y->wanted = true; /* what is not handed over yet */
+    if (n == 0) { /* all of it is durable already */
+        log->synced = KW_MAX(log->synced, KW_MIN(target, log->written));
+        return;
+    }
+    p->dir_unsynced = p->parent_unsynced = false;
+    y->running = true;
+    y->failed = false;
+    y->target = target;
+    y->outstanding = (int32_t)n;
+    for (size_t i = 0; i < n; i++) kb_op_submit(ops[i]);
+}
+
+kw_err kb_log_sync(struct kb_log *log) {
+    if (log->poisoned) return KW_EIO;
+    log->priv->sync.wanted = true;
+    kb_sync_step(log);
+    return KW_OK;
+}

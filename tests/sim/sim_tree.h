@@ -1,0 +1,53 @@
+/* sim_tree.h - the file tree behind sim_disk.c: folders and files with what is written and what is durable. Private to the simulated disk. */
+#ifndef SIM_TREE_H
+#define SIM_TREE_H
+
+#include "sim_disk.h"
+
+#define SIM_SECTOR 512
+
+struct sim_node;
+struct sim_entry {
+    char *name;
+    struct sim_node *node; /* counted */
+};
+struct sim_entries {
+    struct sim_entry *v; /* sorted by name */
+    size_t count, cap;
+};
+struct sim_change { /* of a folder, not yet durable */
+    uint64_t id;        /* a rename is two with the same id */
+    char *name;
+    struct sim_node *node; /* NULL: the name goes */
+};
+struct sim_node {
+    uint32_t refs;
+    bool folder;
+    int64_t mtime_ms;
+    uint8_t *data, *durable; /* files */
+    size_t size, cap, durable_size;
+    struct sim_entries now, synced; /* folders */
+    struct sim_change *changes;
+    size_t change_count, change_cap;
+};
+
+struct sim_node *sim_node_new(bool folder);
+struct sim_node *sim_node_ref(struct sim_node *n);
+void sim_node_unref(struct sim_node *n);
+void sim_node_resize(struct sim_node *n, size_t size);
+void sim_node_sync(struct sim_node *n);
+struct sim_node *sim_tree_find(struct sim_node *root, const char *path);
+/* The folder of a path and its last name (points into path); NULL when the folder is missing. */
+struct sim_node *sim_tree_parent(struct sim_node *root, const char *path, const char **name);
+struct sim_node *sim_folder_get(const struct sim_node *folder, const char *name);
+void sim_folder_set(struct sim_node *folder, const char *name, struct sim_node *node, uint64_t id); /* node NULL: removes */
+void sim_folder_sync(struct sim_node *folder);
+/* What a power loss leaves; counts what was lost. */
+struct sim_losses {
+    uint64_t sectors, names, sizes;
+};
+void sim_tree_power_loss(struct sim_node *root, struct kw_rng *rng, struct sim_losses *l);
+void sim_tree_sync_all(struct sim_node *root);
+uint64_t sim_tree_hash(const struct sim_node *root, uint64_t h);
+
+#endif
