@@ -46,7 +46,7 @@ enum kb_disk_op {
     KB_DISK_MKDIR,        /* path: one level; existing is success */
     KB_DISK_SYNC_DIR,     /* path */
     KB_DISK_LIST,         /* path -> names (sorted, '\0'-separated in data, result = count) */
-    KB_DISK_SPACE,        /* path -> result = free bytes */
+    KB_DISK_SPACE,        /* path -> result = free bytes, offset = size of the file system */
     KB_DISK_JOB,          /* job(job_arg, fs): on the job lane, with a synchronous file interface */
 };
 enum { KB_DISK_CREATE = 1, KB_DISK_SYNC_FLAG = 2, KB_DISK_RECURSIVE = 4, KB_DISK_EXCLUSIVE = 8 };

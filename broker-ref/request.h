@@ -23,9 +23,12 @@ struct kb_request {
     struct kb_now arrived;
     void *state;                 /* the API's own, in the arena */
     void (*abandon)(struct kb_request *rq); /* set while waiting (purgatory, controller): called when the connection goes; the API unhooks itself and drops */
+    void (*cleanup)(struct kb_request *rq); /* set where the API holds more than the arena: called last */
     /* conn, dispatch and fault: the way of the request through the node */
     size_t frame_size;
+    kw_err head_err;
     bool started, answered;
+    bool closes;                 /* its turn to answer ends the connection */
     struct kb_reply *reply;      /* the answer, until the earlier ones of the connection are out; NULL: none is due */
     struct kb_fault_hit *fault;  /* the rule that struck, NULL: none */
     struct kw_timer timer;       /* a fault rule's delay */

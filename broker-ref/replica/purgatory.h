@@ -16,8 +16,9 @@ struct kb_wait_hook { /* one per partition waited on, in the request's arena */
 };
 struct kb_waiter {
     struct kw_timer timer;
+    struct kb_node *node;
     struct kb_wait_hook *hooks;
-    size_t hook_count;
+    size_t hook_count, hook_count_max;
     void (*check)(struct kb_waiter *w, struct kb_partition *moved, struct kb_now now);
     void (*expire)(struct kb_waiter *w, struct kb_now now);
     void *ctx;
@@ -25,7 +26,8 @@ struct kb_waiter {
 
 void kb_waiter_init(struct kb_waiter *w, struct kb_wait_hook *hooks, size_t hook_count_max);
 kw_err kb_waiter_arm(struct kb_waiter *w, struct kb_node *n, int64_t deadline_us) KW_CHECK;
-void kb_waiter_hook(struct kb_waiter *w, struct kb_partition *p);
+struct kb_wait_hook *kb_waiter_hook(struct kb_waiter *w, struct kb_partition *p);
+void kb_waiter_unhook(struct kb_wait_hook *h); /* this partition is asked no more */
 void kb_waiter_done(struct kb_waiter *w, struct kb_node *n); /* unhooks everywhere, cancels the timer */
 void kb_purgatory_moved(struct kb_partition *p, struct kb_now now); /* asks p's waiters; safe when they unhook meanwhile */
 

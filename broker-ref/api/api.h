@@ -1,0 +1,12 @@
+/* api.h - every API that the broker serves, one function each, in the file of its name. Called by dispatch alone. */
+#ifndef KB_API_H
+#define KB_API_H
+
+#include "../request.h"
+
+kb_api_fn kb_api_produce, kb_api_fetch, kb_api_list_offsets, kb_api_metadata, kb_api_find_coordinator, kb_api_api_versions,
+    kb_api_create_topics, kb_api_delete_topics, kb_api_delete_records, kb_api_init_producer_id, kb_api_offset_for_leader_epoch,
+    kb_api_describe_configs, kb_api_alter_configs, kb_api_describe_log_dirs, kb_api_create_partitions, kb_api_incremental_alter_configs,
+    kb_api_describe_cluster, kb_api_describe_producers, kb_api_list_config_resources, kb_api_describe_topic_partitions;
+
+#endif

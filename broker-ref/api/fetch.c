@@ -1,0 +1,403 @@
+/* fetch.c - Fetch v0-18: reads from the partitions that a consumer names, or waits until there is something to read.
+ *
+ * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1). KIP-74 (the first batch whole), 98, 101, 107,
+ * 110, 227, 320, 392, 516, 595. Partitions are read one after the other, since what one takes the next may not. Replicas do not fetch here yet.
+ */
+#include "api.h"
+#include "fetch_old.h"
+#include "fetch_session.h"
+#include "log/epochs.h"
+#include "log/log.h"
+#include "node_priv.h"
+#include "replica/purgatory.h"
+
+typedef struct kw_fetch_response_fetchable_topic_response topic_answer;
+typedef struct kw_fetch_response_partition_data part_answer;
+
+struct part {
+    struct fetch *f;
+    struct kw_str topic;
+    struct kw_uuid topic_id;
+    int32_t index, leader_epoch, last_fetched_epoch, max_bytes;
+    int64_t offset;
+    struct kb_partition *p;     /* NULL: code says why; hooked, so that its end is heard of, and pinned while it is being read */
+    struct kb_wait_hook *hook;
+    int16_t code;
+    bool stale;                 /* is to be read (again) in this pass */
+    bool reading;
+    bool holds;                 /* read has slices */
+    int32_t diverging_epoch;    /* -1: none */
+    int64_t diverging_end;
+    struct kb_read read;
+    int64_t old_offset;         /* old formats: where the next try reads */
+};
+struct fetch {
+    struct kb_request *rq;
+    struct kw_fetch_request req;
+    struct kw_fetch_response resp;
+    enum kb_session_kind kind;
+    struct kb_session *session;
+    struct part *parts;
+    size_t count, at;           /* at: the part being read */
+    size_t bytes, bytes_max;
+    bool passing, again, expired, failed;
+    int64_t deadline_us;
+    struct kb_waiter waiter;
+    struct kb_wait_hook *hooks;
+};
+
+static void step(struct fetch *f, struct kb_now now);
+
+/* ---- One partition ---- */
+
+static void let_go(struct part *pt) {
+    if (!pt->holds) return;
+    pt->f->bytes -= pt->read.bytes;
+    kb_read_release(&pt->read);
+    pt->holds = false;
+}
+
+static bool old_format(const struct fetch *f) { return f->rq->head.version <= 3; }
+
+static void take_result(struct part *pt) {
+    struct fetch *f = pt->f;
+    if (pt->read.err != KW_OK) {
+        pt->code = pt->read.err == KW_ECRC ? KE_CORRUPT_MESSAGE : pt->read.err == KW_EUNSUPPORTED ? KE_UNSUPPORTED_COMPRESSION_TYPE : KE_KAFKA_STORAGE_ERROR;
+        if (f->rq->conn)
+            kb_conn_say(f->rq->conn, KB_ERROR, "fetch of %s-%d at offset %lld failed: %s", pt->p->topic, pt->index, (long long)pt->offset,
+                        pt->read.err == KW_ECRC ? "a batch there does not pass its CRC (bit rot); what lies before and after it can still be read"
+                        : pt->read.err == KW_EUNSUPPORTED ? "the client's protocol version knows no zstd"
+                                                          : "the log could not be read");
+        kb_read_release(&pt->read);
+        return;
+    }
+    pt->holds = true;
+    f->bytes += pt->read.bytes;
+}
+
+/* Old formats: true when the read gave messages, or there is nothing more to try. */
+static bool convert(struct part *pt) {
+    if (!old_format(pt->f) || pt->read.err != KW_OK || pt->read.bytes == 0) return true;
+    int64_t next;
+    kw_err err = kb_fetch_old_convert(&pt->read, pt->f->rq->head.version <= 1 ? 0 : 1, pt->offset, pt->f->rq->node->compressor, &next);
+    if (err != KW_OK) pt->read.err = err;
+    if (err != KW_OK || pt->read.bytes > 0 || next <= pt->old_offset) return true;
+    pt->old_offset = next; /* only batches without records for this client: go on behind them */
+    return false;
+}
+
+static int read_part(struct part *pt, struct kb_now now);
+
+static void note_failure(struct part *pt) { pt->f->failed = pt->f->failed || pt->code != KE_NONE || pt->diverging_epoch >= 0; }
+
+static void forget_partition(struct part *pt) {
+    let_go(pt);
+    if (pt->hook) kb_waiter_unhook(pt->hook);
+    pt->hook = NULL;
+    pt->p = NULL;
+    pt->code = KE_UNKNOWN_TOPIC_OR_PARTITION;
+    note_failure(pt);
+}
+
+static void read_done(struct kb_read *r, struct kb_now now) {
+    struct part *pt = r->ctx;
+    struct fetch *f = pt->f;
+    struct kb_partition *p = pt->p;
+    pt->reading = false;
+    if (p->state == KB_PART_DELETED) {
+        kb_read_release(&pt->read);
+        forget_partition(pt);
+    } else if (convert(pt)) {
+        take_result(pt);
+        note_failure(pt);
+    } else {
+        kb_read_release(&pt->read);
+        if (read_part(pt, now) == 0) {
+            kb_partition_unpin(p); /* the new read has its own pin */
+            return;
+        }
+        note_failure(pt);
+    }
+    f->at++;
+    step(f, now); /* may end the request */
+    kb_partition_unpin(p);
+}
+
+/* Reads from old_offset on. 1: done with this part, 0: read_done will come. */
+static int read_part(struct part *pt, struct kb_now now) {
+    struct fetch *f = pt->f;
+    while (pt->old_offset < pt->p->hw) {
+        pt->read = (struct kb_read){.log = pt->p->log, .offset = pt->old_offset, .limit = pt->p->hw, .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
+                                    .min_one = f->bytes == 0, .into_memory = old_format(f), .done = read_done, .ctx = pt};
+        int32_t r = kb_log_read(&pt->read, now);
+        if (r == 0) {
+            pt->reading = true;
+            kb_partition_pin(pt->p);
+            return 0;
+        }
+        if (r < 0) pt->read.err = r;
+        if (convert(pt)) {
+            take_result(pt);
+            return 1;
+        }
+        kb_read_release(&pt->read);
+    }
+    return 1;
+}
+
+static bool check_divergence(struct part *pt) {
+    if (pt->last_fetched_epoch < 0) return true;
+    int32_t epoch;
+    int64_t end;
+    kb_epochs_end_offset(pt->p->log->epochs, pt->last_fetched_epoch, pt->p->log->leo, &epoch, &end);
+    if (epoch == pt->last_fetched_epoch && end >= pt->offset) return true;
+    if (epoch < 0 || end < 0) {
+        pt->code = KE_OFFSET_OUT_OF_RANGE;
+        return false;
+    }
+    pt->diverging_epoch = epoch;
+    pt->diverging_end = end;
+    return false;
+}
+
+static bool is_replica(const struct fetch *f) { return (f->rq->head.version >= 15 ? f->req.replica_state.replica_id : f->req.replica_id) >= 0; }
+
+/* Everything that can be said without reading. True when there is something to read. */
+static bool judge(struct part *pt) {
+    struct fetch *f = pt->f;
+    int16_t version = f->rq->head.version;
+    pt->diverging_epoch = -1;
+    pt->old_offset = pt->offset;
+    if (version >= 13 && kw_uuid_is_zero(pt->topic_id))
+        pt->code = KE_UNKNOWN_TOPIC_ID;
+    else if (is_replica(f))
+        pt->code = KE_NOT_LEADER_OR_FOLLOWER; /* no replica but this one is in the assignment */
+    else
+        pt->code = kb_partition_find(f->rq->node, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, &pt->p);
+    if (pt->code == KE_NONE && !pt->hook) pt->hook = kb_waiter_hook(&f->waiter, pt->p);
+    if (pt->code == KE_NONE && version < 10 && pt->p->config.compression == KW_CODEC_ZSTD) pt->code = KE_UNSUPPORTED_COMPRESSION_TYPE;
+    if (pt->code == KE_NONE && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = KE_OFFSET_OUT_OF_RANGE;
+    if (pt->code != KE_NONE || !check_divergence(pt)) return false;
+    return pt->offset < pt->p->hw && f->bytes < f->bytes_max;
+}
+
+/* ---- The answer ---- */
+
+static void fill(const struct part *pt, part_answer *a) {
+    *a = (part_answer){.partition_index = pt->index, .error_code = pt->code, .high_watermark = -1, .last_stable_offset = -1, .log_start_offset = -1, .preferred_read_replica = -1};
+    a->diverging_epoch.epoch = pt->diverging_epoch;
+    a->diverging_epoch.end_offset = pt->diverging_epoch >= 0 ? pt->diverging_end : -1;
+    a->current_leader.leader_id = a->current_leader.leader_epoch = -1;
+    a->snapshot_id.end_offset = -1;
+    a->snapshot_id.epoch = -1;
+    if (pt->code != KE_NONE) return;
+    a->high_watermark = a->last_stable_offset = pt->p->hw; /* without transactions nothing is unstable */
+    a->log_start_offset = pt->p->log->start;
+    if (pt->holds && pt->read.bytes > 0) a->records = (struct kw_records){.len = (int32_t)pt->read.bytes, .ref = (void *)(uintptr_t)&pt->read};
+}
+
+static bool told(struct fetch *f, const struct part *pt) {
+    if (!f->session) return true;
+    int64_t hw = pt->code == KE_NONE ? pt->p->hw : -1, start = pt->code == KE_NONE ? pt->p->log->start : -1;
+    bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read.bytes : 0, pt->diverging_epoch >= 0);
+    return news || f->kind == KB_SESSION_FULL;
+}
+
+static bool same_topic(const struct part *a, const struct part *b) { return kw_uuid_eq(a->topic_id, b->topic_id) && kw_str_eq(a->topic, b->topic); }
+
+static void answer(struct fetch *f) {
+    struct kb_request *rq = f->rq;
+    kb_waiter_done(&f->waiter, rq->node);
+    kw_msg_init(&kw_fetch_response_desc, &f->resp);
+    f->resp.session_id = f->session ? f->session->id : 0;
+    topic_answer *topics = kw_arena_calloc(&rq->arena, f->count, sizeof(*topics));
+    part_answer *parts = kw_arena_alloc(&rq->arena, f->count * sizeof(*parts));
+    if (f->count > 0 && (!topics || !parts)) {
+        kb_request_close(rq, "out of memory");
+        return;
+    }
+    size_t topic_count = 0, part_count = 0;
+    const struct part *last = NULL;
+    for (size_t i = 0; i < f->count; i++) {
+        struct part *pt = &f->parts[i];
+        if (!told(f, pt)) continue;
+        if (!last || !same_topic(last, pt)) topics[topic_count++] = (topic_answer){.topic = pt->topic, .topic_id = pt->topic_id, .partitions.v = &parts[part_count]};
+        fill(pt, &parts[part_count++]);
+        topics[topic_count - 1].partitions.n++;
+        last = pt;
+    }
+    f->resp.responses.v = topics;
+    f->resp.responses.n = (int32_t)topic_count;
+    kb_request_reply(rq, &f->resp);
+}
+
+/* ---- Passes and waiting ---- */
+
+static void wait_more(struct fetch *f) {
+    if (kw_timer_armed(&f->waiter.timer) || kb_waiter_arm(&f->waiter, f->rq->node, f->deadline_us) == KW_OK) return;
+    f->expired = true; /* no memory to wait: what there is now */
+    answer(f);
+}
+
+static void decide(struct fetch *f) {
+    bool enough = f->bytes >= (size_t)KW_MAX(f->req.min_bytes, 0);
+    if (enough || f->failed || f->expired || f->count == 0)
+        answer(f);
+    else
+        wait_more(f);
+}
+
+/* Reads what is stale, in order; ends in decide, or goes on from read_done. */
+static void step(struct fetch *f, struct kb_now now) {
+    f->passing = true;
+    for (;;) {
+        while (f->at < f->count) {
+            struct part *pt = &f->parts[f->at];
+            if (pt->stale && judge(pt)) {
+                pt->stale = false;
+                if (read_part(pt, now) == 0) return;
+            }
+            pt->stale = false;
+            note_failure(pt);
+            f->at++;
+        }
+        if (!f->again) break;
+        f->again = false;
+        f->at = 0;
+    }
+    f->passing = false;
+    decide(f);
+}
+
+/* The partition moved: its part is read again. One that is gone must not be held on to. */
+static void check(struct kb_waiter *w, struct kb_partition *moved, struct kb_now now) {
+    struct fetch *f = w->ctx;
+    bool any = false;
+    for (size_t i = 0; i < f->count; i++) {
+        struct part *pt = &f->parts[i];
+        if (pt->p == moved && pt->reading && moved->state == KB_PART_DELETED && pt->hook) {
+            kb_waiter_unhook(pt->hook); /* the pin holds it until read_done */
+            pt->hook = NULL;
+        }
+        if (pt->p != moved || pt->reading) continue;
+        any = true;
+        if (moved->state == KB_PART_DELETED) {
+            forget_partition(pt);
+            continue;
+        }
+        let_go(pt);
+        pt->stale = true;
+    }
+    if (!any) return;
+    if (f->passing) {
+        f->again = true;
+        return;
+    }
+    f->at = 0;
+    step(f, now);
+}
+
+static void expire(struct kb_waiter *w, struct kb_now now) {
+    (void)now;
+    struct fetch *f = w->ctx;
+    f->expired = true;
+    if (!f->passing) answer(f);
+}
+
+static void cleanup(struct kb_request *rq) {
+    struct fetch *f = rq->state;
+    for (size_t i = 0; i < f->count; i++) {
+        struct part *pt = &f->parts[i];
+        if (pt->reading) {
+            kb_read_cancel(&pt->read);
+            pt->reading = false;
+            kb_partition_unpin(pt->p);
+        }
+        let_go(pt);
+    }
+    kb_session_unref(f->session);
+    f->session = NULL;
+}
+
+static void abandon(struct kb_request *rq) {
+    struct fetch *f = rq->state;
+    kb_waiter_done(&f->waiter, rq->node);
+    kb_request_drop(rq);
+}
+
+/* ---- The request ---- */
+
+static void take_from_session(struct fetch *f) {
+    for (struct kw_list *l = f->session->partitions.next; l != &f->session->partitions; l = l->next) {
+        const struct kb_session_partition *sp = KW_CONTAINER_OF(l, struct kb_session_partition, link);
+        size_t n = sp->topic ? strlen(sp->topic) : 0;
+        const char *name = sp->topic ? kw_arena_dup(&f->rq->arena, sp->topic, n) : NULL; /* the session may forget it while this waits */
+        if (sp->topic && !name) continue;
+        f->parts[f->count++] = (struct part){.f = f, .topic = {name ? name : "", (int32_t)n}, .topic_id = sp->topic_id, .index = sp->index, .leader_epoch = sp->leader_epoch,
+                                             .last_fetched_epoch = sp->last_fetched_epoch, .max_bytes = sp->max_bytes, .offset = sp->fetch_offset, .stale = true, .diverging_epoch = -1};
+    }
+}
+
+static void take_from_request(struct fetch *f) {
+    for (int32_t i = 0; i < f->req.topics.n; i++) {
+        const struct kw_fetch_request_fetch_topic *t = &f->req.topics.v[i];
+        for (int32_t j = 0; j < t->partitions.n; j++) {
+            const struct kw_fetch_request_fetch_partition *q = &t->partitions.v[j];
+            f->parts[f->count++] = (struct part){.f = f, .topic = t->topic, .topic_id = t->topic_id, .index = q->partition, .leader_epoch = q->current_leader_epoch,
+                                                 .last_fetched_epoch = q->last_fetched_epoch, .max_bytes = q->partition_max_bytes, .offset = q->fetch_offset, .stale = true, .diverging_epoch = -1};
+        }
+    }
+}
+
+static kw_err prepare(struct fetch *f) {
+    struct kb_request *rq = f->rq;
+    size_t count = 0;
+    for (int32_t i = 0; i < f->req.topics.n; i++) count += (size_t)f->req.topics.v[i].partitions.n;
+    if (f->kind == KB_SESSION_INCREMENTAL) count = f->session->count;
+    f->parts = kw_arena_alloc(&rq->arena, count * sizeof(*f->parts));
+    f->hooks = kw_arena_alloc(&rq->arena, count * sizeof(*f->hooks));
+    if (count > 0 && (!f->parts || !f->hooks)) return KW_ENOMEM;
+    if (f->kind == KB_SESSION_INCREMENTAL)
+        take_from_session(f);
+    else
+        take_from_request(f);
+    kb_waiter_init(&f->waiter, f->hooks, count);
+    f->waiter.check = check;
+    f->waiter.expire = expire;
+    f->waiter.ctx = f;
+    size_t most = (size_t)kb_config_int(rq->node->parts.config, "fetch.max.bytes");
+    f->bytes_max = KW_MIN((size_t)KW_MAX(f->req.max_bytes, 0), most);
+    if (f->bytes_max == 0) f->bytes_max = 1; /* one batch is always given, whole */
+    f->deadline_us = rq->node->now.mono_us + (int64_t)KW_MAX(f->req.max_wait_ms, 0) * 1000;
+    f->expired = f->req.max_wait_ms <= 0;
+    return KW_OK;
+}
+
+static void refuse_all(struct fetch *f, int16_t code) {
+    kw_msg_init(&kw_fetch_response_desc, &f->resp);
+    f->resp.error_code = code;
+    kb_request_reply(f->rq, &f->resp);
+}
+
+void kb_api_fetch(struct kb_request *rq) {
+    struct fetch *f = kw_arena_calloc(&rq->arena, 1, sizeof(*f));
+    if (!f) {
+        kb_request_close(rq, "out of memory");
+        return;
+    }
+    f->rq = rq;
+    if (kb_request_decode(rq, &f->req) != KW_OK) return;
+    rq->state = f;
+    rq->cleanup = cleanup;
+    int16_t code = kb_session_take(rq->node, &f->req, rq->head.version, &f->kind, &f->session);
+    if (code != KE_NONE) {
+        refuse_all(f, code);
+        return;
+    }
+    if (prepare(f) != KW_OK) {
+        kb_request_close(rq, "out of memory");
+        return;
+    }
+    rq->abandon = abandon;
+    step(f, rq->node->now);
+}

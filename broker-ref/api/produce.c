@@ -1,0 +1,254 @@
+/* produce.c - Produce v0-13: appends what producers send and answers when it is written (acks=1) or committed (acks=-1), or never (acks=0).
+ *
+ * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition. KIP-13, 98, 467, 516, 951. Transactions: refused until there are any.
+ */
+#include <stdio.h>
+
+#include "api.h"
+#include "log/log.h"
+#include "log/pid_state.h"
+#include "node_priv.h"
+#include "produce_check.h"
+#include "replica/purgatory.h"
+
+typedef struct kw_produce_response_partition_produce_response part_answer;
+typedef struct kw_produce_response_topic_produce_response topic_answer;
+
+struct wait { /* one partition whose answer waits for its offsets */
+    struct kb_partition *p;
+    struct kb_wait_hook *hook;
+    part_answer *answer;
+    int64_t end;            /* offset after the last record */
+    int32_t leader_epoch;
+};
+struct produce {
+    struct kb_request *rq;
+    struct kw_produce_request req;
+    struct kw_produce_response resp;
+    struct kb_waiter waiter;
+    struct wait *waits;
+    size_t wait_count, pending;
+    bool failed;            /* any partition: what acks=0 closes for */
+    int16_t failed_code;
+};
+
+static void refuse(struct produce *s, part_answer *a, int16_t code, const char *text) {
+    a->error_code = code;
+    a->base_offset = -1;
+    a->log_append_time_ms = -1;
+    a->log_start_offset = -1;
+    a->error_message = kw_str_of(text);
+    s->failed = true;
+    s->failed_code = code;
+}
+
+/* ---- Waiting ---- */
+
+/* 1: acknowledgeable, 0: not yet, < 0: never; *code says why. */
+static int progress(const struct produce *s, const struct wait *w, int16_t *code) {
+    *code = kb_partition_error(w->p, -1);
+    if (*code == KE_NONE && w->p->leader_epoch != w->leader_epoch) *code = KE_NOT_LEADER_OR_FOLLOWER;
+    if (*code == KE_NONE && w->end > w->p->log->leo) *code = KE_KAFKA_STORAGE_ERROR; /* the disk was full: taken back */
+    if (*code != KE_NONE) return -1;
+    return (s->req.acks == 1 ? w->p->log->written : w->p->hw) >= w->end;
+}
+
+static void answer(struct produce *s) {
+    kb_waiter_done(&s->waiter, s->rq->node);
+    kb_request_reply(s->rq, &s->resp);
+}
+
+static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct kb_now now) {
+    (void)now;
+    struct produce *s = waiter->ctx;
+    for (size_t i = 0; i < s->wait_count; i++) {
+        struct wait *w = &s->waits[i];
+        if (w->p != moved) continue;
+        int16_t code;
+        int r = progress(s, w, &code);
+        if (r == 0) continue;
+        if (r < 0) refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? "the disk did not take the records; see the broker's log" : NULL);
+        kb_waiter_unhook(w->hook);
+        w->p = NULL;
+        s->pending--;
+    }
+    if (s->pending == 0) answer(s);
+}
+
+static void expire(struct kb_waiter *waiter, struct kb_now now) {
+    (void)now;
+    struct produce *s = waiter->ctx;
+    for (size_t i = 0; i < s->wait_count; i++)
+        if (s->waits[i].p) refuse(s, s->waits[i].answer, KE_REQUEST_TIMED_OUT, "the records were appended, but not acknowledgeable within the request's timeout");
+    answer(s);
+}
+
+static void abandon(struct kb_request *rq) {
+    struct produce *s = rq->state;
+    kb_waiter_done(&s->waiter, rq->node);
+    kb_request_drop(rq);
+}
+
+static void wait_for(struct produce *s, struct kb_partition *p, part_answer *a, int64_t end) {
+    struct wait w = {.p = p, .answer = a, .end = end, .leader_epoch = p->leader_epoch};
+    int16_t code;
+    if (s->req.acks == 0) return;
+    if (progress(s, &w, &code) != 0) return; /* a duplicate that is long committed */
+    w.hook = kb_waiter_hook(&s->waiter, p);
+    s->waits[s->wait_count++] = w;
+    s->pending++;
+}
+
+/* ---- One partition ---- */
+
+/* Idempotence: true when the batch is to be appended. */
+static bool check_producer(struct produce *s, struct kb_partition *p, const struct kw_batch_header *h, part_answer *a) {
+    struct kb_pid_batch dup;
+    if (h->producer_id < 0) return true;
+    switch (kb_pid_check(p->log->pids, h, &dup)) {
+    case KB_PID_APPEND: return true;
+    case KB_PID_DUPLICATE: /* stored before: success, with the offset of then (BL-18) */
+        a->base_offset = dup.first_offset;
+        a->log_append_time_ms = p->config.log_append_time ? dup.timestamp : -1;
+        a->log_start_offset = p->log->start;
+        wait_for(s, p, a, dup.last_offset + 1);
+        return false;
+    case KB_PID_OUT_OF_ORDER:
+        refuse(s, a, KE_OUT_OF_ORDER_SEQUENCE_NUMBER, "the sequence does not follow the producer's last one in this partition");
+        return false;
+    case KB_PID_FENCED: refuse(s, a, KE_INVALID_PRODUCER_EPOCH, "a producer with the same id and a newer epoch has written here"); return false;
+    case KB_PID_UNKNOWN: break;
+    }
+    refuse(s, a, KE_UNKNOWN_PRODUCER_ID, "the partition has no record of this producer any more");
+    return false;
+}
+
+static int16_t may_write(const struct produce *s, const struct kb_partition *p) {
+    if (p->internal) return KE_INVALID_TOPIC_EXCEPTION;
+    if (s->req.acks == -1 && p->isr_count < KW_MIN(p->config.min_insync_replicas, p->replica_count)) return KE_NOT_ENOUGH_REPLICAS;
+    return KE_NONE;
+}
+
+static void append(struct produce *s, struct kb_partition *p, struct kb_checked *c, part_answer *a) {
+    struct kb_log_append ap = {.blk = c->blk, .batch = c->batch, .size = c->size, .leader_epoch = p->leader_epoch, .max_timestamp = c->max_timestamp};
+    kw_err err = kb_log_append(p->log, &ap, s->rq->node->now);
+    if (err != KW_OK) {
+        const char *text = err == KW_EIO    ? "the partition's log has failed; see the broker's log"
+                           : err == KW_EBUSY ? "the partition's log is being cut back; try again"
+                                             : "the broker is out of memory; try again";
+        refuse(s, a, KE_KAFKA_STORAGE_ERROR, text);
+        return;
+    }
+    kb_partition_dirty(p);
+    a->base_offset = ap.base_offset;
+    a->log_append_time_ms = p->config.log_append_time ? c->max_timestamp : -1;
+    a->log_start_offset = p->log->start;
+    wait_for(s, p, a, ap.last_offset + 1);
+}
+
+static void produce_one(struct produce *s, const struct kw_produce_request_topic_produce_data *t, const struct kw_produce_request_partition_produce_data *d,
+                        part_answer *a) {
+    struct kb_partition *p;
+    struct kw_uuid id = s->rq->head.version >= 13 ? t->topic_id : (struct kw_uuid){{0}};
+    a->index = d->index;
+    int16_t code = s->rq->head.version >= 13 && kw_uuid_is_zero(id) ? KE_UNKNOWN_TOPIC_ID : kb_partition_find(s->rq->node, t->name, id, d->index, -1, &p);
+    if (code == KE_NONE) code = may_write(s, p);
+    if (code != KE_NONE) {
+        refuse(s, a, code, code == KE_INVALID_TOPIC_EXCEPTION ? "clients may not write to an internal topic" : NULL);
+        return;
+    }
+    struct kb_checked c;
+    struct kb_verdict v = kb_produce_check(s->rq, p, d->records, &c);
+    if (v.code != KE_NONE) {
+        refuse(s, a, v.code, v.text);
+        a->record_errors.v = v.record_errors;
+        a->record_errors.n = v.record_error_count;
+        return;
+    }
+    if (check_producer(s, p, &c.header, a)) append(s, p, &c, a);
+    kw_blk_unref(c.blk);
+}
+
+/* ---- The request ---- */
+
+static kw_err prepare(struct produce *s) {
+    struct kb_request *rq = s->rq;
+    size_t count = 0;
+    kw_msg_init(&kw_produce_response_desc, &s->resp);
+    s->resp.responses.n = s->req.topic_data.n;
+    s->resp.responses.v = kw_arena_calloc(&rq->arena, (size_t)s->req.topic_data.n, sizeof(topic_answer));
+    if (!s->resp.responses.v) return KW_ENOMEM;
+    for (int32_t i = 0; i < s->req.topic_data.n; i++) {
+        const struct kw_produce_request_topic_produce_data *t = &s->req.topic_data.v[i];
+        topic_answer *a = &s->resp.responses.v[i];
+        a->name = t->name;
+        a->topic_id = t->topic_id;
+        a->partition_responses.n = t->partition_data.n;
+        a->partition_responses.v = kw_arena_calloc(&rq->arena, (size_t)t->partition_data.n, sizeof(part_answer));
+        if (!a->partition_responses.v) return KW_ENOMEM;
+        for (int32_t j = 0; j < t->partition_data.n; j++) {
+            a->partition_responses.v[j].error_message = kw_str_null();
+            a->partition_responses.v[j].current_leader.leader_id = a->partition_responses.v[j].current_leader.leader_epoch = -1;
+        }
+        count += (size_t)t->partition_data.n;
+    }
+    s->waits = kw_arena_alloc(&rq->arena, count * sizeof(*s->waits));
+    struct kb_wait_hook *hooks = kw_arena_alloc(&rq->arena, count * sizeof(*hooks));
+    if (count > 0 && (!s->waits || !hooks)) return KW_ENOMEM;
+    kb_waiter_init(&s->waiter, hooks, count);
+    s->waiter.check = check;
+    s->waiter.expire = expire;
+    s->waiter.ctx = s;
+    return KW_OK;
+}
+
+static void run(struct produce *s) {
+    bool acks_ok = s->req.acks >= -1 && s->req.acks <= 1;
+    for (int32_t i = 0; i < s->req.topic_data.n; i++)
+        for (int32_t j = 0; j < s->req.topic_data.v[i].partition_data.n; j++) {
+            const struct kw_produce_request_partition_produce_data *d = &s->req.topic_data.v[i].partition_data.v[j];
+            part_answer *a = &s->resp.responses.v[i].partition_responses.v[j];
+            if (acks_ok) {
+                produce_one(s, &s->req.topic_data.v[i], d, a);
+                continue;
+            }
+            a->index = d->index;
+            refuse(s, a, KE_INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)");
+        }
+}
+
+static void finish_unacknowledged(struct produce *s) {
+    if (!s->failed) {
+        kb_request_drop(s->rq);
+        return;
+    }
+    char why[128];
+    snprintf(why, sizeof(why), "a produce with acks=0 failed with %s, which only a closed connection can tell", kw_kerror_name(s->failed_code));
+    kb_request_close(s->rq, why);
+}
+
+void kb_api_produce(struct kb_request *rq) {
+    struct produce *s = kw_arena_calloc(&rq->arena, 1, sizeof(*s));
+    if (!s) {
+        kb_request_close(rq, "out of memory");
+        return;
+    }
+    s->rq = rq;
+    rq->state = s;
+    if (kb_request_decode(rq, &s->req) != KW_OK) return;
+    if (prepare(s) != KW_OK) {
+        kb_request_close(rq, "out of memory");
+        return;
+    }
+    run(s);
+    if (s->req.acks == 0) {
+        finish_unacknowledged(s);
+    } else if (s->pending == 0) {
+        answer(s);
+    } else if (kb_waiter_arm(&s->waiter, rq->node, rq->node->now.mono_us + (int64_t)KW_MAX(s->req.timeout_ms, 0) * 1000) != KW_OK) {
+        kb_waiter_done(&s->waiter, rq->node);
+        kb_request_close(rq, "out of memory");
+    } else {
+        rq->abandon = abandon;
+    }
+}

@@ -1,0 +1,74 @@
+/* dispatch.c - the table of what this broker serves, and the way of a request to its API: header, version, state, fault rules.
+ *
+ * Called by conn (a request whose turn it is). Calls api/ and fault. KIP-35, KIP-511 (ApiVersions of an unknown version).
+ */
+#include <stdio.h>
+
+#include "api/api.h"
+#include "fault.h"
+#include "kw_messages.h"
+#include "node_priv.h"
+
+const struct kb_api_entry kb_api_table[] = {
+    {KW_API_PRODUCE, 0, 13, kb_api_produce, false}, /* from 0, else librdkafka takes the broker for too old (KAFKA-18659) */
+    {KW_API_FETCH, 0, 18, kb_api_fetch, false},
+    {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, false},
+    {KW_API_METADATA, 0, 13, kb_api_metadata, false},
+    {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, false},
+    {KW_API_API_VERSIONS, 0, 5, kb_api_api_versions, false},
+    {KW_API_CREATE_TOPICS, 0, 7, kb_api_create_topics, false},
+    {KW_API_DELETE_TOPICS, 0, 6, kb_api_delete_topics, false},
+    {KW_API_DELETE_RECORDS, 0, 2, kb_api_delete_records, false},
+    {KW_API_INIT_PRODUCER_ID, 0, 5, kb_api_init_producer_id, false},
+    {KW_API_OFFSET_FOR_LEADER_EPOCH, 0, 4, kb_api_offset_for_leader_epoch, false},
+    {KW_API_DESCRIBE_CONFIGS, 0, 4, kb_api_describe_configs, false},
+    {KW_API_ALTER_CONFIGS, 0, 2, kb_api_alter_configs, false},
+    {KW_API_DESCRIBE_LOG_DIRS, 0, 5, kb_api_describe_log_dirs, false},
+    {KW_API_CREATE_PARTITIONS, 0, 3, kb_api_create_partitions, false},
+    {KW_API_INCREMENTAL_ALTER_CONFIGS, 0, 1, kb_api_incremental_alter_configs, false},
+    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, false},
+    {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, false},
+    {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, false},
+    {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false},
+};
+const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);
+
+static const struct kb_api_entry *entry_of(int16_t key) {
+    for (size_t i = 0; i < kb_api_table_count; i++)
+        if (kb_api_table[i].key == key) return &kb_api_table[i];
+    return NULL;
+}
+
+static void refuse_version(struct kb_request *rq, const struct kb_api_entry *e) {
+    char why[160];
+    if (e)
+        snprintf(why, sizeof(why), "%s v%d is not served here (v%d to v%d are; ApiVersions tells)", rq->head.api ? rq->head.api->name : "API",
+                 rq->head.version, e->min, e->max);
+    else if (rq->head.api)
+        snprintf(why, sizeof(why), "%s (API key %d) is not served here; ApiVersions tells what is", rq->head.api->name, rq->head.api_key);
+    else
+        snprintf(why, sizeof(why), "API key %d is not known here; ApiVersions tells what is served", rq->head.api_key);
+    kb_request_close(rq, why);
+}
+
+/* The request is whole, its turn has come. */
+void kb_dispatch_start(struct kb_request *rq) {
+    const struct kb_api_entry *e = entry_of(rq->head.api_key);
+    if (rq->head_err != KW_OK && rq->head_err != KW_EVERSION) {
+        kb_request_close(rq, "the request's header does not follow its format");
+        return;
+    }
+    bool version_ok = rq->head_err == KW_OK && e && rq->head.version >= e->min && rq->head.version <= e->max;
+    if (!version_ok && rq->head.api_key != KW_API_API_VERSIONS) {
+        refuse_version(rq, e);
+        return;
+    }
+    if (rq->node->state != KB_NODE_READY && !e->while_stopping) {
+        kb_request_close(rq, "this broker is stopping");
+        return;
+    }
+    if (rq->node->faults && kb_fault_before(rq)) return;
+    e->fn(rq);
+}
+
+void kb_dispatch_run(struct kb_request *rq) { entry_of(rq->head.api_key)->fn(rq); }

@@ -1,0 +1,268 @@
+/* fault.c - the rule engine: which rule strikes a request, and what it does to it. Called by dispatch, request, node. Calls fault_rules (JSON), fault_answer.
+ *
+ * A rule acts before the request has any effect, or after (`when`). What it does, in this order: wait, then stall, close, or answer an error; on the
+ * way out: throttle, corrupt, drip.
+ */
+#include "fault_priv.h"
+
+enum { DRIP_STEP_US = 100000 };
+
+void kb_faults_free(struct kb_faults *f) {
+    if (!f) return;
+    for (size_t i = 0; i < f->count; i++) {
+        kw_free(f->rules[i].client_id);
+        kw_free(f->rules[i].topic);
+    }
+    kw_free(f->rules);
+    kw_free(f);
+}
+
+uint64_t kb_faults_hits(const struct kb_faults *f) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < f->count; i++) n += f->rules[i].hits;
+    return n;
+}
+
+/* ---- Does a rule strike? ---- */
+
+static bool fits(struct kb_fault_rule *r, struct kb_request *rq) {
+    if (r->api_key >= 0 && r->api_key != rq->head.api_key) return false;
+    if (rq->head.version < r->version_min || rq->head.version > r->version_max) return false;
+    if (r->broker >= 0 && r->broker != rq->node->id) return false;
+    if (r->client_id && !kw_str_eq(rq->head.client_id, kw_str_of(r->client_id))) return false;
+    return (!r->topic && r->partition < 0) || kb_fault_names(rq, r->topic, r->partition);
+}
+
+static bool counts(struct kb_fault_rule *r, struct kw_rng *rng) {
+    uint64_t n = ++r->seen;
+    if (r->times > 0 && r->hits >= r->times) return false;
+    if (n <= r->after) return false;
+    n -= r->after;
+    if (r->nth > 0) return n == r->nth;
+    if (r->every > 0) return n % r->every == 0;
+    return r->per_million >= 1000000 || kw_rng_chance(rng, r->per_million);
+}
+
+static struct kb_fault_rule *strike(struct kb_request *rq) {
+    struct kb_faults *f = rq->node->faults;
+    for (size_t i = 0; i < f->count; i++) {
+        struct kb_fault_rule *r = &f->rules[i];
+        if (fits(r, rq) && counts(r, &rq->node->parts.rng)) {
+            r->hits++;
+            return r;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Timers and stalls ---- */
+
+static bool set_timer(struct kb_request *rq, int64_t delay_us, void (*fire)(struct kw_timer *, void *, int64_t)) {
+    rq->timer.fire = fire;
+    return kw_timers_set(&rq->node->parts.timers, &rq->timer, rq->node->now.mono_us + delay_us) == KW_OK;
+}
+
+static void abandoned(struct kb_request *rq) {
+    kw_timers_cancel(&rq->node->parts.timers, &rq->timer);
+    kb_request_drop(rq);
+}
+
+/* ---- Before the effect ---- */
+
+static void act_before(struct kb_request *rq) {
+    struct kb_fault_rule *r = rq->fault->rule;
+    if (r->stall) return; /* until the connection goes */
+    if (r->close) {
+        kb_request_close(rq, "a fault rule says so");
+    } else if (r->has_error) {
+        rq->fault->in_answer = true;
+        kb_fault_refuse(rq, r->error);
+    } else {
+        rq->abandon = NULL;
+        kb_dispatch_run(rq);
+    }
+}
+
+static void before_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t, (void)now_us;
+    act_before(ctx);
+}
+
+bool kb_fault_before(struct kb_request *rq) {
+    struct kb_fault_rule *r = strike(rq);
+    if (!r) return false;
+    rq->fault = kw_arena_calloc(&rq->arena, 1, sizeof(*rq->fault));
+    if (!rq->fault) return false;
+    rq->fault->rule = r;
+    KB_SAY(rq->node, KB_INFO, "fault rule %d strikes %s v%d of client \"%.*s\"", r->number, rq->head.api ? rq->head.api->name : "?", rq->head.version,
+           KW_MAX(rq->head.client_id.len, 0), rq->head.client_id.len > 0 ? rq->head.client_id.p : "");
+    bool acts = !r->after_effect && (r->delay_us > 0 || r->stall || r->close || r->has_error);
+    if (!acts) return false;
+    rq->abandon = abandoned;
+    if (r->delay_us > 0 && set_timer(rq, r->delay_us, before_fire)) return true;
+    act_before(rq);
+    return true;
+}
+
+/* ---- The answer ---- */
+
+static void corrupt_byte(struct kb_reply *reply, int64_t at) {
+    size_t total = reply->total, pos = at >= 0 ? (size_t)at : total - KW_MIN((size_t)-at, total);
+    if (total == 0) return;
+    pos %= total;
+    for (size_t i = 0; i < reply->part_count; i++) {
+        struct kb_part *p = &reply->parts[i];
+        if (pos >= p->len) {
+            pos -= p->len;
+            continue;
+        }
+        if (p->p) ((uint8_t *)(uintptr_t)p->p)[pos] ^= 0x20;
+        return;
+    }
+}
+
+static void drip_fire(struct kw_timer *t, void *ctx, int64_t now_us);
+
+/* A few bytes more of the held answer, once it is this request's turn. */
+static bool drip_some(struct kb_request *rq) {
+    struct kb_fault_hit *hit = rq->fault;
+    struct kb_conn *c = rq->conn;
+    if (c->requests.next != &rq->link) return true;
+    size_t n = KW_MIN((size_t)KW_MAX(hit->rule->drip_bytes_per_s * DRIP_STEP_US / 1000000, 1), hit->held->total - hit->dripped);
+    struct kb_reply *piece = kb_reply_new(1);
+    uint8_t *bytes = kw_malloc(n);
+    if (!piece || !bytes) {
+        kb_reply_free(piece);
+        kw_free(bytes);
+        return true; /* the next time */
+    }
+    size_t done = 0, at = hit->dripped;
+    for (size_t i = 0; i < hit->held->part_count && done < n; i++) {
+        const struct kb_part *p = &hit->held->parts[i];
+        if (at >= p->len) {
+            at -= p->len;
+            continue;
+        }
+        size_t take = KW_MIN(p->len - at, n - done);
+        memcpy(bytes + done, p->p + at, take);
+        done += take;
+        at = 0;
+    }
+    piece->head = bytes;
+    piece->parts[0] = (struct kb_part){.p = bytes, .len = n};
+    piece->part_count = 1;
+    piece->total = n;
+    hit->dripped += n;
+    c->out_bytes += n;
+    kw_list_push(&c->replies, &piece->link);
+    kb_conn_ready(c);
+    return hit->dripped < hit->held->total;
+}
+
+static void drip_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t, (void)now_us;
+    struct kb_request *rq = ctx;
+    if (drip_some(rq) && set_timer(rq, DRIP_STEP_US, drip_fire)) return;
+    kb_request_done(rq);
+}
+
+/* The answer is whole, in memory where it is to be corrupted or dripped. */
+static void send_out(struct kb_request *rq) {
+    struct kb_fault_hit *hit = rq->fault;
+    struct kb_fault_rule *r = hit->rule;
+    if (r->corrupts) corrupt_byte(hit->held, r->corrupt_at);
+    if (r->drip_bytes_per_s > 0) {
+        rq->abandon = abandoned;
+        if (set_timer(rq, DRIP_STEP_US, drip_fire)) return;
+    }
+    rq->reply = hit->held;
+    hit->held = NULL;
+    kb_request_done(rq);
+}
+
+static void file_part_read(struct kb_disk_req *req, struct kb_now now);
+
+/* File slices become memory, one after the other. */
+static void load_file_parts(struct kb_request *rq) {
+    struct kb_fault_hit *hit = rq->fault;
+    for (; hit->loading < hit->held->part_count; hit->loading++) {
+        struct kb_part *p = &hit->held->parts[hit->loading];
+        if (p->p) continue;
+        hit->blk = kw_blk_new(p->len);
+        if (!hit->blk) break;
+        hit->read = (struct kb_disk_req){.op = KB_DISK_READ, .lane = KB_LANE_READ, .file = p->file, .offset = p->offset, .length = (int64_t)p->len, .buf = hit->blk->data,
+                                         .done = file_part_read, .ctx = rq};
+        rq->abandon = NULL; /* the read must come back first */
+        kb_disk_submit(&rq->node->parts.disk, &hit->read);
+        return;
+    }
+    if (rq->conn && hit->loading == hit->held->part_count) {
+        send_out(rq);
+        return;
+    }
+    rq->closes = true;
+    kb_request_done(rq);
+}
+
+static void file_part_read(struct kb_disk_req *req, struct kb_now now) {
+    (void)now;
+    struct kb_request *rq = req->ctx;
+    struct kb_fault_hit *hit = rq->fault;
+    struct kb_part *p = &hit->held->parts[hit->loading];
+    if (req->err != KB_DISK_OK || (size_t)req->result < p->len) {
+        kw_blk_unref(hit->blk);
+        hit->blk = NULL;
+        rq->closes = true;
+        kb_request_done(rq);
+        return;
+    }
+    kb_file_unref(p->file);
+    *p = (struct kb_part){.p = hit->blk->data, .len = p->len, .blk = hit->blk};
+    hit->blk = NULL;
+    load_file_parts(rq);
+}
+
+static void act_after(struct kb_request *rq) {
+    struct kb_fault_rule *r = rq->fault->rule;
+    if (r->after_effect && r->stall) return;
+    if (r->after_effect && r->close) {
+        kb_request_close(rq, "a fault rule says so, after the effect");
+        return;
+    }
+    if (r->corrupts || r->drip_bytes_per_s > 0) {
+        load_file_parts(rq);
+        return;
+    }
+    rq->reply = rq->fault->held;
+    rq->fault->held = NULL;
+    kb_request_done(rq);
+}
+
+static void after_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t, (void)now_us;
+    act_after(ctx);
+}
+
+bool kb_fault_answer(struct kb_request *rq, void *msg) {
+    struct kb_fault_hit *hit = rq->fault;
+    struct kb_fault_rule *r = hit->rule;
+    if ((r->after_effect || hit->forced) && r->has_error && !hit->in_answer) kb_fault_set_error(rq->head.api->response, msg, r->error);
+    if (r->throttle_ms > 0) kb_fault_set_throttle(rq->head.api->response, msg, r->throttle_ms);
+    hit->held = kb_reply_encode(rq, rq->head.version, msg);
+    if (!hit->held) {
+        rq->closes = true;
+        kb_request_done(rq);
+        return true;
+    }
+    rq->abandon = abandoned;
+    if (r->after_effect && r->delay_us > 0 && set_timer(rq, r->delay_us, after_fire)) return true;
+    act_after(rq);
+    return true;
+}
+
+void kb_fault_release(struct kb_request *rq) {
+    if (!rq->fault) return;
+    kb_reply_free(rq->fault->held);
+    kw_blk_unref(rq->fault->blk);
+    rq->fault = NULL;
+}

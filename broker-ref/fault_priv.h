@@ -1,0 +1,43 @@
+/* fault_priv.h - what fault.c, fault_rules.c and fault_answer.c share. Private to them. */
+#ifndef KB_FAULT_PRIV_H
+#define KB_FAULT_PRIV_H
+
+#include "fault.h"
+#include "node_priv.h"
+
+struct kb_fault_rule {
+    int number;                 /* in the file, from 1 */
+    int16_t api_key;            /* -1: any */
+    int16_t version_min, version_max;
+    int32_t broker, partition;  /* -1: any */
+    char *client_id, *topic;    /* NULL: any */
+    uint64_t after, nth, every, times; /* 0: not given */
+    uint32_t per_million;
+    bool after_effect;
+    bool has_error, close, stall, corrupts;
+    int16_t error;
+    int32_t throttle_ms;
+    int64_t delay_us, drip_bytes_per_s, corrupt_at;
+    uint64_t seen, hits;
+};
+struct kb_faults {
+    struct kb_fault_rule *rules;
+    size_t count;
+};
+struct kb_fault_hit { /* in the request's arena */
+    struct kb_fault_rule *rule;
+    bool in_answer;             /* the error is in the answer already */
+    bool forced;                /* the API ran although the error was to come before its effect: it has none, or no answer without it */
+    struct kb_reply *held;
+    size_t dripped, loading;
+    struct kb_disk_req read;
+    struct kw_blk *blk;
+};
+
+/* fault_answer.c: messages by their descriptors. */
+bool kb_fault_names(struct kb_request *rq, const char *topic, int32_t partition); /* the request concerns this topic (NULL: any), this partition (-1: any) */
+void kb_fault_refuse(struct kb_request *rq, int16_t code);                         /* answers the error for all that was asked, without any effect */
+void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code);         /* in every errorCode of an answer; records go */
+void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms);
+
+#endif

@@ -1,0 +1,210 @@
+/* fault_rules.c - fault rules out of JSON (README.md "Fault rules"), with errors that say which rule, what is wrong and what is meant.
+ *
+ * Called by node (--faults). Calls jansson, wire/kerror, wire/codec (API names).
+ */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/nearest.h"
+#include "fault_priv.h"
+
+enum { RULES_MAX = 1000 };
+
+struct parse {
+    char *text;
+    size_t size;
+    int number;
+};
+
+static kw_err bad(struct parse *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static kw_err bad(struct parse *p, const char *fmt, ...) {
+    int n = p->number > 0 ? snprintf(p->text, p->size, "rule %d: ", p->number) : 0;
+    va_list ap;
+    va_start(ap, fmt);
+    if (n >= 0 && (size_t)n < p->size) vsnprintf(p->text + n, p->size - (size_t)n, fmt, ap);
+    va_end(ap);
+    return KW_EINVAL;
+}
+
+static kw_err unknown(struct parse *p, const char *what, const struct kw_nearest *n) {
+    return n->best ? bad(p, "%s \"%s\"; did you mean \"%s\"?", what, n->word, n->best) : bad(p, "%s \"%s\"", what, n->word);
+}
+
+/* ---- Values ---- */
+
+static kw_err take_api(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    const struct kw_api *a = json_is_string(v) ? kw_api_by_name(json_string_value(v)) : json_is_integer(v) ? kw_api_by_key((int16_t)json_integer_value(v)) : NULL;
+    if (a) {
+        r->api_key = a->key;
+        return KW_OK;
+    }
+    if (!json_is_string(v)) return bad(p, "\"api\" is the name or the key of an API, such as \"Produce\" or 0");
+    struct kw_nearest near;
+    kw_nearest_init(&near, json_string_value(v));
+    for (size_t i = 0; i < kw_api_count; i++) kw_nearest_offer(&near, kw_apis[i].name);
+    return unknown(p, "no API is called", &near);
+}
+
+static kw_err take_error(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    const struct kw_kerror_info *e = json_is_string(v) ? kw_kerror_by_name(json_string_value(v)) : NULL;
+    if (e && e->code >= -1 && e->code <= INT16_MAX) {
+        r->error = (int16_t)e->code;
+    } else if (json_is_integer(v) && json_integer_value(v) >= -1 && json_integer_value(v) <= INT16_MAX) {
+        r->error = (int16_t)json_integer_value(v);
+    } else {
+        return bad(p, "\"error\" is the name or the number of a Kafka error, such as \"NOT_LEADER_OR_FOLLOWER\" or 6");
+    }
+    r->has_error = true;
+    return KW_OK;
+}
+
+static kw_err take_versions(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    int64_t lo, hi;
+    if (json_is_integer(v)) {
+        lo = hi = json_integer_value(v);
+    } else if (json_is_array(v) && json_array_size(v) == 2 && json_is_integer(json_array_get(v, 0)) && json_is_integer(json_array_get(v, 1))) {
+        lo = json_integer_value(json_array_get(v, 0));
+        hi = json_integer_value(json_array_get(v, 1));
+    } else {
+        return bad(p, "\"versions\" is a number or two, such as 3 or [3, 9]");
+    }
+    if (lo < 0 || hi < lo || hi > INT16_MAX) return bad(p, "\"versions\" goes from a lower to a higher number");
+    r->version_min = (int16_t)lo;
+    r->version_max = (int16_t)hi;
+    return KW_OK;
+}
+
+static kw_err take_when(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    const char *s = json_string_value(v);
+    if (!s || (strcmp(s, "before") != 0 && strcmp(s, "after") != 0)) return bad(p, "\"when\" is \"before\" (nothing is done) or \"after\" (it is done)");
+    r->after_effect = strcmp(s, "after") == 0;
+    return KW_OK;
+}
+
+static kw_err take_text(struct parse *p, const char *name, const json_t *v, char **out) {
+    if (!json_is_string(v)) return bad(p, "\"%s\" is a text", name);
+    size_t n = json_string_length(v);
+    kw_free(*out);
+    *out = kw_memdup(json_string_value(v), n + 1);
+    return *out ? KW_OK : KW_ENOMEM;
+}
+
+static kw_err take_flag(struct parse *p, const char *name, const json_t *v, bool *out) {
+    if (!json_is_boolean(v)) return bad(p, "\"%s\" is true or false", name);
+    *out = json_is_true(v);
+    return KW_OK;
+}
+
+static kw_err take_int(struct parse *p, const char *name, const json_t *v, int64_t min, int64_t max, int64_t *out) {
+    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
+        return bad(p, "\"%s\" is a whole number from %lld to %lld", name, (long long)min, (long long)max);
+    *out = json_integer_value(v);
+    return KW_OK;
+}
+
+static kw_err take_percent(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    double d = json_is_number(v) ? json_number_value(v) : -1;
+    if (!(d >= 0 && d <= 100)) return bad(p, "\"percent\" is a number from 0 to 100");
+    r->per_million = (uint32_t)(d * 10000 + 0.5);
+    return KW_OK;
+}
+
+static kw_err take_number(struct parse *p, const char *name, const json_t *v, struct kb_fault_rule *r, bool *known) {
+    static const struct {
+        const char *name;
+        int64_t min, max;
+    } numbers[] = {{"partition", 0, INT32_MAX}, {"broker", 0, INT32_MAX}, {"nth", 1, INT32_MAX},        {"every", 1, INT32_MAX},      {"times", 1, INT32_MAX},
+                   {"after", 0, INT32_MAX},     {"delay_ms", 0, 86400000}, {"throttle_ms", 0, INT32_MAX}, {"drip_bytes_per_s", 1, 1 << 30}, {"corrupt", INT32_MIN, INT32_MAX}};
+    for (size_t i = 0; i < KW_COUNTOF(numbers); i++) {
+        if (strcmp(name, numbers[i].name) != 0) continue;
+        int64_t n = 0;
+        kw_err err = take_int(p, name, v, numbers[i].min, numbers[i].max, &n);
+        if (err != KW_OK) return err;
+        *known = true;
+        switch (i) {
+        case 0: r->partition = (int32_t)n; break;
+        case 1: r->broker = (int32_t)n; break;
+        case 2: r->nth = (uint64_t)n; break;
+        case 3: r->every = (uint64_t)n; break;
+        case 4: r->times = (uint64_t)n; break;
+        case 5: r->after = (uint64_t)n; break;
+        case 6: r->delay_us = n * 1000; break;
+        case 7: r->throttle_ms = (int32_t)n; break;
+        case 8: r->drip_bytes_per_s = n; break;
+        default:
+            r->corrupts = true;
+            r->corrupt_at = n;
+        }
+    }
+    return KW_OK;
+}
+
+static kw_err take_field(struct parse *p, const char *name, const json_t *v, struct kb_fault_rule *r) {
+    static const char *const names[] = {"api", "versions", "client_id", "topic", "partition", "broker", "after", "nth", "every", "percent", "times", "when",
+                                        "error", "delay_ms", "close", "stall", "throttle_ms", "drip_bytes_per_s", "corrupt", "note"};
+    if (strcmp(name, "api") == 0) return take_api(p, v, r);
+    if (strcmp(name, "versions") == 0) return take_versions(p, v, r);
+    if (strcmp(name, "client_id") == 0) return take_text(p, name, v, &r->client_id);
+    if (strcmp(name, "topic") == 0) return take_text(p, name, v, &r->topic);
+    if (strcmp(name, "percent") == 0) return take_percent(p, v, r);
+    if (strcmp(name, "when") == 0) return take_when(p, v, r);
+    if (strcmp(name, "error") == 0) return take_error(p, v, r);
+    if (strcmp(name, "close") == 0) return take_flag(p, name, v, &r->close);
+    if (strcmp(name, "stall") == 0) return take_flag(p, name, v, &r->stall);
+    if (strcmp(name, "note") == 0) return KW_OK; /* for the reader of the file */
+    bool known = false;
+    kw_err err = take_number(p, name, v, r, &known);
+    if (err != KW_OK || known) return err;
+    struct kw_nearest near;
+    kw_nearest_init(&near, name);
+    for (size_t i = 0; i < KW_COUNTOF(names); i++) kw_nearest_offer(&near, names[i]);
+    return unknown(p, "nothing is called", &near);
+}
+
+static kw_err take_rule(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    *r = (struct kb_fault_rule){.number = p->number, .api_key = -1, .version_max = INT16_MAX, .broker = -1, .partition = -1, .per_million = 1000000};
+    if (!json_is_object(v)) return bad(p, "a rule is an object, such as {\"api\": \"Produce\", \"nth\": 3, \"error\": \"NOT_LEADER_OR_FOLLOWER\"}");
+    const char *name;
+    json_t *field;
+    json_object_foreach((json_t *)(uintptr_t)v, name, field) {
+        kw_err err = take_field(p, name, field, r);
+        if (err != KW_OK) return err;
+    }
+    if ((r->nth > 0) + (r->every > 0) + (r->per_million < 1000000) > 1) return bad(p, "\"nth\", \"every\" and \"percent\" exclude one another");
+    if ((int)r->close + (int)r->stall + (int)r->has_error > 1) return bad(p, "\"close\", \"stall\" and \"error\" exclude one another");
+    if (!r->close && !r->stall && !r->has_error && !r->corrupts && r->delay_us == 0 && r->throttle_ms == 0 && r->drip_bytes_per_s == 0)
+        return bad(p, "it does nothing: give one of error, close, stall, delay_ms, throttle_ms, drip_bytes_per_s, corrupt");
+    return KW_OK;
+}
+
+kw_err kb_faults_new(const char *json, struct kb_faults **out, char *text, size_t size) {
+    struct parse p = {.text = text, .size = size};
+    json_error_t e;
+    struct kb_faults *f = NULL;
+    kw_err err = KW_ENOMEM;
+    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &e);
+    if (!root) return bad(&p, "not JSON: %s (line %d, column %d)", e.text, e.line, e.column);
+    json_t *rules = json_is_object(root) ? json_object_get(root, "rules") : root;
+    if (!json_is_array(rules) || json_array_size(rules) > RULES_MAX) {
+        err = bad(&p, "expected {\"rules\": [ … ]} with at most %d rules", RULES_MAX);
+        goto fail;
+    }
+    f = kw_calloc(1, sizeof(*f));
+    if (f) f->rules = kw_calloc(json_array_size(rules) + 1, sizeof(*f->rules));
+    if (!f || !f->rules) goto fail;
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        p.number = (int)i + 1;
+        f->count = i + 1;
+        err = take_rule(&p, json_array_get(rules, i), &f->rules[i]);
+        if (err != KW_OK) goto fail;
+    }
+    json_decref(root);
+    *out = f;
+    return KW_OK;
+fail:
+    json_decref(root);
+    if (f && !f->rules) f->count = 0;
+    kb_faults_free(f);
+    return err;
+}

@@ -1,0 +1,279 @@
+/* main.c - the kbroker program: command line, data folder and its lock, one node in the real shell, signals.
+ *
+ * Calls shell_options (command line), shell_net, shell_disk, node. The loop's turns end in kb_shell_turn.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shell_options.h"
+#include "shell.h"
+
+enum { FLUSH_US = 1000000, SPINS_MAX = 1000 };
+
+struct run {
+    struct kb_shell shell;
+    struct kb_options options;
+    struct kb_logger logger;
+    uv_timer_t timer;
+    uv_signal_t signals[2];
+    int64_t armed_us;           /* what the timer is set for; KW_NEVER: not set */
+    bool ready, stopping, ended;
+    int64_t stopped_us;
+    char host[256];
+    uint16_t port;
+    int lock_fd;
+    int exit_code;
+};
+
+struct kb_now kb_shell_now(void) {
+    struct timespec mono, wall;
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    clock_gettime(CLOCK_REALTIME, &wall);
+    return (struct kb_now){.mono_us = (int64_t)mono.tv_sec * 1000000 + mono.tv_nsec / 1000, .wall_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000};
+}
+
+static void print_log(void *ctx, enum kb_level level, const char *text) {
+    (void)ctx;
+    static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR"};
+    struct kb_now now = kb_shell_now();
+    time_t s = (time_t)(now.wall_ms / 1000);
+    struct tm tm;
+    char when[32];
+    gmtime_r(&s, &tm);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    fprintf(stderr, "%s.%03dZ %-5s %s\n", when, (int)(now.wall_ms % 1000), names[level], text);
+}
+
+/* ---- Turns ---- */
+
+static void timer_fired(uv_timer_t *t) {
+    struct run *r = t->data;
+    r->armed_us = INT64_MAX;
+    kb_shell_turn(&r->shell);
+}
+
+static void arm(struct run *r, int64_t at) {
+    if (at == r->armed_us) return;
+    r->armed_us = at;
+    if (at == INT64_MAX) {
+        uv_timer_stop(&r->timer);
+        return;
+    }
+    int64_t left = at - kb_shell_now().mono_us;
+    uv_update_time(r->shell.loop);
+    uv_timer_start(&r->timer, timer_fired, left > 0 ? (uint64_t)((left + 999) / 1000) : 0, 0);
+}
+
+static void end(struct run *r, int code) {
+    if (r->ended) return;
+    r->ended = true;
+    r->exit_code = code;
+    uv_stop(r->shell.loop);
+}
+
+static void say_ready(struct run *r) {
+    const struct kb_config *c = r->options.config;
+    r->ready = true;
+    kb_shell_net_accept(r->shell.net, kb_config_is_set(c, "socket.send.buffer.bytes") ? (int)kb_config_int(c, "socket.send.buffer.bytes") : -1,
+                        kb_config_is_set(c, "socket.receive.buffer.bytes") ? (int)kb_config_int(c, "socket.receive.buffer.bytes") : -1);
+    printf(strchr(r->host, ':') ? "ready [%s]:%u\n" : "ready %s:%u\n", r->host, r->port);
+    fflush(stdout);
+}
+
+static void follow_state(struct run *r) {
+    int64_t now = kb_shell_now().mono_us;
+    switch (kb_node_state(r->shell.node)) {
+    case KB_NODE_READY:
+        if (!r->ready) say_ready(r);
+        return;
+    case KB_NODE_FAILED: end(r, 1); return;
+    case KB_NODE_STOPPED:
+        if (r->stopped_us == 0) r->stopped_us = now;
+        if (kb_shell_net_flushed(r->shell.net) || now - r->stopped_us >= FLUSH_US)
+            end(r, 0);
+        else
+            arm(r, r->stopped_us + FLUSH_US);
+        return;
+    default: return;
+    }
+}
+
+void kb_shell_turn(struct kb_shell *s) {
+    struct run *r = KW_CONTAINER_OF(s, struct run, shell);
+    if (!s->node) return;
+    bool more = true;
+    for (int i = 0; more && i < SPINS_MAX; i++) {
+        kb_node_tick(s->node, kb_shell_now());
+        more = kb_shell_disk_run(s->disk);
+        more = kb_shell_net_run(s->net) || more;
+    }
+    arm(r, more ? kb_shell_now().mono_us : kb_node_deadline(s->node));
+    follow_state(r);
+}
+
+static void signalled(uv_signal_t *h, int number) {
+    struct run *r = h->data;
+    if (r->stopping) _exit(1); /* the second one means now */
+    r->stopping = true;
+    kb_say(&r->logger, KB_INFO, "%s: stopping (once more: at once, and the next start recovers)", number == SIGINT ? "interrupt" : "termination");
+    kb_node_stop(r->shell.node, kb_shell_now());
+    kb_shell_turn(&r->shell);
+}
+
+/* ---- The data folder ---- */
+
+static int make_path(const char *path) {
+    char buf[4096];
+    size_t n = strlen(path);
+    if (n == 0 || n >= sizeof(buf)) return ENAMETOOLONG;
+    memcpy(buf, path, n + 1);
+    for (char *p = buf + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        if (mkdir(buf, 0755) != 0 && errno != EEXIST) return errno;
+        *p = '/';
+    }
+    return mkdir(buf, 0755) == 0 || errno == EEXIST ? 0 : errno;
+}
+
+/* Both kinds of lock: flock for our own, fcntl since that is what Apache Kafka takes on the same file. */
+static bool lock_folder(struct run *r, const char *dir) {
+    char path[4200], pid[32] = "";
+    int err = make_path(dir);
+    if (err != 0) {
+        kb_say(&r->logger, KB_ERROR, "the data folder %s cannot be made: %s; choose another with --data DIR", dir, strerror(err));
+        return false;
+    }
+    snprintf(path, sizeof(path), "%s/.lock", dir);
+    r->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (r->lock_fd < 0) {
+        kb_say(&r->logger, KB_ERROR, "%s cannot be opened: %s; make the data folder writable, or choose another with --data DIR", path, strerror(errno));
+        return false;
+    }
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (flock(r->lock_fd, LOCK_EX | LOCK_NB) != 0 || fcntl(r->lock_fd, F_SETLK, &whole) != 0) {
+        ssize_t n = pread(r->lock_fd, pid, sizeof(pid) - 1, 0);
+        pid[n > 0 ? n : 0] = 0;
+        pid[strcspn(pid, "\n")] = 0;
+        kb_say(&r->logger, KB_ERROR, "the data folder %s is in use by another broker (process %s; lock %s): stop that one, or choose another folder with --data DIR", dir,
+               pid[0] ? pid : "unknown", path);
+        return false;
+    }
+    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    if (ftruncate(r->lock_fd, 0) != 0 || pwrite(r->lock_fd, pid, (size_t)n, 0) != n)
+        kb_say(&r->logger, KB_WARN, "%s cannot be written (%s): a second broker will not be able to name this one", path, strerror(errno));
+    return true;
+}
+
+/* ---- Putting it together ---- */
+
+static bool listen_all(struct run *r) {
+    struct kb_listener l[16];
+    const struct kb_config *c = r->options.config;
+    size_t n = kb_config_listeners(c, false, l, KW_COUNTOF(l));
+    for (size_t i = 0; i < n && i < KW_COUNTOF(l); i++) {
+        char host[256], text[400];
+        uint16_t got;
+        snprintf(host, sizeof(host), "%.*s", (int)l[i].host.len, l[i].host.p);
+        if (kb_shell_net_listen(r->shell.net, host, l[i].port, (int)kb_config_int(c, "socket.listen.backlog.size"), &got, text, sizeof(text)) != 0) {
+            kb_say(&r->logger, KB_ERROR, "%s", text);
+            return false;
+        }
+        if (i > 0) continue;
+        bool any = host[0] == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+        snprintf(r->host, sizeof(r->host), "%s", any ? "127.0.0.1" : host);
+        r->port = got;
+    }
+    if (n == 0) kb_say(&r->logger, KB_ERROR, "listeners names no address to listen on");
+    return n > 0;
+}
+
+static bool make_node(struct run *r) {
+    uint64_t seed[3];
+    if (getrandom(seed, sizeof(seed), 0) != sizeof(seed)) return false;
+    kw_map_seed(seed[1], seed[2]);
+    struct kb_node_options o = {.config = r->options.config, .seed = seed[0], .logger = r->logger, .faults_json = r->options.faults_json, .port = r->port,
+                                .ephemeral = r->options.ephemeral};
+    kw_err err = kb_node_new(&o, &r->shell.node);
+    if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());
+    if (err == KW_ENOMEM) kb_say(&r->logger, KB_ERROR, "out of memory");
+    return err == KW_OK;
+}
+
+static void start_signals(struct run *r) {
+    static const int numbers[] = {SIGTERM, SIGINT};
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < KW_COUNTOF(numbers); i++) {
+        uv_signal_init(r->shell.loop, &r->signals[i]);
+        r->signals[i].data = r;
+        uv_signal_start(&r->signals[i], signalled, numbers[i]);
+    }
+}
+
+static void close_handle(uv_handle_t *h, void *arg) {
+    (void)arg;
+    if (!uv_is_closing(h)) uv_close(h, NULL);
+}
+
+/* Everything in order, so that a leak checker sees what leaks. */
+static void take_apart(struct run *r) {
+    struct kb_shell *s = &r->shell;
+    kb_shell_net_free(s->net);
+    if (s->node) {
+        while (kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
+        kb_node_free(s->node);
+        s->node = NULL;
+    }
+    kb_shell_disk_free(s->disk);
+    uv_walk(s->loop, close_handle, NULL);
+    uv_run(s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(s->loop);
+}
+
+static int run_node(struct run *r) {
+    struct kb_shell *s = &r->shell;
+    uv_loop_t loop;
+    if (uv_loop_init(&loop) != 0) return 1;
+    s->loop = &loop;
+    s->logger = &r->logger;
+    r->exit_code = 1;
+    r->armed_us = INT64_MAX;
+    uv_timer_init(&loop, &r->timer);
+    r->timer.data = r;
+    struct kb_shell_disk_options o = {.ephemeral = r->options.ephemeral, .inline_write_max = r->options.inline_write_max};
+    if (kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0) {
+        kb_say(&r->logger, KB_ERROR, "out of memory or descriptors");
+    } else if (lock_folder(r, kb_config_log_dir(r->options.config)) && listen_all(r)) {
+        start_signals(r);
+        if (make_node(r)) {
+            kb_shell_turn(s);
+            if (!r->ended) uv_run(&loop, UV_RUN_DEFAULT);
+        }
+    }
+    take_apart(r);
+    return r->exit_code;
+}
+
+int main(int argc, char **argv) {
+    static struct run r;
+    mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    mallopt(M_ARENA_MAX, 2);
+    r.logger = (struct kb_logger){.fn = print_log, .level = KB_INFO};
+    r.lock_fd = -1;
+    int code = kb_options_parse(&r.options, argc, argv, &r.logger);
+    if (code >= 0) return code;
+    if (r.options.ephemeral && !kb_options_make_temporary(&r.options, &r.logger)) return 1;
+    code = run_node(&r);
+    kb_options_deinit(&r.options);
+    return code;
+}

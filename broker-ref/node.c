@@ -1,0 +1,328 @@
+/* node.c - one broker node: its parts, its turns, how it starts and how it stops.
+ *
+ * Called by the shells (node.h). Calls quorum/store and controller (metadata), replica/ (partitions), conn (network).
+ * Start: marker and checkpoints -> marker removed -> metadata log -> logs -> ready. Stop: logs, checkpoints -> metadata -> marker.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "api/fetch_session.h"
+#include "api/pid_source.h"
+#include "fault.h"
+#include "node_priv.h"
+#include "replica/partitions_priv.h"
+
+enum { READS = 5, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4 };
+
+struct kb_boot {
+    struct kb_disk_req mkdir, reads[READS], unmark, sync, mark;
+    size_t pending;
+    char *paths[READS];
+    struct kb_found found;
+    struct kb_iov mark_iov;
+    char mark_text[64];
+    bool stop_clean;
+};
+
+void kb_node_fail(struct kb_node *n, const char *fmt, ...) {
+    if (n->state == KB_NODE_FAILED) return;
+    va_list ap;
+    va_start(ap, fmt);
+    int len = vsnprintf(n->failure, sizeof(n->failure), fmt, ap);
+    va_end(ap);
+    if (len < 0) n->failure[0] = 0;
+    n->state = KB_NODE_FAILED;
+    KB_SAY(n, KB_ERROR, "%s", n->failure);
+}
+
+enum kb_node_state kb_node_state(const struct kb_node *n) { return n->state; }
+const char *kb_node_failure(const struct kb_node *n) { return n->state == KB_NODE_FAILED ? n->failure : NULL; }
+struct kb_parts *kb_node_parts(struct kb_node *n) { return &n->parts; }
+struct kb_disk *kb_node_disk(struct kb_node *n) { return &n->parts.disk; }
+int64_t kb_node_deadline(const struct kb_node *n) { return kw_timers_next(&n->parts.timers); }
+
+/* ---- Making ---- */
+
+static kw_err read_addresses(struct kb_node *n) {
+    struct kb_listener l;
+    if (kb_config_listeners(n->parts.config, true, &l, 1) == 0 || !kb_config_is_set(n->parts.config, "advertised.listeners")) return KW_OK;
+    n->advertised_host = kw_malloc((size_t)l.host.len + 1);
+    if (!n->advertised_host) return KW_ENOMEM;
+    memcpy(n->advertised_host, l.host.p, (size_t)l.host.len);
+    n->advertised_host[l.host.len] = 0;
+    n->advertised_port = l.port;
+    return KW_OK;
+}
+
+static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
+    const char *dir = kb_config_log_dir(o->config);
+    if (strchr(dir, ',')) {
+        KB_SAY(n, KB_ERROR, "log.dirs=%s: several folders are not offered; name one, and run one broker a disk", dir);
+        return KW_EINVAL;
+    }
+    n->log_dir = kw_memdup(dir, strlen(dir) + 1);
+    n->compressor = kw_compressor_new();
+    if (!n->log_dir || !n->compressor) return KW_ENOMEM;
+    kb_log_env_init(&n->parts.log_env, &n->parts.disk, &n->parts.timers, n->compressor, &n->logger);
+    n->parts.log_env.ephemeral = o->ephemeral;
+    kw_err err = read_addresses(n);
+    if (err == KW_OK) err = kb_net_configure(n);
+    if (err == KW_OK) err = kb_partitions_new(n);
+    if (err == KW_OK) err = kb_fetch_cache_new(n);
+    if (err == KW_OK) err = kb_pid_source_new(n);
+    if (err != KW_OK || !o->faults_json) return err;
+    char text[400];
+    err = kb_faults_new(o->faults_json, &n->faults, text, sizeof(text));
+    if (err != KW_OK) KB_SAY(n, KB_ERROR, "fault rules: %s", text);
+    return err;
+}
+
+kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) {
+    struct kb_node *n = kw_calloc(1, sizeof(*n));
+    if (!n) return KW_ENOMEM;
+    n->logger = o->logger;
+    n->port = o->port;
+    n->id = (int32_t)kb_config_int(o->config, "node.id");
+    n->parts.config = o->config;
+    n->parts.logger = &n->logger;
+    n->parts.image = &n->image;
+    kw_rng_init(&n->parts.rng, o->seed);
+    kw_timers_init(&n->parts.timers);
+    kb_disk_init(&n->parts.disk);
+    kb_image_init(&n->image);
+    kb_net_init(n);
+    kw_err err = make_parts(n, o);
+    if (err != KW_OK) {
+        kb_node_free(n);
+        return err;
+    }
+    *node = n;
+    return KW_OK;
+}
+
+static void boot_free(struct kb_boot *b) {
+    if (!b) return;
+    for (size_t i = 0; i < READS; i++) {
+        kw_free(b->paths[i]);
+        kw_free(b->reads[i].data);
+    }
+    kw_free(b);
+}
+
+void kb_node_free(struct kb_node *n) {
+    if (!n) return;
+    kw_timers_deinit(&n->parts.timers); /* first: timers lie in what goes below, and cancelling an idle one is nothing */
+    kb_net_deinit(n);
+    kb_fetch_cache_free(n);
+    kb_partitions_free(n);
+    if (n->parts.controller) kb_controller_free(n->parts.controller);
+    if (n->parts.store) kb_store_free(n->parts.store);
+    kb_pid_source_free(n);
+    if (n->parts.log_env.disk) kb_log_env_deinit(&n->parts.log_env);
+    for (struct kb_disk_req *r; (r = kb_disk_take(&n->parts.disk));) /* closes of files: nothing waits for them */
+        if (r->op == KB_DISK_CLOSE) r->done(r, n->now);
+    kb_image_deinit(&n->image);
+    kb_faults_free(n->faults);
+    kw_compressor_free(n->compressor);
+    kb_pool_deinit(&n->net.pool);
+    boot_free(n->boot);
+    kw_free(n->advertised_host);
+    kw_free(n->log_dir);
+    kw_free(n);
+}
+
+/* ---- Starting ---- */
+
+static void store_applied(void *ctx, struct kb_now now) {
+    struct kb_node *n = ctx;
+    n->now = now;
+    kb_partitions_applied(n, now);
+    if (kb_partitions_opening(n) == 0 && n->parts.controller) kb_controller_applied(n->parts.controller, now);
+}
+
+/* Changes are answered once the logs that they made are open: a client that was told of a topic can use it. */
+void kb_node_opened(struct kb_node *n, struct kb_now now) {
+    if (n->state == KB_NODE_LOADING) {
+        n->state = KB_NODE_READY;
+        KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count, (long long)n->image.offset);
+    }
+    if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
+}
+
+static void store_ready(void *ctx, kw_err err, struct kb_now now) {
+    struct kb_node *n = ctx;
+    n->now = now;
+    if (err != KW_OK) {
+        const char *why = kb_store_failure(n->parts.store);
+        if (n->parts.controller) kb_controller_failed(n->parts.controller, now);
+        kb_node_fail(n, "the metadata log failed: %s", why ? why : "out of memory");
+        return;
+    }
+    if (n->state != KB_NODE_LOADING) return;
+    if (kb_partitions_load(n, &n->boot->found, now) != KW_OK) kb_node_fail(n, "no memory to load the partitions");
+}
+
+static void store_refused(void *ctx, int64_t from, struct kb_now now) {
+    struct kb_node *n = ctx;
+    n->now = now;
+    if (n->parts.controller) kb_controller_refused(n->parts.controller, from, now);
+}
+
+static void start_store(struct kb_node *n, struct kb_now now) {
+    struct kb_store_options so = {.env = &n->parts.log_env, .config = n->parts.config, .rng = &n->parts.rng, .image = &n->image, .port = n->port, .clean = n->boot->found.clean,
+                                  .applied = store_applied, .ready = store_ready, .refused = store_refused, .ctx = n};
+    kw_err err = kb_store_new(&so, &n->parts.store);
+    struct kb_controller_options ko = {.store = n->parts.store, .image = &n->image, .config = n->parts.config, .rng = &n->parts.rng,
+                                       .logger = &n->logger, .timers = &n->parts.timers};
+    if (err == KW_OK) err = kb_controller_new(&ko, &n->parts.controller);
+    if (err == KW_OK) err = kb_store_start(n->parts.store, now);
+    if (err != KW_OK) {
+        const char *why = n->parts.store ? kb_store_failure(n->parts.store) : NULL;
+        kb_node_fail(n, "the metadata log cannot be started: %s", why ? why : "out of memory");
+    }
+}
+
+static void unmarked(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    n->now = now;
+    if (r->err != KB_DISK_OK) {
+        kb_node_fail(n, "%s/.kafka_cleanshutdown cannot be removed (error %d); make the data folder writable", n->log_dir, r->os_errno);
+        return;
+    }
+    if (r == &n->boot->unmark && !n->parts.log_env.ephemeral) { /* gone for good before anything is loaded (BL-02) */
+        n->boot->sync = (struct kb_disk_req){.op = KB_DISK_SYNC_DIR, .lane = KB_LANE_ATOMIC, .path = n->log_dir, .done = unmarked, .ctx = n};
+        kb_disk_submit(&n->parts.disk, &n->boot->sync);
+        return;
+    }
+    if (n->state == KB_NODE_LOADING) start_store(n, now);
+}
+
+static void take_reads(struct kb_node *n, struct kb_now now) {
+    struct kb_boot *b = n->boot;
+    for (size_t i = 0; i < READS; i++) {
+        struct kb_disk_req *r = &b->reads[i];
+        if (r->err != KB_DISK_OK && r->err != KB_DISK_ENOENT) {
+            kb_node_fail(n, "%s cannot be read (error %d)", r->path, r->os_errno);
+            return;
+        }
+    }
+    b->found.clean = b->reads[READ_MARKER].err == KB_DISK_OK;
+    for (size_t i = 0; i < KB_POINT_COUNT; i++) {
+        b->found.files[i] = b->reads[READ_POINTS + i].data;
+        b->found.sizes[i] = b->reads[READ_POINTS + i].result;
+    }
+    b->found.names = b->reads[READ_LIST].data;
+    b->found.name_count = b->reads[READ_LIST].result;
+    if (!b->found.clean) {
+        start_store(n, now);
+        return;
+    }
+    b->unmark = (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = b->paths[READ_MARKER], .done = unmarked, .ctx = n};
+    kb_disk_submit(&n->parts.disk, &b->unmark);
+}
+
+static void boot_read(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    n->now = now;
+    if (--n->boot->pending == 0 && n->state == KB_NODE_LOADING) take_reads(n, now);
+}
+
+static void made_dir(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    struct kb_boot *b = n->boot;
+    n->now = now;
+    if (r->err != KB_DISK_OK) {
+        kb_node_fail(n, "the data folder %s cannot be made (error %d); make it, or choose another with --data or log.dirs", n->log_dir, r->os_errno);
+        return;
+    }
+    b->pending = READS;
+    for (size_t i = 0; i < READS; i++) {
+        b->reads[i] = (struct kb_disk_req){.op = i == READ_LIST ? KB_DISK_LIST : KB_DISK_READ_FILE, .lane = KB_LANE_ATOMIC, .path = b->paths[i], .length = FILE_SIZE_MAX,
+                                           .done = boot_read, .ctx = n};
+        kb_disk_submit(&n->parts.disk, &b->reads[i]);
+    }
+}
+
+kw_err kb_node_start(struct kb_node *n, struct kb_now now) {
+    static const char *const names[READS] = {".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint", ""};
+    KW_ASSERT(n->state == KB_NODE_NEW);
+    n->now = now;
+    n->boot = kw_calloc(1, sizeof(*n->boot));
+    if (!n->boot) return KW_ENOMEM;
+    for (size_t i = 0; i < READS; i++) {
+        size_t size = strlen(n->log_dir) + strlen(names[i]) + 2;
+        n->boot->paths[i] = kw_malloc(size);
+        if (!n->boot->paths[i]) return KW_ENOMEM;
+        snprintf(n->boot->paths[i], size, names[i][0] ? "%s/%s" : "%s", n->log_dir, names[i]);
+    }
+    n->state = KB_NODE_LOADING;
+    n->boot->mkdir = (struct kb_disk_req){.op = KB_DISK_MKDIR, .lane = KB_LANE_ATOMIC, .path = n->log_dir, .done = made_dir, .ctx = n};
+    kb_disk_submit(&n->parts.disk, &n->boot->mkdir);
+    return KW_OK;
+}
+
+/* ---- Turns ---- */
+
+void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now now) {
+    n->now = now;
+    kb_disk_complete(&n->parts.disk, r, now);
+}
+
+void kb_node_tick(struct kb_node *n, struct kb_now now) {
+    n->now = now;
+    kw_timers_run(&n->parts.timers, now.mono_us);
+    if (n->state == KB_NODE_FAILED) return;
+    kb_partitions_flush(n, now);
+    if (n->parts.store) kb_store_flush(n->parts.store, now);
+    kb_net_end_of_turn(n);
+}
+
+/* ---- Stopping ---- */
+
+static void stopped(struct kb_node *n) {
+    if (n->state == KB_NODE_FAILED) return;
+    n->state = KB_NODE_STOPPED;
+    KB_SAY(n, KB_INFO, "node %d has stopped%s", n->id, n->boot->stop_clean ? "" : ", not in order: the next start recovers");
+}
+
+static void marked(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    n->now = now;
+    if (r->err != KB_DISK_OK) {
+        n->boot->stop_clean = false;
+        KB_SAY(n, KB_ERROR, "%s cannot be written (error %d)", r->path, r->os_errno);
+    }
+    stopped(n);
+}
+
+static void store_stopped(void *ctx, struct kb_now now) {
+    struct kb_node *n = ctx;
+    struct kb_boot *b = n->boot;
+    n->now = now;
+    if (!b->stop_clean || n->parts.log_env.ephemeral) {
+        stopped(n);
+        return;
+    }
+    int len = snprintf(b->mark_text, sizeof(b->mark_text), "{\"version\":0,\"brokerEpoch\":%lld}", (long long)kb_store_broker_epoch(n->parts.store));
+    b->mark_iov = (struct kb_iov){(const uint8_t *)b->mark_text, (size_t)len};
+    b->mark = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = KB_DISK_SYNC_FLAG, .path = b->paths[READ_MARKER],
+                                   .iov = &b->mark_iov, .iov_count = 1, .done = marked, .ctx = n};
+    kb_disk_submit(&n->parts.disk, &b->mark);
+}
+
+static void partitions_stopped(struct kb_node *n, bool clean, struct kb_now now) {
+    n->boot->stop_clean = clean;
+    if (n->parts.store)
+        kb_store_stop(n->parts.store, store_stopped, n, now);
+    else
+        stopped(n);
+}
+
+void kb_node_stop(struct kb_node *n, struct kb_now now) {
+    n->now = now;
+    if (n->state == KB_NODE_NEW) n->state = KB_NODE_STOPPED;
+    if (n->state != KB_NODE_READY && n->state != KB_NODE_LOADING) return;
+    n->state = KB_NODE_STOPPING;
+    kb_net_stop(n);
+    kb_partitions_stop(n, partitions_stopped, now);
+}

@@ -1,0 +1,147 @@
+/* partition.c - one partition: who may use it, its high watermark, what its log tells it, its end.
+ *
+ * Called by api/ (find, dirty, pin), by the log (marks, failures), by partitions.c. Calls log/ and purgatory.
+ */
+#include "partitions_priv.h"
+#include "uuid.h"
+
+int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
+    switch (p->state) {
+    case KB_PART_DELETED: return KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case KB_PART_OFFLINE: return KE_KAFKA_STORAGE_ERROR;
+    case KB_PART_LOADING: return KE_NOT_LEADER_OR_FOLLOWER;
+    case KB_PART_ONLINE: break;
+    }
+    if (!p->leader) return KE_NOT_LEADER_OR_FOLLOWER;
+    if (leader_epoch >= 0 && leader_epoch < p->leader_epoch) return KE_FENCED_LEADER_EPOCH;
+    if (leader_epoch >= 0 && leader_epoch > p->leader_epoch) return KE_UNKNOWN_LEADER_EPOCH;
+    return KE_NONE;
+}
+
+int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch, struct kb_partition **p) {
+    bool by_id = !kw_uuid_is_zero(id);
+    const struct kb_image_topic *t = by_id ? kb_image_topic_by_id(&n->image, id) : kb_image_topic(&n->image, topic);
+    if (!t) return by_id ? KE_UNKNOWN_TOPIC_ID : KE_UNKNOWN_TOPIC_OR_PARTITION;
+    if (index < 0 || index >= t->partition_count) return KE_UNKNOWN_TOPIC_OR_PARTITION;
+    struct kb_partition *found = t->partitions[index].local;
+    if (!found) return KE_NOT_LEADER_OR_FOLLOWER;
+    int16_t code = kb_partition_error(found, leader_epoch);
+    if (code == KE_NONE) *p = found;
+    return code;
+}
+
+struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip) {
+    struct kb_partition *p = kw_calloc(1, sizeof(*p));
+    if (!p) return NULL;
+    p->topic = kw_memdup(t->name, strlen(t->name) + 1);
+    if (!p->topic) {
+        kw_free(p);
+        return NULL;
+    }
+    p->node = n;
+    p->topic_id = t->id;
+    p->index = ip->index;
+    p->state = KB_PART_LOADING;
+    p->flush_due_us = KW_NEVER;
+    kw_list_init(&p->waiters);
+    kw_list_init(&p->dirty_link);
+    kw_list_init(&p->link);
+    kb_partition_configure(p);
+    kb_partition_take_image(p, t, ip);
+    kw_list_push(&n->partitions->all, &p->link);
+    n->partitions->count++;
+    ip->local = p;
+    return p;
+}
+
+void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip) {
+    p->leader_epoch = ip->leader_epoch;
+    p->leader = ip->leader == p->node->id;
+    p->isr_count = ip->isr_count;
+    p->replica_count = ip->replica_count;
+    p->internal = t->internal;
+}
+
+/* ---- The log's marks ---- */
+
+/* One copy: what is durable enough here is what everyone has. */
+static int64_t hw_of(const struct kb_partition *p) { return p->log_config.flush_on_ack ? p->log->synced : p->log->written; }
+
+static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
+    struct kb_partition *p = ctx;
+    if (p->state != KB_PART_ONLINE) return;
+    int64_t hw = KW_MAX(hw_of(p), log->start);
+    if (hw > p->hw) {
+        p->hw = hw;
+        kb_partitions_point_moved(p->node, KB_POINT_HW);
+    }
+    kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
+    if (log->synced < log->written) {
+        bool due = p->log_config.flush_on_ack || log->written - log->synced >= p->log_config.flush_messages;
+        if (due && kb_log_sync(log) != KW_OK) KB_SAY(p->node, KB_ERROR, "%s-%d: no memory to sync the log; it is tried again with the next write", p->topic, p->index);
+        if (!due) kb_partitions_flush_due(p);
+    } else {
+        p->flush_due_us = KW_NEVER;
+    }
+    kb_purgatory_moved(p, now);
+}
+
+static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {
+    struct kb_partition *p = ctx;
+    if (p->state == KB_PART_ONLINE) kb_partition_offline(p, log->failure);
+    kb_purgatory_moved(p, now);
+}
+
+static void log_cut_back(void *ctx, struct kb_log *log, struct kb_now now) {
+    (void)log;
+    kb_purgatory_moved(ctx, now);
+}
+
+struct kb_log_owner kb_partition_owner(struct kb_partition *p) {
+    return (struct kb_log_owner){.marks_moved = marks_moved, .failed = log_failed, .cut_back = log_cut_back, .ctx = p};
+}
+
+void kb_partition_offline(struct kb_partition *p, const char *why) {
+    p->state = KB_PART_OFFLINE;
+    KB_SAY(p->node, KB_ERROR, "%s-%d is offline: %s; its clients get KAFKA_STORAGE_ERROR until the disk is mended and the broker restarted", p->topic,
+           p->index, why);
+}
+
+void kb_partition_online(struct kb_partition *p, struct kb_log *log, int64_t hw_checkpoint, struct kb_now now) {
+    p->log = log;
+    p->state = KB_PART_ONLINE;
+    p->hw = KW_MIN(KW_MAX(hw_checkpoint, log->start), log->leo);
+    marks_moved(p, log, now);
+}
+
+void kb_partition_dirty(struct kb_partition *p) {
+    if (kw_list_empty(&p->dirty_link)) kw_list_push(&p->node->partitions->dirty, &p->dirty_link);
+}
+
+/* ---- The end ---- */
+
+void kb_partition_pin(struct kb_partition *p) { p->pins++; }
+
+void kb_partition_unpin(struct kb_partition *p) {
+    KW_ASSERT(p->pins > 0);
+    p->pins--;
+    if (p->state == KB_PART_DELETED) kb_partition_try_free(p, p->node->now);
+}
+
+void kb_partition_try_free(struct kb_partition *p, struct kb_now now) {
+    if (p->pins > 0 || p->opening) return;
+    struct kb_node *n = p->node;
+    KW_ASSERT(kw_list_empty(&p->waiters));
+    if (p->log) {
+        struct kw_uuid id = kb_uuid_random(&n->parts.rng);
+        if (kb_log_delete(p->log, id.b, now) != KW_OK) {
+            KB_SAY(n, KB_ERROR, "%s-%d: no memory to remove the deleted topic's folder; it is left for the next start", p->topic, p->index);
+            kb_log_free(p->log);
+        }
+    }
+    kw_list_remove(&p->dirty_link);
+    kw_list_remove(&p->link);
+    n->partitions->count--;
+    kw_free(p->topic);
+    kw_free(p);
+}

@@ -1,0 +1,398 @@
+/* partitions.c - all partitions of the node: follows the image (create, change, delete), flushes, housekeeping, checkpoints, clean stop.
+ *
+ * Called by node.c and, through the image's observer, by quorum/store. Calls partition, opening, log/, quorum/effective.
+ * Nothing wakes the node while nothing happens, but for the retention check.
+ */
+#include <stdio.h>
+
+#include "log/pid_state.h"
+#include "partitions_priv.h"
+#include "quorum/effective.h"
+
+static const char *const point_names[KB_POINT_COUNT] = {"recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"};
+
+/* ---- The image's news ---- */
+
+static kw_err note_partition(void *ctx, struct kb_image_topic *t, struct kb_image_partition *ip) {
+    struct kb_partitions *ps = ((struct kb_node *)ctx)->partitions;
+    if (!ps->loaded) return KW_OK; /* the first look takes the image whole */
+    if (ps->note_count == ps->note_cap) {
+        size_t cap = KW_MAX(2 * ps->note_cap, (size_t)16);
+        struct kb_note *v = kw_realloc(ps->notes, cap * sizeof(*v));
+        if (!v) return KW_ENOMEM;
+        ps->notes = v;
+        ps->note_cap = cap;
+    }
+    ps->notes[ps->note_count++] = (struct kb_note){t->id, ip->index};
+    return KW_OK;
+}
+
+static kw_err note_removed(void *ctx, struct kb_image_topic *t) {
+    struct kb_partitions *ps = ((struct kb_node *)ctx)->partitions;
+    for (int32_t i = 0; i < t->partition_count; i++) {
+        struct kb_partition *p = t->partitions[i].local;
+        if (!p) continue;
+        t->partitions[i].local = NULL;
+        p->state = KB_PART_DELETED;
+        kw_list_remove(&p->link);
+        kw_list_push(&ps->removed, &p->link);
+    }
+    return KW_OK;
+}
+
+static kw_err note_config(void *ctx, int8_t type, struct kw_str resource) {
+    (void)type, (void)resource;
+    ((struct kb_node *)ctx)->partitions->configs_moved = true;
+    return KW_OK;
+}
+
+void kb_partition_configure(struct kb_partition *p) {
+    struct kb_node *n = p->node;
+    struct kw_str topic = kw_str_of(p->topic);
+    kb_effective_log(&n->image, n->parts.config, topic, &p->log_config);
+    kb_effective_partition(&n->image, n->parts.config, topic, &p->config);
+}
+
+static void take_partition(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip, struct kb_now now) {
+    bool mine = false;
+    for (int32_t i = 0; i < ip->replica_count; i++) mine = mine || ip->replicas[i] == n->id;
+    struct kb_partition *p = ip->local;
+    if (p) {
+        kb_partition_take_image(p, t, ip);
+        kb_purgatory_moved(p, now);
+        return;
+    }
+    if (!mine) return;
+    p = kb_partition_new(n, t, ip);
+    if (!p)
+        kb_node_fail(n, "no memory for the partition %s-%d", t->name, ip->index);
+    else if (kb_opening_start(p, now) != KW_OK)
+        kb_partition_offline(p, "no memory to open its log");
+}
+
+static void drop_removed(struct kb_node *n, struct kb_now now) {
+    struct kw_list *l;
+    while ((l = kw_list_shift(&n->partitions->removed))) {
+        struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, link);
+        kw_list_push(&n->partitions->all, &p->link); /* until nothing holds it */
+        kb_purgatory_moved(p, now);
+        kb_partition_try_free(p, now);
+    }
+}
+
+void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
+    struct kb_partitions *ps = n->partitions;
+    if (!ps->loaded || ps->stopping) return;
+    drop_removed(n, now);
+    for (size_t i = 0; i < ps->note_count; i++) {
+        struct kb_image_topic *t = kb_image_topic_by_id(&n->image, ps->notes[i].topic_id);
+        if (t && ps->notes[i].index < t->partition_count) take_partition(n, t, &t->partitions[ps->notes[i].index], now);
+    }
+    ps->note_count = 0;
+    if (!ps->configs_moved) return;
+    ps->configs_moved = false;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
+        if (p->state == KB_PART_DELETED) continue;
+        kb_partition_configure(p);
+        if (p->log) kb_log_config_set(p->log, &p->log_config, now);
+        kb_purgatory_moved(p, now);
+    }
+}
+
+struct kb_partition *kb_partitions_next(const struct kb_node *n, const struct kb_partition *p) {
+    const struct kw_list *l = p ? p->link.next : n->partitions->all.next;
+    return l == &n->partitions->all ? NULL : KW_CONTAINER_OF(l, struct kb_partition, link);
+}
+
+size_t kb_partitions_opening(const struct kb_node *n) { return n->partitions->opening; }
+
+void kb_partitions_flush(struct kb_node *n, struct kb_now now) {
+    struct kw_list *l;
+    while ((l = kw_list_shift(&n->partitions->dirty))) {
+        struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, dirty_link);
+        if (p->log && p->state != KB_PART_DELETED) kb_log_flush(p->log, now);
+    }
+}
+
+/* ---- Checkpoints ---- */
+
+static int64_t point_value(const struct kb_partition *p, enum kb_point what) {
+    switch (what) {
+    case KB_POINT_RECOVERY: return p->log->recovery_point;
+    case KB_POINT_START: return p->log->start;
+    default: return p->hw;
+    }
+}
+
+static void write_point(struct kb_node *n, enum kb_point what);
+
+static void maybe_stopped(struct kb_node *n, struct kb_now now) {
+    struct kb_partitions *ps = n->partitions;
+    if (!ps->stopping || ps->stop_pending > 0 || !ps->stop_done) return;
+    void (*done)(struct kb_node *, bool, struct kb_now) = ps->stop_done;
+    ps->stop_done = NULL;
+    done(n, !ps->failed, now);
+}
+
+/* Those whose write this was; for the others one more is begun. */
+static void tell_waiters(struct kb_node *n, struct kb_point_file *f, bool stored, struct kb_now now) {
+    struct kw_list left;
+    struct kw_list *l;
+    kw_list_init(&left);
+    while ((l = kw_list_shift(&f->waiters))) {
+        struct kb_point_waiter *w = KW_CONTAINER_OF(l, struct kb_point_waiter, link);
+        if (w->from <= f->writes)
+            w->done(w, stored, now);
+        else
+            kw_list_push(&left, l);
+    }
+    while ((l = kw_list_shift(&left))) kw_list_push(&f->waiters, l);
+    if (!kw_list_empty(&f->waiters) && !f->in_flight) write_point(n, (enum kb_point)(f - n->partitions->points));
+}
+
+void kb_partitions_store_starts(struct kb_node *n, struct kb_point_waiter *w) {
+    struct kb_point_file *f = &n->partitions->points[KB_POINT_START];
+    w->from = f->writes + 1;
+    kw_list_init(&w->link);
+    kw_list_push(&f->waiters, &w->link);
+    f->dirty = true;
+    if (!f->in_flight) write_point(n, KB_POINT_START);
+    if (!f->in_flight) { /* no memory: said so */
+        kw_list_remove(&w->link);
+        w->done(w, false, n->now);
+    }
+}
+
+static void point_written(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    struct kb_partitions *ps = n->partitions;
+    struct kb_point_file *f = KW_CONTAINER_OF(r, struct kb_point_file, req);
+    f->in_flight = false;
+    if (r->err != KB_DISK_OK) {
+        ps->failed = true; /* no marker of a clean stop then (BL-03) */
+        KB_SAY(n, KB_ERROR, "%s cannot be written (error %d): the next start recovers more than it would need to", f->path, r->os_errno);
+    }
+    tell_waiters(n, f, r->err == KB_DISK_OK, now);
+    if (!ps->last_points) return;
+    if (f->dirty) write_point(n, (enum kb_point)(f - ps->points));
+    if (f->in_flight) return;
+    ps->stop_pending--;
+    maybe_stopped(n, now);
+}
+
+static void write_point(struct kb_node *n, enum kb_point what) {
+    struct kb_partitions *ps = n->partitions;
+    struct kb_point_file *f = &ps->points[what];
+    if (f->in_flight) return; /* dirty stays set: the timer, or the stop, comes again */
+    size_t count = 0;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) count += p->state == KB_PART_ONLINE;
+    kw_out_reset(&f->out);
+    kb_checkpoint_begin(&f->out, count);
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
+        if (p->state == KB_PART_ONLINE) kb_checkpoint_add(&f->out, p->topic, p->index, point_value(p, what));
+    if (f->out.err != KW_OK) {
+        KB_SAY(n, KB_ERROR, "no memory to write %s", f->path);
+        ps->failed = true;
+        return;
+    }
+    f->dirty = false;
+    f->in_flight = true;
+    f->writes++;
+    f->iov = (struct kb_iov){f->out.p, f->out.len};
+    f->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = KB_DISK_SYNC_FLAG, .path = f->path, .iov = &f->iov, .iov_count = 1, .done = point_written, .ctx = n};
+    kb_disk_submit(&n->parts.disk, &f->req);
+}
+
+static int64_t config_us(const struct kb_node *n, const char *name) {
+    int64_t ms = kb_config_int(n->parts.config, name);
+    return ms < 0 || ms > INT64_MAX / 4000 ? INT64_MAX / 4 : KW_MAX(ms, 1) * 1000;
+}
+
+static void arm(struct kb_node *n, struct kw_timer *t, int64_t delay_us) {
+    if (kw_timer_armed(t) || n->partitions->stopping) return;
+    if (kw_timers_set(&n->parts.timers, t, n->now.mono_us + delay_us) != KW_OK) KB_SAY(n, KB_ERROR, "no memory for a timer of the checkpoints");
+}
+
+void kb_partitions_point_moved(struct kb_node *n, enum kb_point what) {
+    struct kb_partitions *ps = n->partitions;
+    if (ps->points[what].dirty) return;
+    ps->points[what].dirty = true;
+    if (what == KB_POINT_HW)
+        arm(n, &ps->hw_timer, config_us(n, "replica.high.watermark.checkpoint.interval.ms"));
+    else
+        arm(n, &ps->point_timer, config_us(n, "log.flush.offset.checkpoint.interval.ms"));
+}
+
+static void rearm_if_dirty(struct kb_node *n, enum kb_point what, struct kw_timer *t) {
+    if (n->partitions->points[what].dirty) arm(n, t, 1000000);
+}
+
+static void hw_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)now_us;
+    struct kb_node *n = ctx;
+    write_point(n, KB_POINT_HW);
+    rearm_if_dirty(n, KB_POINT_HW, t);
+}
+
+static void point_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)now_us;
+    struct kb_node *n = ctx;
+    for (enum kb_point what = KB_POINT_RECOVERY; what <= KB_POINT_START; what++) {
+        if (n->partitions->points[what].dirty) write_point(n, what);
+        rearm_if_dirty(n, what, t);
+    }
+}
+
+/* ---- Housekeeping ---- */
+
+static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)now_us;
+    struct kb_node *n = ctx;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
+        if (p->state != KB_PART_ONLINE) continue;
+        int64_t start = p->log->start;
+        kb_pid_expire(p->log->pids, n->now.wall_ms - p->log_config.producer_expiration_ms);
+        kb_log_housekeep(p->log, p->hw, n->now);
+        if (p->log->start != start) kb_partitions_point_moved(n, KB_POINT_START);
+    }
+    arm(n, t, config_us(n, "log.retention.check.interval.ms"));
+}
+
+void kb_partitions_flush_due(struct kb_partition *p) {
+    if (p->flush_due_us != KW_NEVER || p->log_config.flush_ms > INT64_MAX / 4000) return;
+    struct kb_node *n = p->node;
+    struct kw_timer *t = &n->partitions->flush_timer;
+    p->flush_due_us = n->now.mono_us + p->log_config.flush_ms * 1000;
+    if (kw_timer_armed(t) && t->at_us <= p->flush_due_us) return;
+    if (kw_timers_set(&n->parts.timers, t, p->flush_due_us) != KW_OK) KB_SAY(n, KB_ERROR, "no memory for the timer of flush.ms");
+}
+
+static void flush_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    struct kb_node *n = ctx;
+    int64_t next = KW_NEVER;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
+        if (p->state != KB_PART_ONLINE || p->flush_due_us == KW_NEVER) continue;
+        if (p->flush_due_us > now_us)
+            next = KW_MIN(next, p->flush_due_us);
+        else if (kb_log_sync(p->log) == KW_OK)
+            p->flush_due_us = KW_NEVER;
+        else
+            next = now_us + 1000000;
+    }
+    (void)!kw_timers_set(&n->parts.timers, t, next); /* it was armed: its place is there */
+}
+
+/* ---- Life ---- */
+
+kw_err kb_partitions_new(struct kb_node *n) {
+    struct kb_partitions *ps = kw_calloc(1, sizeof(*ps));
+    if (!ps) return KW_ENOMEM;
+    kw_list_init(&ps->all);
+    kw_list_init(&ps->dirty);
+    kw_list_init(&ps->removed);
+    kw_timer_init(&ps->hw_timer, hw_fire, n);
+    kw_timer_init(&ps->point_timer, point_fire, n);
+    kw_timer_init(&ps->housekeep_timer, housekeep_fire, n);
+    kw_timer_init(&ps->flush_timer, flush_fire, n);
+    n->partitions = ps;
+    for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
+        size_t size = strlen(n->log_dir) + strlen(point_names[what]) + 2;
+        ps->points[what].path = kw_malloc(size);
+        if (!ps->points[what].path) return KW_ENOMEM; /* kb_partitions_free sees to the rest */
+        snprintf(ps->points[what].path, size, "%s/%s", n->log_dir, point_names[what]);
+        kw_out_init(&ps->points[what].out);
+        kw_list_init(&ps->points[what].waiters);
+        kw_map_init(&ps->found[what].by_name);
+    }
+    n->image.observer = (struct kb_image_observer){.partition = note_partition, .topic_removed = note_removed, .config = note_config, .ctx = n};
+    return KW_OK;
+}
+
+kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struct kb_now now) {
+    struct kb_partitions *ps = n->partitions;
+    ps->found_clean = found->clean;
+    for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
+        if (!found->files[what] || kb_checkpoint_decode(&ps->found[what], found->files[what], (size_t)found->sizes[what]) == KW_OK) continue;
+        KB_SAY(n, KB_WARN, "%s is not in Kafka's format: the logs are recovered without it", ps->points[what].path);
+        if (what == KB_POINT_RECOVERY) ps->found_clean = false;
+    }
+    kw_err err = kb_strays_start(n, found);
+    if (err != KW_OK) return err;
+    ps->loaded = true;
+    ps->opening++; /* held until all are started, so that the end is told once */
+    struct kb_image_topic *t;
+    for (size_t it = 0; (t = kw_map_next(&n->image.topics_by_name, &it));)
+        for (int32_t i = 0; i < t->partition_count; i++) take_partition(n, t, &t->partitions[i], now);
+    arm(n, &ps->housekeep_timer, config_us(n, "log.retention.check.interval.ms"));
+    if (--ps->opening == 0) kb_node_opened(n, now);
+    return KW_OK;
+}
+
+static void log_shut(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
+    struct kb_partition *p = ctx;
+    struct kb_node *n = p->node;
+    struct kb_partitions *ps = n->partitions;
+    if (err != KW_OK) {
+        ps->failed = true;
+        KB_SAY(n, KB_ERROR, "%s-%d could not be closed in order (%s): it is recovered at the next start", p->topic, p->index, log->failure);
+    }
+    if (--ps->stop_pending > 0) return;
+    ps->stop_pending = KB_POINT_COUNT;
+    ps->last_points = true;
+    for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
+        ps->points[what].dirty = true;
+        write_point(n, what);
+        if (!ps->points[what].in_flight) ps->stop_pending--; /* no memory: said so */
+    }
+    maybe_stopped(n, now);
+}
+
+void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, struct kb_now), struct kb_now now) {
+    struct kb_partitions *ps = n->partitions;
+    kw_timers_cancel(&n->parts.timers, &ps->hw_timer);
+    kw_timers_cancel(&n->parts.timers, &ps->point_timer);
+    kw_timers_cancel(&n->parts.timers, &ps->housekeep_timer);
+    kw_timers_cancel(&n->parts.timers, &ps->flush_timer);
+    ps->stopping = true;
+    ps->stop_done = done;
+    ps->stop_pending = 1;
+    ps->failed = ps->failed || !ps->loaded || ps->opening > 0;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
+        if (p->state == KB_PART_OFFLINE) ps->failed = true;
+        if (p->state != KB_PART_ONLINE) continue;
+        ps->stop_pending++;
+        if (kb_log_shutdown(p->log, log_shut, p, now) != KW_OK) {
+            ps->stop_pending--;
+            ps->failed = true;
+        }
+    }
+    if (--ps->stop_pending > 0) return;
+    ps->stop_done = NULL;
+    done(n, !ps->failed, now); /* no log, so no checkpoint moved */
+}
+
+void kb_partitions_free(struct kb_node *n) {
+    struct kb_partitions *ps = n->partitions;
+    if (!ps) return;
+    n->image.observer = (struct kb_image_observer){0};
+    struct kw_list *lists[] = {&ps->all, &ps->removed};
+    for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
+        struct kw_list *l;
+        while ((l = kw_list_shift(lists[i]))) {
+            struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, link);
+            if (p->log) kb_log_free(p->log);
+            kb_opening_free(p->opening);
+            kw_list_remove(&p->dirty_link);
+            kw_free(p->topic);
+            kw_free(p);
+        }
+    }
+    for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
+        kw_free(ps->points[what].path);
+        kw_out_deinit(&ps->points[what].out);
+        kb_checkpoint_deinit(&ps->found[what]);
+    }
+    kw_free(ps->notes);
+    kw_free(ps);
+    n->partitions = NULL;
+}

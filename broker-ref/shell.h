@@ -1,0 +1,43 @@
+/* shell.h - the real shell's parts, as main.c puts them together: one libuv loop, the core, sockets, disk lanes. Not seen by the core. */
+#ifndef KB_SHELL_H
+#define KB_SHELL_H
+
+#include <uv.h>
+
+#include "config.h"
+#include "node.h"
+
+struct kb_shell;
+struct kb_shell_disk;
+struct kb_shell_net;
+
+struct kb_shell { /* main.c */
+    uv_loop_t *loop;
+    struct kb_node *node;
+    struct kb_shell_disk *disk;
+    struct kb_shell_net *net;
+    const struct kb_logger *logger;
+};
+struct kb_now kb_shell_now(void);
+/* Ends a turn: timers, disk, replies, until nothing is left to do; then arms the timer. Called by net and disk after what they brought. */
+void kb_shell_turn(struct kb_shell *s);
+
+/* shell_disk.c */
+struct kb_shell_disk_options {
+    bool ephemeral;             /* nothing is synced */
+    int64_t inline_write_max;   /* appends up to so many bytes are written by the loop itself; -1: the default */
+};
+int kb_shell_disk_new(struct kb_shell *s, const struct kb_shell_disk_options *o, struct kb_shell_disk **d); /* 0, or an errno */
+bool kb_shell_disk_run(struct kb_shell_disk *d); /* takes the core's requests, brings what is done; true: something was brought */
+void kb_shell_disk_free(struct kb_shell_disk *d); /* waits for the lanes */
+
+/* shell_net.c */
+int kb_shell_net_new(struct kb_shell *s, struct kb_shell_net **n);
+/* Binds one address. port 0: any; *port is what it got. On failure text says what and why. */
+int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port, int backlog, uint16_t *got, char *text, size_t size);
+void kb_shell_net_accept(struct kb_shell_net *n, int send_buffer, int recv_buffer); /* the node is ready: connections are taken from now on */
+bool kb_shell_net_run(struct kb_shell_net *n);  /* carries out what connections have to do */
+bool kb_shell_net_flushed(const struct kb_shell_net *n); /* nothing is left to be sent */
+void kb_shell_net_free(struct kb_shell_net *n); /* closes everything; the node hears of each */
+
+#endif

@@ -1,0 +1,10 @@
+# kbroker: the broker's cores (kbcore, without I/O) in the libuv shell. kbcore parses fault rules with jansson.
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+find_package(Threads REQUIRED)
+target_link_libraries(kbcore PUBLIC PkgConfig::JANSSON)
+
+file(GLOB KBSHELL_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker-ref/shell_*.c)
+add_executable(kbroker ${CMAKE_SOURCE_DIR}/broker-ref/main.c ${KBSHELL_SRC})
+target_compile_definitions(kbroker PRIVATE KB_VERSION="${PROJECT_VERSION}")
+target_link_libraries(kbroker PRIVATE kbcore PkgConfig::UV Threads::Threads)
+install(TARGETS kbroker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
