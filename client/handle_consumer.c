@@ -1,0 +1,373 @@
+/* handle_consumer.c - the public consumer: waits for what consume/ has, wakes, operations, life and death.
+ *
+ * Calls handle.h, loop.h (threads, posts, waiting), consume/ (everything else).
+ */
+#include "consume/consumer.h"
+#include "handle.h"
+
+struct kc_consumer {
+    kc_client *client; /* held */
+    struct kc_settings *settings;
+    struct kc_consume consume;
+    _Atomic bool closed, polling, wake, gone; /* gone: nothing is outstanding in loop context */
+    struct kc_post post;                      /* kc_consume_start, run, stop */
+    struct kc_post free_post;                 /* after it no call of the application comes */
+    bool freed;                               /* loop context */
+    struct kc_ready_source ready;
+    kc_processed_mode mode;
+    kc_event *current; /* poll_one: the event being handed out, and where in it */
+    size_t current_at;
+};
+
+void kc_event_free(kc_event *e) {
+    if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return;
+    kc_client *client = e->client;
+    if (e->budget) kc_budget_give(e->budget, KC_ROLE_FETCH, e->owned_size);
+    kc_chunk_unref(e->chunk);
+    kw_free(e->owned);
+    kw_free(e->views);
+    kc_error_free(e->error);
+    kw_free(e);
+    if (client) kc_client_unref(client);
+}
+
+/* ---- Loop context ---- */
+
+static void last_rites(kc_consumer *c) {
+    kc_client *client = c->client;
+    kc_ready_drop(client, &c->ready);
+    kc_consume_deinit(&c->consume);
+    kc_settings_free(c->settings);
+    kw_free(c);
+    kc_client_unref(client);
+}
+
+static void in_loop(struct kc_post *post) {
+    kc_consumer *c = KW_CONTAINER_OF(post, kc_consumer, post);
+    struct kc_consume *k = &c->consume;
+    if (k->told_stopped) {
+        atomic_store(&c->gone, true);
+        kc_client_signal(c->client);
+        if (c->freed) last_rites(c);
+    } else if (atomic_load(&c->closed)) {
+        if (!k->stopped) kc_consume_stop(k); /* ends in another kick once nothing is outstanding */
+    } else if (!k->started) {
+        if (kc_consume_start(k) != KW_OK) kc_client_logf(c->client, 3, "consumer: no memory to start");
+    } else {
+        kc_consume_run(k);
+    }
+}
+
+static void freed_in_loop(struct kc_post *post) {
+    kc_consumer *c = KW_CONTAINER_OF(post, kc_consumer, free_post);
+    c->freed = true;
+    if (atomic_load(&c->gone))
+        last_rites(c);
+    else if (!c->consume.stopped)
+        kc_consume_stop(&c->consume);
+}
+
+static void notify(void *ctx) {
+    kc_consumer *c = ctx;
+    kc_ready_raise(c->client, &c->ready);
+    kc_client_signal(c->client);
+}
+
+static void kick(void *ctx) {
+    kc_consumer *c = ctx;
+    kc_client_post(c->client, &c->post);
+}
+
+/* ---- Life ---- */
+
+kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_mode mode, kc_consumer **consumer, kc_error **error) {
+    kc_err err = kc_client_enter(client);
+    if (err == KC_OK && (!consumer || (mode != KC_PROCESSED_BY_POLL && mode != KC_PROCESSED_EXPLICIT))) err = KC_INVALID;
+    if (err != KC_OK) {
+        kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "consumer: %s", kc_err_text(err));
+        return err;
+    }
+    struct kc_settings *settings = NULL;
+    err = kc_settings_new(client->config, config, &settings, error);
+    if (err != KC_OK) return err;
+    kc_consumer *c = kw_calloc(1, sizeof *c);
+    if (!c || kc_consume_init(&c->consume, client->core, settings, notify, kick, c) != KW_OK) {
+        kw_free(c);
+        kc_settings_free(settings);
+        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "consumer: no memory");
+        return KC_NO_MEMORY;
+    }
+    c->client = kc_client_ref(client);
+    c->settings = settings;
+    c->mode = mode;
+    kc_post_init(&c->post, in_loop);
+    kc_post_init(&c->free_post, freed_in_loop);
+    kc_ready_init(&c->ready, KC_READY_EVENT, c, settings->opaque);
+    kc_client_post(client, &c->post);
+    *consumer = c;
+    return KC_OK;
+}
+
+static kc_err enter(kc_consumer *c) {
+    if (!c) return KC_INVALID;
+    kc_err err = kc_client_enter(c->client);
+    return err == KC_OK && atomic_load(&c->closed) ? KC_CLOSED : err;
+}
+
+static bool is_gone(void *ctx) {
+    return atomic_load(&((kc_consumer *)ctx)->gone);
+}
+
+kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error) {
+    if (!c) return KC_INVALID;
+    if (kc_client_is_forked(c->client)) return KC_FORKED;
+    kc_err err = kc_client_enter(c->client);
+    if (err == KC_REENTRANT) return err;
+    atomic_store(&c->closed, true);
+    err = kc_drive_until(c->client, &c->post, is_gone, c, kc_deadline_after(timeout_us), NULL);
+    if (err == KC_TIMED_OUT)
+        kc_error_make(error, err, KC_NOT_PERSISTED, NULL,
+                      "consumer close: requests were still outstanding when the time was up; they are dropped");
+    return err;
+}
+
+void kc_consumer_free(kc_consumer *c) {
+    if (!c) return;
+    kc_event_free(c->current);
+    c->current = NULL;
+    if (kc_client_is_forked(c->client)) return; /* the child leaves what the parent's threads may have held half-way */
+    atomic_store(&c->closed, true);
+    kc_client *client = kc_client_ref(c->client);
+    kc_client_post(client, &c->free_post);
+    kc_loop_help(client);
+    kc_client_unref(client);
+}
+
+/* ---- Assignment ---- */
+
+kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error) {
+    kc_err err = enter(c);
+    if (err == KC_OK && n > 0 && (!parts || stride < sizeof *parts)) err = KC_INVALID;
+    if (err == KC_OK) err = kc_consume_assign(&c->consume, parts, stride, n, kc_clock_now().mono_us);
+    if (err != KC_OK)
+        kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "assign: %s",
+                      err == KC_INVALID ? "a topic, partition or offset is not valid" : kc_err_text(err));
+    return err;
+}
+
+static kc_err each(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n) {
+    kc_err err = enter(c);
+    return err == KC_OK && n > 0 && (!parts || stride < sizeof *parts) ? KC_INVALID : err;
+}
+
+/* The first item's error, for callers that look no further. */
+static kc_err first_error(const kc_topic_partition *parts, size_t stride, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        kc_err err = ((const kc_topic_partition *)(const void *)((const char *)parts + stride * i))->err;
+        if (err != KC_OK) return err;
+    }
+    return KC_OK;
+}
+
+kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
+    kc_err err = each(c, parts, stride, n);
+    if (err != KC_OK) return err;
+    kc_consume_seek(&c->consume, parts, stride, n, kc_clock_now().mono_us);
+    return first_error(parts, stride, n);
+}
+
+kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
+    kc_err err = each(c, parts, stride, n);
+    if (err != KC_OK) return err;
+    kc_consume_pause(&c->consume, parts, stride, n, true);
+    return first_error(parts, stride, n);
+}
+
+kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
+    kc_err err = each(c, parts, stride, n);
+    if (err != KC_OK) return err;
+    kc_consume_pause(&c->consume, parts, stride, n, false);
+    return first_error(parts, stride, n);
+}
+
+kc_err kc_consumer_position(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
+    kc_err err = each(c, parts, stride, n);
+    if (err != KC_OK) return err;
+    kc_consume_position(&c->consume, parts, stride, n);
+    return first_error(parts, stride, n);
+}
+
+kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count) {
+    kc_err err = enter(c);
+    if (err == KC_OK && ((max > 0 && (!out || stride < sizeof *out)) || !count)) err = KC_INVALID;
+    if (err != KC_OK) return err;
+    *count = kc_consume_why(&c->consume, out, stride, max, kc_clock_now().mono_us);
+    return KC_OK;
+}
+
+/* ---- Polling ---- */
+
+static bool something(void *ctx) {
+    kc_consumer *c = ctx;
+    return atomic_load(&c->closed) || kc_consume_ready(&c->consume);
+}
+
+static kc_err take_event(kc_consumer *c, kc_event **event, int64_t timeout_us) {
+    int64_t deadline_us = timeout_us == 0 ? 0 : kc_deadline_after(timeout_us);
+    for (;;) {
+        kc_event *e = kc_consume_take(&c->consume, c->client);
+        if (e) {
+            kc_client_ref(c->client);
+            *event = e;
+            return KC_OK;
+        }
+        if (atomic_load(&c->closed)) return KC_CLOSED;
+        if (atomic_exchange(&c->wake, false)) return KC_WOKEN;
+        kc_ready_rearm(c->client, &c->ready);
+        if (kc_consume_ready(&c->consume)) continue;
+        kc_err err = kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
+        if (err != KC_OK) return err;
+    }
+}
+
+kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
+    kc_err err = enter(c);
+    if (err != KC_OK || !event) return err != KC_OK ? err : KC_INVALID;
+    if (atomic_exchange(&c->polling, true)) return KC_BUSY;
+    if (c->current) { /* what poll_one has not handed out comes first */
+        kc_event_free(c->current);
+        c->current = NULL;
+    }
+    err = take_event(c, event, timeout_us);
+    atomic_store(&c->polling, false);
+    return err;
+}
+
+kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, int64_t timeout_us) {
+    if (KW_LIKELY(c && c->current && out && event && c->current_at + 1 < c->current->count)) { /* the next of the batch: no lock, no call */
+        *event = NULL;
+        return kc_event_message(c->current, ++c->current_at, out);
+    }
+    kc_err err = enter(c);
+    if (err != KC_OK || !out || !event) return err != KC_OK ? err : KC_INVALID;
+    if (atomic_exchange(&c->polling, true)) return KC_BUSY;
+    kc_event_free(c->current);
+    c->current = NULL;
+    kc_event *e = NULL;
+    err = take_event(c, &e, timeout_us);
+    if (err == KC_OK && e->kind == KC_EVENT_RECORDS) {
+        c->current = e;
+        c->current_at = 0;
+        *event = NULL;
+        err = kc_event_message(e, 0, out);
+    } else if (err == KC_OK) {
+        *event = e;
+    }
+    atomic_store(&c->polling, false);
+    return err;
+}
+
+size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t max) {
+    return c && c->current ? kc_event_headers(c->current, c->current_at, out, stride, max) : 0;
+}
+
+void kc_consumer_wake(kc_consumer *c) {
+    if (c && !kc_client_is_forked(c->client)) kc_client_wake_waiter(c->client, &c->wake);
+}
+
+/* ---- Offset lookups ---- */
+
+struct offsets_op {
+    struct kc_op op;
+    kc_consumer *consumer; /* its core part: the operation is in its list of queries, which keeps it alive */
+    struct kc_offset_query query;
+};
+
+static void offsets_done(struct kc_offset_query *q) {
+    struct offsets_op *o = q->ctx;
+    kc_err err = KC_OK;
+    kc_error *error = NULL;
+    for (size_t i = 0; i < q->count && err == KC_OK; i++) {
+        err = q->items[i].tp.err;
+        if (err == KC_OK) continue;
+        const char *name = kc_client_topic_name(o->op.client, q->items[i].tp.topic);
+        kc_error_make(&error, err, KC_NOT_PERSISTED, NULL, "offset lookup of %s [%d]: %s", name ? name : "?", (int)q->items[i].tp.partition,
+                      kc_err_text(err));
+    }
+    kc_op_complete(&o->op, err, error);
+}
+
+static void offsets_begin(struct kc_op *op) {
+    struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
+    o->query.done = offsets_done;
+    o->query.ctx = o;
+    if (atomic_load(&o->consumer->closed)) {
+        kc_op_complete(op, KC_CLOSED, NULL);
+        return;
+    }
+    kc_consume_query(&o->consumer->consume, &o->query);
+}
+
+static void offsets_cancel(struct kc_op *op) {
+    struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
+    kc_consume_query_cancel(&o->consumer->consume, &o->query);
+}
+
+static void offsets_deinit(struct kc_op *op) {
+    kw_free(KW_CONTAINER_OF(op, struct offsets_op, op)->query.items);
+}
+
+static kc_err offsets_make(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
+                           kc_op **op, kc_error **error) {
+    kc_err err = each(c, parts, stride, n);
+    if (err == KC_OK && !op) err = KC_INVALID;
+    if (err != KC_OK) {
+        kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "offset lookup: %s", kc_err_text(err));
+        return err;
+    }
+    struct kc_offset_item *items = kw_calloc(n ? n : 1, sizeof *items);
+    struct kc_op *made = NULL;
+    err = items ? kc_op_new(c->client, sizeof(struct offsets_op), opaque, offsets_begin, offsets_cancel, offsets_deinit, &made, error)
+                : KC_NO_MEMORY;
+    if (err != KC_OK) {
+        kw_free(items);
+        return err;
+    }
+    for (size_t i = 0; i < n; i++) items[i].tp = *(const kc_topic_partition *)(const void *)((const char *)parts + stride * i);
+    struct offsets_op *o = KW_CONTAINER_OF(made, struct offsets_op, op);
+    o->consumer = c;
+    kw_list_init(&o->query.link);
+    o->query.items = items;
+    o->query.count = n;
+    o->query.deadline_us = kc_deadline_after(timeout_us != 0 ? timeout_us : c->settings->api_timeout_us);
+    *op = made;
+    return KC_OK;
+}
+
+kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque, kc_op **op,
+                                 kc_error **error) {
+    kc_op *made = NULL;
+    if (!op) return KC_INVALID;
+    kc_err err = offsets_make(c, parts, stride, n, 0, opaque, &made, error);
+    if (err != KC_OK) return err;
+    kc_op_start(made);
+    *op = made;
+    return KC_OK;
+}
+
+size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
+    if (!op || !kc_op_done(op) || op->start != offsets_begin) return 0;
+    const struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
+    for (size_t i = 0; i < o->query.count && i < max; i++) *(kc_topic_partition *)(void *)((char *)out + stride * i) = o->query.items[i].tp;
+    return o->query.count;
+}
+
+kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
+    kc_op *op = NULL;
+    kc_err err = offsets_make(c, parts, stride, n, timeout_us, 0, &op, error);
+    if (err != KC_OK) return err;
+    err = kc_op_run(op, KC_FOREVER, error); /* the lookup keeps the limit itself, and says what it was waiting for */
+    if (kc_op_done(op)) (void)kc_op_result_offsets(op, parts, stride, n);
+    kc_op_free(op);
+    return err;
+}
