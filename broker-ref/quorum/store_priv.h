@@ -93,7 +93,7 @@ void kb_store_boot(struct kb_store *s, struct kb_now now);
 /* store.c */
 kw_err kb_store_append_batch(struct kb_store *s, struct kb_meta_batch *b, bool control, struct kb_now now) KW_CHECK;
 void kb_store_committed(struct kb_store *s, struct kb_now now);
-/* snapshot.c */
+/* snapshot.c, store_snapshot.c */
 #define KB_SNAPSHOT_NAME_SIZE 48
 void kb_snapshot_name(int64_t end, int32_t epoch, char name[KB_SNAPSHOT_NAME_SIZE]);
 bool kb_snapshot_name_parse(const char *name, int64_t *end, int32_t *epoch);
