@@ -86,6 +86,7 @@ if(KBCORE_SRC)
   add_library(kbcore STATIC ${KBCORE_SRC})
   target_include_directories(kbcore PUBLIC ${CMAKE_SOURCE_DIR}/broker-ref)
   target_link_libraries(kbcore PUBLIC kwire)
+  include(${CMAKE_SOURCE_DIR}/cmake/broker.cmake)
 endif()
 
 if(KC_TESTS)

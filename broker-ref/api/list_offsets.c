@@ -33,10 +33,12 @@ struct list_offsets {
 
 static void give(struct lookup *l, int64_t offset, int64_t timestamp, int32_t epoch) {
     part_answer *a = l->answer;
-    a->offset = offset;
-    a->timestamp = timestamp;
-    a->leader_epoch = epoch;
-    if (l->s->rq->head.version > 0) return;
+    if (l->s->rq->head.version > 0) {
+        a->offset = offset;
+        a->timestamp = timestamp;
+        if (l->s->rq->head.version >= 4) a->leader_epoch = epoch;
+        return;
+    }
     int64_t start = l->p->log->start, *v = kw_arena_alloc(&l->s->rq->arena, 2 * sizeof(*v));
     if (!v) {
         a->error_code = KE_KAFKA_STORAGE_ERROR;
