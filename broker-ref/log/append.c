@@ -135,7 +135,8 @@ void kb_log_drop_writes(struct kb_log *log) {
 void kb_log_disk_full(struct kb_log *log, struct kb_now now) {
     if (log->poisoned || (log->busy && log->priv->cut.disk_full)) return;
     log->read_only = true;
-    kb_say(log->env->logger, KB_ERROR, "%s: no space left on the disk; appends from offset %lld on are refused until there is some", log->dir, (long long)log->written);
+    kb_say(log->env->logger, KB_ERROR, "%s: no space left on the disk; appends from offset %lld on are refused until there is some", log->dir,
+           (long long)log->written);
     if (log->priv->cut.phase != KB_CUT_IDLE) { /* a truncation waits for these writes: it cuts below them anyway */
         log->priv->cut.to = KW_MIN(log->priv->cut.to, log->written);
         log->priv->cut.disk_full = true;

@@ -142,7 +142,8 @@ static void op_back(struct kb_op *op, struct kb_now now) {
 }
 
 static kw_err submit(struct kb_log *log, struct kb_op *op) {
-    if (!op || (op->req.op != KB_DISK_TRUNCATE && op->req.op != KB_DISK_SYNC && op->req.op != KB_DISK_JOB && !op->path) || (op->req.op == KB_DISK_RENAME && !op->path2)) {
+    bool named = op && op->req.op != KB_DISK_TRUNCATE && op->req.op != KB_DISK_SYNC && op->req.op != KB_DISK_JOB;
+    if (!op || (named && !op->path) || (op->req.op == KB_DISK_RENAME && !op->path2)) {
         kb_op_free(op);
         return KW_ENOMEM;
     }

@@ -16,7 +16,8 @@ struct kb_epochs {
 
 void kb_epochs_init(struct kb_epochs *e);
 void kb_epochs_deinit(struct kb_epochs *e);
-kw_err kb_epochs_assign(struct kb_epochs *e, int32_t epoch, int64_t start) KW_CHECK; /* no-op when it is the latest; epoch 0 is a real epoch; drops entries it contradicts */
+/* No-op when it is the latest; epoch 0 is a real epoch; drops the entries that it contradicts. */
+kw_err kb_epochs_assign(struct kb_epochs *e, int32_t epoch, int64_t start) KW_CHECK;
 int32_t kb_epochs_latest(const struct kb_epochs *e);                                  /* -1: none */
 int32_t kb_epochs_at(const struct kb_epochs *e, int64_t offset);                      /* epoch of the record at offset; -1 */
 /* OffsetForLeaderEpoch: the largest known epoch <= asked, and where it ends (leo for the latest). (-1, -1) when unknown. */

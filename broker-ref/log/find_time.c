@@ -7,12 +7,16 @@
 enum { TIME_SEGMENT, TIME_INDEX, TIME_SCAN, TIME_BATCH };
 #define BODY_MAX (512u << 20) /* decompressed records of one batch */
 
+static bool worth(const struct kb_log *log, const struct kb_segment *s, int64_t timestamp) {
+    return s->written_size > 0 && s->end > log->start && s->max_timestamp >= timestamp;
+}
+
 static bool newest_segment(const struct kb_log *log, size_t *at) {
     bool found = false;
     int64_t newest = -1;
     for (size_t i = 0; i < log->priv->seg_count; i++) {
         const struct kb_segment *s = log->priv->segs[i];
-        if (s->written_size == 0 || s->end <= log->start || s->max_timestamp <= newest) continue;
+        if (!worth(log, s, newest + 1)) continue;
         newest = s->max_timestamp;
         *at = i;
         found = true;
@@ -28,7 +32,7 @@ static int32_t segment(struct kb_cursor *c, struct kb_find_time *f) {
         if (i > 0 || !newest_segment(log, &i)) return KB_STEP_END;
         c->target = log->priv->segs[i]->max_timestamp;
     } else {
-        while (i < log->priv->seg_count && (log->priv->segs[i]->max_timestamp < f->timestamp || log->priv->segs[i]->end <= log->start || log->priv->segs[i]->written_size == 0)) i++;
+        while (i < log->priv->seg_count && !worth(log, log->priv->segs[i], f->timestamp)) i++;
         if (i == log->priv->seg_count) return KB_STEP_END;
         c->target = f->timestamp;
     }

@@ -97,8 +97,9 @@ void kb_log_tell(struct kb_log *log, struct kb_now now) {
 void kb_log_poison(struct kb_log *log, struct kb_now now, const char *what, const char *path, int os_errno) {
     if (log->poisoned) return;
     log->poisoned = true;
-    snprintf(log->failure, sizeof(log->failure), "%s: %s failed (%s%serrno %d); the partition is offline until the broker restarts on a sound disk", log->dir, what,
-             strcmp(path, log->dir) ? path : "", strcmp(path, log->dir) ? ", " : "", os_errno);
+    const char *name = strrchr(path, '/');
+    snprintf(log->failure, sizeof(log->failure), "%s: %s of %s failed (errno %d); offline until the broker restarts on a sound disk", log->dir, what,
+             name ? name + 1 : path, os_errno);
     if (!log->priv->closed) kb_say(log->env->logger, KB_ERROR, "%s", log->failure);
     for (size_t i = 0; i < log->priv->seg_count; i++)
         if (log->priv->segs[i]->file) log->priv->segs[i]->file->poisoned = true;
@@ -294,7 +295,7 @@ static void stop_end(struct kb_log *log, kw_err err, struct kb_now now) {
 static void stop_store(struct kb_log *log) {
     struct kb_segment *s = kb_log_active(log);
     if (s->fresh && s->size == 0) return; /* never had a file */
-    if (s->max_timestamp >= 0 && kb_index_reserve(&s->times, KB_TIME_ENTRY) == KW_OK) kb_times_add(&s->times, s->base, s->max_timestamp, s->max_timestamp_offset);
+    kb_seg_last_time(s);
     if (kb_seg_store_index(s)) kb_say(log->env->logger, KB_WARN, "%s: out of memory to store the index; the next start rebuilds it", log->dir);
     if (kb_log_snapshot(log, log->leo)) kb_say(log->env->logger, KB_WARN, "%s: out of memory to store the producer snapshot; the next start replays", log->dir);
 }

@@ -186,6 +186,7 @@ bool kb_seg_checked(const struct kb_segment *s, int64_t from, int64_t to);
 void kb_seg_check_add(struct kb_segment *s, int64_t from, int64_t to);
 void kb_seg_check_cut(struct kb_segment *s, int64_t size);
 kw_err kb_seg_store_index(struct kb_segment *s) KW_CHECK;
+void kb_seg_last_time(struct kb_segment *s);
 void kb_seg_seal(struct kb_segment *s);
 kw_err kb_log_roll(struct kb_log *log, int64_t base, struct kb_now now) KW_CHECK;
 bool kb_seg_roll_due(const struct kb_segment *s, int64_t last, int64_t size, int64_t max_timestamp, struct kb_now now);

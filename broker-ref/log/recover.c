@@ -213,13 +213,13 @@ static kw_err damaged(struct walk *w) {
     kw_err err = resync(w, &next);
     if (err) return err;
     if (next == w->scan.size) { /* nothing whole behind it: there is nothing to keep, but this must be told loudly */
-        kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: the end from position %" PRId64 " on (%s) is lost, although offsets up to %" PRId64 " were synced: the log ends at offset %" PRId64,
-                        r->dir, w->g->facts.base, w->pos, w->why, w->vouched, r->expected);
+        kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: from position %" PRId64 " on (%s) it is lost, though synced once: the log ends at offset %" PRId64,
+                        r->dir, w->g->facts.base, w->pos, w->why, r->expected);
         w->cut = true;
         return KW_OK;
     }
-    kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: %" PRId64 " bytes at position %" PRId64 " are corrupt (%s); they are kept and never served", r->dir, w->g->facts.base,
-                    next - w->pos, w->pos, w->why);
+    kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: %" PRId64 " bytes at position %" PRId64 " are corrupt (%s); they are kept and never served", r->dir,
+                    w->g->facts.base, next - w->pos, w->pos, w->why);
     close_range(w);
     w->g->facts.since_index += next - w->pos;
     w->g->facts.dense = false;
@@ -298,7 +298,8 @@ static void store_index(struct kb_recover *r, struct kb_found *g) {
         char *path = kb_recover_path(r, g->facts.base, suffixes[i]);
         const struct kb_index *x = i ? &g->facts.times : &g->facts.offsets;
         if (!path || kb_fs_write_atomic(r->fs, r->dir, path, x->p, x->len))
-            kb_recover_note(r, KB_WARN, "%s/%020" PRId64 "%s: the rebuilt index could not be stored; it is rebuilt when needed", r->dir, g->facts.base, suffixes[i]);
+            kb_recover_note(r, KB_WARN, "%s/%020" PRId64 "%s: the rebuilt index could not be stored; it is rebuilt when needed", r->dir, g->facts.base,
+                            suffixes[i]);
         kw_free(path);
     }
 }
@@ -323,7 +324,8 @@ static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, b
     int64_t size = w.scan.size;
     kb_scan_close(&w.scan);
     if (!err && (w.cut || w.split >= 0)) {
-        if (w.cut) kb_recover_note(r, KB_WARN, "%s: cut from %" PRId64 " to %" PRId64 " bytes at offset %" PRId64 " (%s)", path, size, w.pos, r->expected, w.why);
+        if (w.cut)
+            kb_recover_note(r, KB_WARN, "%s: cut from %" PRId64 " to %" PRId64 " bytes at offset %" PRId64 " (%s)", path, size, w.pos, r->expected, w.why);
         err = cut_file(r, path, w.pos);
         size = w.pos;
     }
@@ -458,7 +460,8 @@ void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
         const struct kb_found *g = &r->segs[r->seg_count - 1];
         r->leo = KW_MAX(g->facts.end, g->facts.base);
         if (r->start_checkpoint > r->leo)
-            kb_recover_note(r, KB_ERROR, "%s: the log ends at offset %" PRId64 ", below its start %" PRId64 ": nothing of it is left", r->dir, r->leo, r->start_checkpoint);
+            kb_recover_note(r, KB_ERROR, "%s: the log ends at offset %" PRId64 ", below its start %" PRId64 ": nothing of it is left", r->dir, r->leo,
+                            r->start_checkpoint);
     }
     if (!err && (!r->seg_count || r->start_checkpoint > r->leo)) err = fresh(r, KW_MAX(r->start_checkpoint, 0));
     if (!err) {

@@ -489,9 +489,14 @@ kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) {
     return KW_OK;
 }
 
-/* The last word in the time index, and no more growth. */
+/* The last word in the time index. */
+void kb_seg_last_time(struct kb_segment *s) {
+    if (s->max_timestamp < 0 || kb_index_reserve(&s->times, KB_TIME_ENTRY)) return;
+    kb_times_add(&s->times, s->base, s->max_timestamp, s->max_timestamp_offset);
+}
+
 void kb_seg_seal(struct kb_segment *s) {
-    if (s->max_timestamp >= 0 && kb_index_reserve(&s->times, KB_TIME_ENTRY) == KW_OK) kb_times_add(&s->times, s->base, s->max_timestamp, s->max_timestamp_offset);
+    kb_seg_last_time(s);
     kb_index_trim(&s->offsets);
     kb_index_trim(&s->times);
     s->sealed = true;

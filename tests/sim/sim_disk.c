@@ -96,6 +96,13 @@ static enum kb_disk_err op_write(struct sim_disk *d, struct sim_node *n, int64_t
         put(d, n, offset, p, part);
         return KB_DISK_ENOSPC;
     }
+    if (countdown(&d->faults.misdirect_at) && n->size >= 2 * SIM_SECTOR) { /* it lands on a sector that it has no business with */
+        d->fired[SIM_DISK_MISDIRECTED]++;
+        sim_node_resize(n, n->size > (size_t)offset + len ? n->size : (size_t)offset + len);
+        size_t at = (size_t)kw_rng_below(&d->rng, n->size / SIM_SECTOR) * SIM_SECTOR;
+        put(d, n, (int64_t)at, p, len < n->size - at ? len : n->size - at);
+        return KB_DISK_OK;
+    }
     put(d, n, offset, p, len);
     return KB_DISK_OK;
 }
@@ -271,7 +278,9 @@ static enum kb_disk_err fs_truncate(struct kb_fs *fs, void *file, int64_t length
     return KB_DISK_OK;
 }
 static enum kb_disk_err fs_sync(struct kb_fs *fs, void *file) { return job_dies(fs) ? KB_DISK_EIO : op_sync(fs->ctx, ((struct sim_file *)file)->node); }
-static enum kb_disk_err fs_rename(struct kb_fs *fs, const char *from, const char *to) { return job_dies(fs) ? KB_DISK_EIO : op_rename(fs->ctx, from, to, false); }
+static enum kb_disk_err fs_rename(struct kb_fs *fs, const char *from, const char *to) {
+    return job_dies(fs) ? KB_DISK_EIO : op_rename(fs->ctx, from, to, false);
+}
 static enum kb_disk_err fs_unlink(struct kb_fs *fs, const char *path) { return job_dies(fs) ? KB_DISK_EIO : op_unlink(fs->ctx, path, false); }
 static enum kb_disk_err fs_sync_dir(struct kb_fs *fs, const char *path) { return job_dies(fs) ? KB_DISK_EIO : op_sync_dir(fs->ctx, path); }
 static enum kb_disk_err fs_mkdir(struct kb_fs *fs, const char *path) { return job_dies(fs) ? KB_DISK_EIO : op_mkdir(fs->ctx, path); }
@@ -286,7 +295,8 @@ static enum kb_disk_err fs_mtime(struct kb_fs *fs, const char *path, int64_t *wa
     *wall_ms = n->mtime_ms;
     return KB_DISK_OK;
 }
-static const struct kb_fs_ops fs_ops = {fs_open, fs_close, fs_read, fs_write, fs_truncate, fs_sync, fs_rename, fs_unlink, fs_sync_dir, fs_mkdir, fs_list, fs_mtime};
+static const struct kb_fs_ops fs_ops = {fs_open,   fs_close,  fs_read,     fs_write, fs_truncate, fs_sync,
+                                        fs_rename, fs_unlink, fs_sync_dir, fs_mkdir, fs_list,     fs_mtime};
 
 struct kb_fs *sim_disk_fs(struct sim_disk *d) { return &d->fs; }
 void sim_disk_cut_job(struct sim_disk *d, int64_t n) { d->job_calls = n; }
@@ -385,7 +395,8 @@ static void carry_out(struct sim_disk *d, struct kb_disk_req *r) {
 
 static int64_t when(struct sim_disk *d, struct kb_disk_req *r, struct kb_now now) {
     int64_t t = now.mono_us;
-    if (!kw_rng_chance(&d->rng, d->o.inline_ppm)) t += d->o.delay_min_us + (int64_t)kw_rng_below(&d->rng, (uint64_t)(d->o.delay_max_us - d->o.delay_min_us + 1));
+    uint64_t spread = (uint64_t)(d->o.delay_max_us - d->o.delay_min_us + 1);
+    if (!kw_rng_chance(&d->rng, d->o.inline_ppm)) t += d->o.delay_min_us + (int64_t)kw_rng_below(&d->rng, spread);
     if (d->faults.slow_ppm && kw_rng_chance(&d->rng, d->faults.slow_ppm)) {
         t += d->faults.slow_us;
         d->fired[SIM_DISK_SLOW]++;
@@ -524,7 +535,7 @@ struct sim_disk *sim_disk_new(uint64_t seed, const struct sim_disk_options *o) {
     struct sim_disk *d = need(calloc(1, sizeof(*d)));
     kw_rng_init(&d->rng, seed);
     d->o = o ? *o : usual;
-    d->faults.enospc_at = d->faults.free_bytes = d->faults.eio_read_at = d->faults.eio_write_at = d->faults.eio_sync_at = -1;
+    d->faults.enospc_at = d->faults.free_bytes = d->faults.eio_read_at = d->faults.eio_write_at = d->faults.eio_sync_at = d->faults.misdirect_at = -1;
     d->root = sim_node_new(true);
     d->job_calls = -1;
     d->fs = (struct kb_fs){&fs_ops, d};

@@ -66,7 +66,8 @@ static inline void rig_init(struct rig *r, uint64_t seed, const struct sim_disk_
     r->compressor = kw_compressor_new();
     r->logger = (struct kb_logger){rig_say, r, KB_INFO};
     kb_log_env_init(&r->env, &r->queue, &r->timers, r->compressor, &r->logger);
-    r->config = (struct kb_log_config){.segment_bytes = 1 << 30, .segment_ms = 7LL * 86400000, .index_interval_bytes = 4096, .segment_index_bytes = 10 << 20,
+    r->config = (struct kb_log_config){.segment_bytes = 1 << 30, .segment_ms = 7LL * 86400000, .index_interval_bytes = 4096,
+                                       .segment_index_bytes = 10 << 20,
                                        .retention_ms = -1, .retention_bytes = -1, .file_delete_delay_ms = 60000, .delete_policy = true,
                                        .flush_messages = INT64_MAX, .flush_ms = -1, .producer_expiration_ms = 86400000};
     r->now = (struct kb_now){1000000, 1700000000000};
@@ -199,8 +200,9 @@ static inline uint8_t *rig_build(const struct rig_batch *b, size_t *size) {
         at = kw_record_write(at, &rec, kw_record_size(&rec));
     }
     *size = (size_t)(at - p);
-    struct kw_batch_header h = {.base_offset = b->base >= 0 ? b->base : 0, .length = (int32_t)(*size - KW_BATCH_OVERHEAD), .leader_epoch = b->leader_epoch, .magic = 2,
-                                .last_offset_delta = b->count - 1, .base_timestamp = b->timestamp, .max_timestamp = b->timestamp + (b->count - 1) * KW_MAX(b->timestamp_step, 0),
+    struct kw_batch_header h = {.base_offset = b->base >= 0 ? b->base : 0, .length = (int32_t)(*size - KW_BATCH_OVERHEAD),
+                                .leader_epoch = b->leader_epoch, .magic = 2, .last_offset_delta = b->count - 1, .base_timestamp = b->timestamp,
+                                .max_timestamp = b->timestamp + (b->count - 1) * KW_MAX(b->timestamp_step, 0),
                                 .producer_id = b->pid, .producer_epoch = b->epoch, .base_sequence = b->seq, .record_count = b->count};
     kw_batch_write_header(p, &h);
     kw_batch_crc_set(p, *size);
@@ -255,7 +257,8 @@ static inline void rig_read_done(struct kb_read *k, struct kb_now now) {
 /* The bytes that a fetch would send; frees nothing of the caller's. */
 static inline struct rig_bytes rig_read_full(struct rig *r, int64_t offset, int64_t limit, size_t max, bool min_one, bool memory, bool *async) {
     bool done = false;
-    struct kb_read k = {.log = r->log, .offset = offset, .limit = limit, .bytes_max = max, .min_one = min_one, .into_memory = memory, .done = rig_read_done, .ctx = &done};
+    struct kb_read k = {.log = r->log, .offset = offset, .limit = limit, .bytes_max = max, .min_one = min_one, .into_memory = memory,
+                        .done = rig_read_done, .ctx = &done};
     int32_t x = kb_log_read(&k, r->now);
     if (async) *async = x == 0;
     if (x == 0) {
