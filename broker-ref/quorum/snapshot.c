@@ -41,8 +41,9 @@ bool kb_snapshot_whole(const uint8_t *p, size_t n) {
     size_t at = 0;
     bool footer = false;
     while (at < n) {
+        struct kw_batch_header h;
         int64_t size = kw_batch_size_peek(p + at, n - at);
-        if (size < KW_BATCH_HEADER_SIZE || (uint64_t)size > n - at || !kw_batch_crc_ok(p + at, (size_t)size)) return false;
+        if (size < KW_BATCH_HEADER_SIZE || (uint64_t)size > n - at || kw_batch_parse(p + at, n - at, &h) || !kw_batch_crc_ok(p + at, (size_t)size)) return false;
         if (at == 0 && !is_control_of(p, (size_t)size, KB_CONTROL_SNAPSHOT_HEADER)) return false;
         footer = is_control_of(p + at, (size_t)size, KB_CONTROL_SNAPSHOT_FOOTER);
         at += (size_t)size;
