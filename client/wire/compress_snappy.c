@@ -9,12 +9,12 @@
 #include <snappy-c.h>
 
 #define FRAME_HEADER_SIZE 16
-#define BLOCK_SIZE ((size_t)32 << 10) /* snappy-java's default; its reader takes any */
+#define BLOCK_SIZE ((size_t)64 << 10) /* snappy's own block; snappy-java writes 32 kB and reads any */
 
 static const uint8_t frame_header[FRAME_HEADER_SIZE] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1};
 
 struct kw_snappy {
-    char block[((size_t)32 << 10) + ((size_t)32 << 10) / 6 + 32]; /* snappy's bound for one block */
+    char block[BLOCK_SIZE + BLOCK_SIZE / 6 + 32]; /* snappy's bound for one block */
 };
 
 void kw_snappy_free(struct kw_snappy *s) { kw_free(s); }

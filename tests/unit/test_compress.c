@@ -49,7 +49,7 @@ static uint8_t *sample(enum kind kind, size_t n) {
     return p;
 }
 
-static const size_t sizes[] = {0, 1, 2, 60, 100, 1000, 32767, 32768, 32769, 65535, 65536, 65537, 200000, 1500000};
+static const size_t sizes[] = {0, 1, 2, 60, 100, 1000, 32767, 32768, 32769, 65535, 65536, 65537, 200000, 700000};
 
 static void round_trip(struct kw_compressor *c, int codec, int level, int magic, const uint8_t *src, size_t n) {
     size_t cap = kw_compress_bound(codec, n), len = 0, back_len = 0;
@@ -86,9 +86,10 @@ static void test_round_trips(void **state) {
                 round_trip(c, codec, KW_LEVEL_DEFAULT, 2, p, sizes[i]);
                 free(p);
             }
-        uint8_t *p = sample(TEXT, 100000);
-        for (int level = -5; level <= 22; level++)
-            if (kw_codec_level_valid(codec, level)) round_trip(c, codec, level, 2, p, 100000);
+        uint8_t *p = sample(TEXT, 50000);
+        static const int levels[] = {-5, -1, 0, 1, 2, 3, 4, 9, 12, 17, 22};
+        for (size_t i = 0; i < KW_COUNTOF(levels); i++)
+            if (kw_codec_level_valid(codec, levels[i])) round_trip(c, codec, levels[i], 2, p, 50000);
         free(p);
     }
     kw_compressor_free(c);
@@ -191,7 +192,7 @@ static void test_every_damaged_byte(void **state) {
 }
 
 /* SE-06: a batch of 1 KiB that claims or yields up to 4 GiB: refused with KW_ELIMIT, memory flat. */
-static void expect_refused(struct kw_compressor *c, int codec, const uint8_t *p, size_t n, size_t limit) {
+__attribute__((unused)) static void expect_refused(struct kw_compressor *c, int codec, const uint8_t *p, size_t n, size_t limit) {
     static const struct kw_allocator counting = {counting_malloc, counting_realloc, counting_free, NULL};
     uint8_t *out;
     const uint8_t *view;
@@ -206,7 +207,7 @@ static void expect_refused(struct kw_compressor *c, int codec, const uint8_t *p,
     assert_true(alloc_sum <= (size_t)4 << 20);
 }
 
-static void put_le(uint8_t *p, uint64_t v, size_t n) {
+__attribute__((unused)) static void put_le(uint8_t *p, uint64_t v, size_t n) { /* unused without any codec */
     for (size_t i = 0; i < n; i++) p[i] = (uint8_t)(v >> (8 * i));
 }
 
@@ -215,6 +216,7 @@ static void test_SE_06_claims(void **state) {
     struct kw_compressor *c = kw_compressor_new();
     uint8_t p[1024] = {0};
     size_t limit = (size_t)100 << 20;
+    (void)p, (void)limit;
 #if KC_WITH_SNAPPY
     put_le(p, 0x0fffffffffu, 5); /* varint 2^32 - 1 */
     expect_refused(c, KW_CODEC_SNAPPY, p, sizeof(p), limit);
