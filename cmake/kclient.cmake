@@ -89,6 +89,10 @@ if(KBCORE_SRC)
   include(${CMAKE_SOURCE_DIR}/cmake/broker.cmake)
 endif()
 
+if(EXISTS ${CMAKE_SOURCE_DIR}/client/admin.c)
+  include(${CMAKE_SOURCE_DIR}/cmake/cli.cmake)
+endif()
+
 if(KC_TESTS)
   enable_testing()
   add_subdirectory(tests)
