@@ -64,7 +64,7 @@
   ROW("compression.lz4.level", "", "producer", K_LEVEL, level_lz4, 1, -1, 17, "-1", "", "Level for lz4.") \
   ROW("compression.zstd.level", "", "producer", K_LEVEL, level_zstd, 1, -131072, 22, "-1", "", "Level for zstd.") \
   ROW("partitioner.ignore.keys", "", "producer", K_BOOL, partitioner_ignore_keys, 1, 0, 0, "false", "", "Records with a key are spread like those without.") \
-  ROW("partitioner.adaptive.partitioning.enable", "", "producer", K_BOOL, partitioner_adaptive, 1, 0, 0, "true", "", "Records without a key go to fast brokers more often (KIP-794).") \
+  ROW("partitioner.adaptive.partitioning.enable", "", "producer", K_BOOL, partitioner_adaptive, 1, 0, 0, "false", "", "Records without a key go to fast brokers more often (KIP-794).") \
   ROW("fetch.wait.max.ms", "fetch.max.wait.ms", "consumer", K_INT, fetch_wait_us, MS, 0, 300000, "500", "", "How long a broker may wait for fetch.min.bytes.") \
   ROW("fetch.error.backoff.ms", "", "consumer", K_INT, fetch_backoff_us, MS, 0, 300000, "500", "", "Wait before a partition is fetched again after an error.") \
   ROW("fetch.min.bytes", "", "consumer", K_INT, fetch_min_bytes, 1, 0, 100000000, "1", "", "A broker answers once it has so much.") \
