@@ -96,7 +96,7 @@ static kw_err add_entry(struct describe *x, const resource *r, result *res, cons
         .name = kw_str_of(d->name),
         .value = sensitive ? kw_str_null() : kw_str_of(value),
         .read_only = r->resource_type == BROKER && !(d->scope & KB_C_DYNAMIC),
-        .is_default = source == KB_SOURCE_DEFAULT,
+        .is_default = x->rq->head.version == 0 && source == KB_SOURCE_DEFAULT, /* later versions have the source */
         .config_source = source,
         .is_sensitive = sensitive,
         .config_type = type_code(d),
