@@ -11,14 +11,14 @@
 #include "node_priv.h"
 
 enum {
-    SMALL_SIZE = 4096,          /* first block of a connection */
-    HOT_SIZE = 64 << 10,        /* of one that fills it */
-    IN_PLACE_MAX = 32 << 10,    /* larger frames get a block of their own */
-    FRAME_SIZE_MIN = 8,         /* key, version, correlation id */
-    REQUEST_COUNT_MAX = 64,     /* a connection, read and not answered */
+    SMALL_SIZE = 4096,       /* first block of a connection */
+    HOT_SIZE = 64 << 10,     /* of one that fills it */
+    IN_PLACE_MAX = 32 << 10, /* larger frames get a block of their own */
+    FRAME_SIZE_MIN = 8,      /* key, version, correlation id */
+    REQUEST_COUNT_MAX = 64,  /* a connection, read and not answered */
     REQUEST_BYTES_MAX = 8 << 20,
-    OUT_BYTES_MAX = 4 << 20,    /* unsent answers: beyond, no request is started or read */
-    SAID_MAX = 10,              /* lines about peers a second */
+    OUT_BYTES_MAX = 4 << 20, /* unsent answers: beyond, no request is started or read */
+    SAID_MAX = 10,           /* lines about peers a second */
     TRIM_US = 5000000,
 };
 
@@ -75,7 +75,9 @@ void kb_conn_ready(struct kb_conn *c) {
 
 /* ---- Life ---- */
 
-static char *dup_text(const char *s) { return kw_memdup(s ? s : "", s ? strlen(s) + 1 : 1); }
+static char *dup_text(const char *s) {
+    return kw_memdup(s ? s : "", s ? strlen(s) + 1 : 1);
+}
 
 struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *info, void *shell, struct kb_now now) {
     n->now = now;
@@ -307,7 +309,8 @@ static const char *nonsense_hint(uint32_t length) {
     static const char http[][5] = {"GET ", "POST", "HEAD", "PUT ", "DELE", "OPTI", "CONN", "PATC", "PRI ", "TRAC"};
     for (size_t i = 0; i < KW_COUNTOF(http); i++)
         if (memcmp(b, http[i], 4) == 0) return " (these bytes begin an HTTP request: this port speaks the Kafka protocol)";
-    if (b[0] == 0x16 && b[1] == 0x03) return " (these bytes begin a TLS handshake: this listener is PLAINTEXT, set security.protocol=PLAINTEXT)";
+    if (b[0] == 0x16 && b[1] == 0x03)
+        return " (these bytes begin a TLS handshake: this listener is PLAINTEXT, set security.protocol=PLAINTEXT)";
     if (b[0] == 0x80 && b[2] == 0x01) return " (these bytes begin an SSLv2 handshake: this listener is PLAINTEXT)";
     if (memcmp(b, "SSH-", 4) == 0) return " (these bytes begin an SSH greeting)";
     return "";
@@ -445,7 +448,9 @@ struct kb_reply *kb_conn_take_reply(struct kb_conn *c) {
     return l ? KW_CONTAINER_OF(l, struct kb_reply, link) : NULL;
 }
 
-bool kb_conn_wants_close(const struct kb_conn *c) { return c->closing && kw_list_empty(&c->replies); }
+bool kb_conn_wants_close(const struct kb_conn *c) {
+    return c->closing && kw_list_empty(&c->replies);
+}
 
 void kb_conn_sent(struct kb_conn *c, size_t bytes, struct kb_now now) {
     c->node->now = now;
@@ -455,7 +460,9 @@ void kb_conn_sent(struct kb_conn *c, size_t bytes, struct kb_now now) {
     if (was_full && c->out_bytes < OUT_BYTES_MAX) kb_conn_pump(c);
 }
 
-void *kb_conn_shell(const struct kb_conn *c) { return c->shell; }
+void *kb_conn_shell(const struct kb_conn *c) {
+    return c->shell;
+}
 
 void kb_conn_advertised(const struct kb_conn *c, struct kw_str *host, int32_t *port) {
     const struct kb_node *n = c->node;

@@ -42,8 +42,8 @@ static const struct kb_api_entry *entry_of(int16_t key) {
 static void refuse_version(struct kb_request *rq, const struct kb_api_entry *e) {
     char why[160];
     if (e)
-        snprintf(why, sizeof(why), "%s v%d is not served here (v%d to v%d are; ApiVersions tells)", rq->head.api ? rq->head.api->name : "API",
-                 rq->head.version, e->min, e->max);
+        snprintf(why, sizeof(why), "%s v%d is not served here (v%d to v%d are; ApiVersions tells)",
+                 rq->head.api ? rq->head.api->name : "API", rq->head.version, e->min, e->max);
     else if (rq->head.api)
         snprintf(why, sizeof(why), "%s (API key %d) is not served here; ApiVersions tells what is", rq->head.api->name, rq->head.api_key);
     else
@@ -71,4 +71,6 @@ void kb_dispatch_start(struct kb_request *rq) {
     e->fn(rq);
 }
 
-void kb_dispatch_run(struct kb_request *rq) { entry_of(rq->head.api_key)->fn(rq); }
+void kb_dispatch_run(struct kb_request *rq) {
+    entry_of(rq->head.api_key)->fn(rq);
+}

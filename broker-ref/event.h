@@ -22,9 +22,9 @@ struct kb_now {
 
 struct kb_file { /* owned by the core, reference-counted (single-threaded): the log, requests and replies in flight each hold one */
     uint32_t refs;
-    void *shell;          /* the shell's handle, set by a successful open, dropped by close */
+    void *shell; /* the shell's handle, set by a successful open, dropped by close */
     struct kb_disk *disk;
-    bool poisoned;        /* EIO or a failed fsync: no operation on it is tried again */
+    bool poisoned; /* EIO or a failed fsync: no operation on it is tried again */
 };
 
 struct kb_iov { /* laid out as struct iovec */
@@ -33,12 +33,13 @@ struct kb_iov { /* laid out as struct iovec */
 };
 
 enum kb_disk_op {
-    KB_DISK_OPEN,         /* path, flags -> file->shell, result = size. The name is durable only after SYNC_DIR of its folder */
-    KB_DISK_CLOSE,        /* file; after all operations in flight on it */
-    KB_DISK_APPEND,       /* file, offset, iov -> result = end. FIFO a file. Short writes are the shell's to finish */
-    KB_DISK_READ,         /* file, offset, buf, length <= 1 MB -> result = bytes read (short only at the end of the file). Never issued across a queued truncate */
-    KB_DISK_SYNC,         /* file; covers the appends queued before it. One outstanding a file */
-    KB_DISK_TRUNCATE,     /* file, length; a FIFO barrier among the file's operations */
+    KB_DISK_OPEN,     /* path, flags -> file->shell, result = size. The name is durable only after SYNC_DIR of its folder */
+    KB_DISK_CLOSE,    /* file; after all operations in flight on it */
+    KB_DISK_APPEND,   /* file, offset, iov -> result = end. FIFO a file. Short writes are the shell's to finish */
+    KB_DISK_READ,     /* file, offset, buf, length <= 1 MB -> result = bytes read (short only at the end of the file). Never issued across a
+                         queued truncate */
+    KB_DISK_SYNC,     /* file; covers the appends queued before it. One outstanding a file */
+    KB_DISK_TRUNCATE, /* file, length; a FIFO barrier among the file's operations */
     KB_DISK_WRITE_ATOMIC, /* path, iov: temporary, fsync (when flags has SYNC), rename, fsync of the folder: old or new after any crash */
     KB_DISK_READ_FILE,    /* path -> data (kw_malloc, the owner frees), result = length; at most `length` bytes (else EFBIG) */
     KB_DISK_RENAME,       /* path -> path2, with directory sync of both folders when flags has SYNC */
@@ -53,7 +54,16 @@ enum { KB_DISK_CREATE = 1, KB_DISK_SYNC_FLAG = 2, KB_DISK_RECURSIVE = 4, KB_DISK
 enum kb_lane { KB_LANE_LOG, KB_LANE_READ, KB_LANE_ATOMIC, KB_LANE_JOB, KB_LANE_COUNT };
 
 /* The kinds of failure that the core tells apart; the shell maps errno to these and keeps errno for the log line. */
-enum kb_disk_err { KB_DISK_OK = 0, KB_DISK_ENOENT, KB_DISK_ENOSPC, KB_DISK_EIO, KB_DISK_EFBIG, KB_DISK_ENOMEM, KB_DISK_EEXIST, KB_DISK_EOTHER };
+enum kb_disk_err {
+    KB_DISK_OK = 0,
+    KB_DISK_ENOENT,
+    KB_DISK_ENOSPC,
+    KB_DISK_EIO,
+    KB_DISK_EFBIG,
+    KB_DISK_ENOMEM,
+    KB_DISK_EEXIST,
+    KB_DISK_EOTHER
+};
 
 struct kb_fs;
 struct kb_disk_req {
@@ -82,14 +92,17 @@ struct kb_disk_req {
 
 struct kb_disk { /* the queue of requests not yet taken by the shell */
     struct kw_list queue;
-    size_t queued_append_bytes, queued_append_bytes_max; /* appends not yet written, all files: over the bound the node stops reading producers */
+    size_t queued_append_bytes,
+        queued_append_bytes_max; /* appends not yet written, all files: over the bound the node stops reading producers */
     size_t outstanding;
 };
 void kb_disk_init(struct kb_disk *d);
-/* The request stays the caller's memory until done is called, and holds a reference to its file until after. Clears the out fields; of an APPEND, length becomes the sum of iov. */
+/* The request stays the caller's memory until done is called, and holds a reference to its file until after. Clears the out fields; of an
+ * APPEND, length becomes the sum of iov. */
 void kb_disk_submit(struct kb_disk *d, struct kb_disk_req *r);
-struct kb_disk_req *kb_disk_take(struct kb_disk *d);           /* shell: next request, NULL when none */
-void kb_disk_complete(struct kb_disk *d, struct kb_disk_req *r, struct kb_now now); /* node: after the shell gave it back, with the out fields set */
+struct kb_disk_req *kb_disk_take(struct kb_disk *d); /* shell: next request, NULL when none */
+void kb_disk_complete(struct kb_disk *d, struct kb_disk_req *r,
+                      struct kb_now now); /* node: after the shell gave it back, with the out fields set */
 struct kb_file *kb_file_new(struct kb_disk *d);
 struct kb_file *kb_file_ref(struct kb_file *f);
 void kb_file_unref(struct kb_file *f); /* the last one queues CLOSE when the file is open */
@@ -117,20 +130,20 @@ struct kb_fs {
 /* ---- Replies: what a connection is to send, memory and file slices in order ---- */
 
 struct kb_part {
-    const uint8_t *p;      /* memory; NULL: `len` bytes of file at offset */
+    const uint8_t *p; /* memory; NULL: `len` bytes of file at offset */
     size_t len;
-    struct kb_file *file;  /* one reference, below the written mark: the bytes cannot change while pinned */
+    struct kb_file *file; /* one reference, below the written mark: the bytes cannot change while pinned */
     int64_t offset;
-    struct kw_blk *blk;    /* one reference when p points into a block */
+    struct kw_blk *blk; /* one reference when p points into a block */
 };
 struct kb_reply {
     struct kw_list link;
-    uint8_t *head;         /* kw_malloc, the encoded frame that memory parts may point into */
+    uint8_t *head; /* kw_malloc, the encoded frame that memory parts may point into */
     size_t total, part_count;
     struct kb_part parts[];
 };
 struct kb_reply *kb_reply_new(size_t part_count_max); /* NULL: out of memory */
-void kb_reply_free(struct kb_reply *r); /* drops every reference */
+void kb_reply_free(struct kb_reply *r);               /* drops every reference */
 
 /* ---- Log lines: the core says, the shell prints ---- */
 enum kb_level { KB_DEBUG, KB_INFO, KB_WARN, KB_ERROR };

@@ -1,7 +1,8 @@
-/* fault.c - the rule engine: which rule strikes a request, and what it does to it. Called by dispatch, request, node. Calls fault_rules (JSON), fault_answer.
+/* fault.c - the rule engine: which rule strikes a request, and what it does to it. Called by dispatch, request, node. Calls fault_rules
+ * (JSON), fault_answer.
  *
- * A rule acts before the request has any effect, or after (`when`). What it does, in this order: wait, then stall, close, or answer an error; on the
- * way out: throttle, corrupt, drip.
+ * A rule acts before the request has any effect, or after (`when`). What it does, in this order: wait, then stall, close, or answer an
+ * error; on the way out: throttle, corrupt, drip.
  */
 #include "fault_priv.h"
 
@@ -94,8 +95,8 @@ bool kb_fault_before(struct kb_request *rq) {
     rq->fault = kw_arena_calloc(&rq->arena, 1, sizeof(*rq->fault));
     if (!rq->fault) return false;
     rq->fault->rule = r;
-    KB_SAY(rq->node, KB_INFO, "fault rule %d strikes %s v%d of client \"%.*s\"", r->number, rq->head.api ? rq->head.api->name : "?", rq->head.version,
-           KW_MAX(rq->head.client_id.len, 0), rq->head.client_id.len > 0 ? rq->head.client_id.p : "");
+    KB_SAY(rq->node, KB_INFO, "fault rule %d strikes %s v%d of client \"%.*s\"", r->number, rq->head.api ? rq->head.api->name : "?",
+           rq->head.version, KW_MAX(rq->head.client_id.len, 0), rq->head.client_id.len > 0 ? rq->head.client_id.p : "");
     bool acts = !r->after_effect && (r->delay_us > 0 || r->stall || r->close || r->has_error);
     if (!acts) return false;
     rq->abandon = abandoned;
@@ -190,8 +191,14 @@ static void load_file_parts(struct kb_request *rq) {
         if (p->p) continue;
         hit->blk = kw_blk_new(p->len);
         if (!hit->blk) break;
-        hit->read = (struct kb_disk_req){.op = KB_DISK_READ, .lane = KB_LANE_READ, .file = p->file, .offset = p->offset, .length = (int64_t)p->len, .buf = hit->blk->data,
-                                         .done = file_part_read, .ctx = rq};
+        hit->read = (struct kb_disk_req){.op = KB_DISK_READ,
+                                         .lane = KB_LANE_READ,
+                                         .file = p->file,
+                                         .offset = p->offset,
+                                         .length = (int64_t)p->len,
+                                         .buf = hit->blk->data,
+                                         .done = file_part_read,
+                                         .ctx = rq};
         rq->abandon = NULL; /* the read must come back first */
         kb_disk_submit(&rq->node->parts.disk, &hit->read);
         return;

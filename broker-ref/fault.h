@@ -1,5 +1,5 @@
-/* fault.h - rules that make this broker misbehave on order: for the nth, every or some of the requests of an API, answer an error, wait, close,
- * stall, drip, corrupt. The JSON is described in README.md "Fault rules".
+/* fault.h - rules that make this broker misbehave on order: for the nth, every or some of the requests of an API, answer an error, wait,
+ * close, stall, drip, corrupt. The JSON is described in README.md "Fault rules".
  *
  * Called by dispatch (before an API runs), request (before its answer leaves), node (to load the rules). Randomness comes from the node.
  */

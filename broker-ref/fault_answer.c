@@ -1,7 +1,9 @@
-/* fault_answer.c - reads requests and makes error answers for any API, by the schemas alone. Called by fault.c. Calls wire/codec, image (topic ids).
+/* fault_answer.c - reads requests and makes error answers for any API, by the schemas alone. Called by fault.c. Calls wire/codec, image
+ * (topic ids).
  *
- * An error answer that nothing was done for mirrors the request: what was asked for by topic and partition is answered by topic and partition, each
- * with the error. For APIs whose answer does not mirror the request (Metadata, ApiVersions …) the API runs and its errors are set.
+ * An error answer that nothing was done for mirrors the request: what was asked for by topic and partition is answered by topic and
+ * partition, each with the error. For APIs whose answer does not mirror the request (Metadata, ApiVersions …) the API runs and its errors
+ * are set.
  */
 #include "fault_priv.h"
 #include "kw_messages.h"
@@ -12,7 +14,9 @@ static bool is(const struct kw_field *f, const char *a, const char *b, const cha
     return strcmp(f->name, a) == 0 || (b && strcmp(f->name, b) == 0) || (c && strcmp(f->name, c) == 0);
 }
 
-static const uint8_t *at(const void *msg, const struct kw_field *f) { return (const uint8_t *)msg + f->offset; }
+static const uint8_t *at(const void *msg, const struct kw_field *f) {
+    return (const uint8_t *)msg + f->offset;
+}
 
 enum named { NOT_NAMED, NAMED_OTHER, NAMED_IT };
 
@@ -112,11 +116,14 @@ static bool set_errors(const struct kw_desc *d, void *msg, int16_t code) {
     return any;
 }
 
-void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code) { (void)set_errors(d, msg, code); }
+void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code) {
+    (void)set_errors(d, msg, code);
+}
 
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms) {
     for (size_t i = 0; i < d->field_count; i++)
-        if (d->fields[i].type == KW_T_I32 && is(&d->fields[i], "throttleTimeMs", NULL, NULL)) memcpy((uint8_t *)msg + d->fields[i].offset, &ms, sizeof(ms));
+        if (d->fields[i].type == KW_T_I32 && is(&d->fields[i], "throttleTimeMs", NULL, NULL))
+            memcpy((uint8_t *)msg + d->fields[i].offset, &ms, sizeof(ms));
 }
 
 /* ---- An answer that mirrors its request ---- */
@@ -133,18 +140,25 @@ static bool same_meaning(const struct kw_field *a, const struct kw_field *b) {
 static size_t scalar_size(uint8_t type) {
     switch (type) {
     case KW_T_BOOL:
-    case KW_T_I8: return 1;
-    case KW_T_I16: return 2;
-    case KW_T_I32: return 4;
-    case KW_T_UUID: return sizeof(struct kw_uuid);
-    case KW_T_STRING: return sizeof(struct kw_str);
-    default: return 0;
+    case KW_T_I8:
+        return 1;
+    case KW_T_I16:
+        return 2;
+    case KW_T_I32:
+        return 4;
+    case KW_T_UUID:
+        return sizeof(struct kw_uuid);
+    case KW_T_STRING:
+        return sizeof(struct kw_str);
+    default:
+        return 0;
     }
 }
 
 static kw_err mirror(struct kw_arena *arena, const struct kw_desc *from, const void *req, const struct kw_desc *to, void *resp);
 
-/* The request's array that an answer's array of structs mirrors: its first one that holds anything, by structs or plain numbers and names. */
+/* The request's array that an answer's array of structs mirrors: its first one that holds anything, by structs or plain numbers and names.
+ */
 static const struct kw_field *source_of(const struct kw_desc *from, const void *req) {
     for (size_t i = 0; i < from->field_count; i++) {
         const struct kw_field *f = &from->fields[i];
@@ -199,7 +213,8 @@ static kw_err mirror(struct kw_arena *arena, const struct kw_desc *from, const v
             continue;
         }
         for (size_t j = 0; scalar_size(dst->type) && j < from->field_count; j++)
-            if (same_meaning(dst, &from->fields[j])) memcpy((uint8_t *)resp + dst->offset, at(req, &from->fields[j]), scalar_size(dst->type));
+            if (same_meaning(dst, &from->fields[j]))
+                memcpy((uint8_t *)resp + dst->offset, at(req, &from->fields[j]), scalar_size(dst->type));
     }
     return KW_OK;
 }
@@ -210,8 +225,10 @@ static bool mirrors(int16_t key) {
     case KW_API_API_VERSIONS:
     case KW_API_DESCRIBE_CLUSTER:
     case KW_API_DESCRIBE_TOPIC_PARTITIONS:
-    case KW_API_DESCRIBE_LOG_DIRS: return false;
-    default: return true;
+    case KW_API_DESCRIBE_LOG_DIRS:
+        return false;
+    default:
+        return true;
     }
 }
 

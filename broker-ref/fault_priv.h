@@ -6,11 +6,11 @@
 #include "node_priv.h"
 
 struct kb_fault_rule {
-    int number;                 /* in the file, from 1 */
-    int16_t api_key;            /* -1: any */
+    int number;      /* in the file, from 1 */
+    int16_t api_key; /* -1: any */
     int16_t version_min, version_max;
-    int32_t broker, partition;  /* -1: any */
-    char *client_id, *topic;    /* NULL: any */
+    int32_t broker, partition;         /* -1: any */
+    char *client_id, *topic;           /* NULL: any */
     uint64_t after, nth, every, times; /* 0: not given */
     uint32_t per_million;
     bool after_effect;
@@ -26,8 +26,8 @@ struct kb_faults {
 };
 struct kb_fault_hit { /* in the request's arena */
     struct kb_fault_rule *rule;
-    bool in_answer;             /* the error is in the answer already */
-    bool forced;                /* the API ran although the error was to come before its effect: it has none, or no answer without it */
+    bool in_answer; /* the error is in the answer already */
+    bool forced;    /* the API ran although the error was to come before its effect: it has none, or no answer without it */
     struct kb_reply *held;
     size_t dripped, loading;
     struct kb_disk_req read;
@@ -35,9 +35,10 @@ struct kb_fault_hit { /* in the request's arena */
 };
 
 /* fault_answer.c: messages by their descriptors. */
-bool kb_fault_names(struct kb_request *rq, const char *topic, int32_t partition); /* the request concerns this topic (NULL: any), this partition (-1: any) */
-void kb_fault_refuse(struct kb_request *rq, int16_t code);                         /* answers the error for all that was asked, without any effect */
-void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code);         /* in every errorCode of an answer; records go */
+bool kb_fault_names(struct kb_request *rq, const char *topic,
+                    int32_t partition);                    /* the request concerns this topic (NULL: any), this partition (-1: any) */
+void kb_fault_refuse(struct kb_request *rq, int16_t code); /* answers the error for all that was asked, without any effect */
+void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code); /* in every errorCode of an answer; records go */
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms);
 
 #endif

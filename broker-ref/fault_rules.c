@@ -34,7 +34,9 @@ static kw_err unknown(struct parse *p, const char *what, const struct kw_nearest
 /* ---- Values ---- */
 
 static kw_err take_api(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
-    const struct kw_api *a = json_is_string(v) ? kw_api_by_name(json_string_value(v)) : json_is_integer(v) ? kw_api_by_key((int16_t)json_integer_value(v)) : NULL;
+    const struct kw_api *a = json_is_string(v)    ? kw_api_by_name(json_string_value(v))
+                             : json_is_integer(v) ? kw_api_by_key((int16_t)json_integer_value(v))
+                                                  : NULL;
     if (a) {
         r->api_key = a->key;
         return KW_OK;
@@ -63,7 +65,8 @@ static kw_err take_versions(struct parse *p, const json_t *v, struct kb_fault_ru
     int64_t lo, hi;
     if (json_is_integer(v)) {
         lo = hi = json_integer_value(v);
-    } else if (json_is_array(v) && json_array_size(v) == 2 && json_is_integer(json_array_get(v, 0)) && json_is_integer(json_array_get(v, 1))) {
+    } else if (json_is_array(v) && json_array_size(v) == 2 && json_is_integer(json_array_get(v, 0)) &&
+               json_is_integer(json_array_get(v, 1))) {
         lo = json_integer_value(json_array_get(v, 0));
         hi = json_integer_value(json_array_get(v, 1));
     } else {
@@ -77,7 +80,8 @@ static kw_err take_versions(struct parse *p, const json_t *v, struct kb_fault_ru
 
 static kw_err take_when(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
     const char *s = json_string_value(v);
-    if (!s || (strcmp(s, "before") != 0 && strcmp(s, "after") != 0)) return bad(p, "\"when\" is \"before\" (nothing is done) or \"after\" (it is done)");
+    if (!s || (strcmp(s, "before") != 0 && strcmp(s, "after") != 0))
+        return bad(p, "\"when\" is \"before\" (nothing is done) or \"after\" (it is done)");
     r->after_effect = strcmp(s, "after") == 0;
     return KW_OK;
 }
@@ -114,8 +118,10 @@ static kw_err take_number(struct parse *p, const char *name, const json_t *v, st
     static const struct {
         const char *name;
         int64_t min, max;
-    } numbers[] = {{"partition", 0, INT32_MAX}, {"broker", 0, INT32_MAX}, {"nth", 1, INT32_MAX},        {"every", 1, INT32_MAX},      {"times", 1, INT32_MAX},
-                   {"after", 0, INT32_MAX},     {"delay_ms", 0, 86400000}, {"throttle_ms", 0, INT32_MAX}, {"drip_bytes_per_s", 1, 1 << 30}, {"corrupt", INT32_MIN, INT32_MAX}};
+    } numbers[] = {{"partition", 0, INT32_MAX},      {"broker", 0, INT32_MAX},      {"nth", 1, INT32_MAX},
+                   {"every", 1, INT32_MAX},          {"times", 1, INT32_MAX},       {"after", 0, INT32_MAX},
+                   {"delay_ms", 0, 86400000},        {"throttle_ms", 0, INT32_MAX}, {"drip_bytes_per_s", 1, 1 << 30},
+                   {"corrupt", INT32_MIN, INT32_MAX}};
     for (size_t i = 0; i < KW_COUNTOF(numbers); i++) {
         if (strcmp(name, numbers[i].name) != 0) continue;
         int64_t n = 0;
@@ -123,15 +129,33 @@ static kw_err take_number(struct parse *p, const char *name, const json_t *v, st
         if (err != KW_OK) return err;
         *known = true;
         switch (i) {
-        case 0: r->partition = (int32_t)n; break;
-        case 1: r->broker = (int32_t)n; break;
-        case 2: r->nth = (uint64_t)n; break;
-        case 3: r->every = (uint64_t)n; break;
-        case 4: r->times = (uint64_t)n; break;
-        case 5: r->after = (uint64_t)n; break;
-        case 6: r->delay_us = n * 1000; break;
-        case 7: r->throttle_ms = (int32_t)n; break;
-        case 8: r->drip_bytes_per_s = n; break;
+        case 0:
+            r->partition = (int32_t)n;
+            break;
+        case 1:
+            r->broker = (int32_t)n;
+            break;
+        case 2:
+            r->nth = (uint64_t)n;
+            break;
+        case 3:
+            r->every = (uint64_t)n;
+            break;
+        case 4:
+            r->times = (uint64_t)n;
+            break;
+        case 5:
+            r->after = (uint64_t)n;
+            break;
+        case 6:
+            r->delay_us = n * 1000;
+            break;
+        case 7:
+            r->throttle_ms = (int32_t)n;
+            break;
+        case 8:
+            r->drip_bytes_per_s = n;
+            break;
         default:
             r->corrupts = true;
             r->corrupt_at = n;
@@ -141,8 +165,9 @@ static kw_err take_number(struct parse *p, const char *name, const json_t *v, st
 }
 
 static kw_err take_field(struct parse *p, const char *name, const json_t *v, struct kb_fault_rule *r) {
-    static const char *const names[] = {"api", "versions", "client_id", "topic", "partition", "broker", "after", "nth", "every", "percent", "times", "when",
-                                        "error", "delay_ms", "close", "stall", "throttle_ms", "drip_bytes_per_s", "corrupt", "note"};
+    static const char *const names[] = {"api",         "versions",         "client_id", "topic", "partition", "broker",   "after", "nth",
+                                        "every",       "percent",          "times",     "when",  "error",     "delay_ms", "close", "stall",
+                                        "throttle_ms", "drip_bytes_per_s", "corrupt",   "note"};
     if (strcmp(name, "api") == 0) return take_api(p, v, r);
     if (strcmp(name, "versions") == 0) return take_versions(p, v, r);
     if (strcmp(name, "client_id") == 0) return take_text(p, name, v, &r->client_id);
@@ -163,15 +188,18 @@ static kw_err take_field(struct parse *p, const char *name, const json_t *v, str
 }
 
 static kw_err take_rule(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
-    *r = (struct kb_fault_rule){.number = p->number, .api_key = -1, .version_max = INT16_MAX, .broker = -1, .partition = -1, .per_million = 1000000};
-    if (!json_is_object(v)) return bad(p, "a rule is an object, such as {\"api\": \"Produce\", \"nth\": 3, \"error\": \"NOT_LEADER_OR_FOLLOWER\"}");
+    *r = (struct kb_fault_rule){
+        .number = p->number, .api_key = -1, .version_max = INT16_MAX, .broker = -1, .partition = -1, .per_million = 1000000};
+    if (!json_is_object(v))
+        return bad(p, "a rule is an object, such as {\"api\": \"Produce\", \"nth\": 3, \"error\": \"NOT_LEADER_OR_FOLLOWER\"}");
     const char *name;
     json_t *field;
     json_object_foreach((json_t *)(uintptr_t)v, name, field) {
         kw_err err = take_field(p, name, field, r);
         if (err != KW_OK) return err;
     }
-    if ((r->nth > 0) + (r->every > 0) + (r->per_million < 1000000) > 1) return bad(p, "\"nth\", \"every\" and \"percent\" exclude one another");
+    if ((r->nth > 0) + (r->every > 0) + (r->per_million < 1000000) > 1)
+        return bad(p, "\"nth\", \"every\" and \"percent\" exclude one another");
     if ((int)r->close + (int)r->stall + (int)r->has_error > 1) return bad(p, "\"close\", \"stall\" and \"error\" exclude one another");
     if (!r->close && !r->stall && !r->has_error && !r->corrupts && r->delay_us == 0 && r->throttle_ms == 0 && r->drip_bytes_per_s == 0)
         return bad(p, "it does nothing: give one of error, close, stall, delay_ms, throttle_ms, drip_bytes_per_s, corrupt");

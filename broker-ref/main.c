@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "shell_options.h"
-#include "shell.h"
+#include "shell_parts.h"
 
 enum { FLUSH_US = 1000000, SPINS_MAX = 1000 };
 
@@ -25,7 +25,7 @@ struct run {
     struct kb_logger logger;
     uv_timer_t timer;
     uv_signal_t signals[2];
-    int64_t armed_us;           /* what the timer is set for; KW_NEVER: not set */
+    int64_t armed_us; /* what the timer is set for; KW_NEVER: not set */
     bool ready, stopping, ended;
     int64_t stopped_us;
     char host[256];
@@ -38,7 +38,8 @@ struct kb_now kb_shell_now(void) {
     struct timespec mono, wall;
     clock_gettime(CLOCK_MONOTONIC, &mono);
     clock_gettime(CLOCK_REALTIME, &wall);
-    return (struct kb_now){.mono_us = (int64_t)mono.tv_sec * 1000000 + mono.tv_nsec / 1000, .wall_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000};
+    return (struct kb_now){.mono_us = (int64_t)mono.tv_sec * 1000000 + mono.tv_nsec / 1000,
+                           .wall_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000};
 }
 
 static void print_log(void *ctx, enum kb_level level, const char *text) {
@@ -83,7 +84,8 @@ static void end(struct run *r, int code) {
 static void say_ready(struct run *r) {
     const struct kb_config *c = r->options.config;
     r->ready = true;
-    kb_shell_net_accept(r->shell.net, kb_config_is_set(c, "socket.send.buffer.bytes") ? (int)kb_config_int(c, "socket.send.buffer.bytes") : -1,
+    kb_shell_net_accept(r->shell.net,
+                        kb_config_is_set(c, "socket.send.buffer.bytes") ? (int)kb_config_int(c, "socket.send.buffer.bytes") : -1,
                         kb_config_is_set(c, "socket.receive.buffer.bytes") ? (int)kb_config_int(c, "socket.receive.buffer.bytes") : -1);
     printf(strchr(r->host, ':') ? "ready [%s]:%u\n" : "ready %s:%u\n", r->host, r->port);
     fflush(stdout);
@@ -95,7 +97,9 @@ static void follow_state(struct run *r) {
     case KB_NODE_READY:
         if (!r->ready) say_ready(r);
         return;
-    case KB_NODE_FAILED: end(r, 1); return;
+    case KB_NODE_FAILED:
+        end(r, 1);
+        return;
     case KB_NODE_STOPPED:
         if (r->stopped_us == 0) r->stopped_us = now;
         if (kb_shell_net_flushed(r->shell.net) || now - r->stopped_us >= FLUSH_US)
@@ -103,7 +107,8 @@ static void follow_state(struct run *r) {
         else
             arm(r, r->stopped_us + FLUSH_US);
         return;
-    default: return;
+    default:
+        return;
     }
 }
 
@@ -124,7 +129,8 @@ static void signalled(uv_signal_t *h, int number) {
     struct run *r = h->data;
     if (r->stopping) _exit(1); /* the second one means now */
     r->stopping = true;
-    kb_say(&r->logger, KB_INFO, "%s: stopping (once more: at once, and the next start recovers)", number == SIGINT ? "interrupt" : "termination");
+    kb_say(&r->logger, KB_INFO, "%s: stopping (once more: at once, and the next start recovers)",
+           number == SIGINT ? "interrupt" : "termination");
     kb_node_stop(r->shell.node, kb_shell_now());
     kb_shell_turn(&r->shell);
 }
@@ -156,7 +162,8 @@ static bool lock_folder(struct run *r, const char *dir) {
     snprintf(path, sizeof(path), "%s/.lock", dir);
     r->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (r->lock_fd < 0) {
-        kb_say(&r->logger, KB_ERROR, "%s cannot be opened: %s; make the data folder writable, or choose another with --data DIR", path, strerror(errno));
+        kb_say(&r->logger, KB_ERROR, "%s cannot be opened: %s; make the data folder writable, or choose another with --data DIR", path,
+               strerror(errno));
         return false;
     }
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -164,8 +171,10 @@ static bool lock_folder(struct run *r, const char *dir) {
         ssize_t n = pread(r->lock_fd, pid, sizeof(pid) - 1, 0);
         pid[n > 0 ? n : 0] = 0;
         pid[strcspn(pid, "\n")] = 0;
-        kb_say(&r->logger, KB_ERROR, "the data folder %s is in use by another broker (process %s; lock %s): stop that one, or choose another folder with --data DIR", dir,
-               pid[0] ? pid : "unknown", path);
+        kb_say(
+            &r->logger, KB_ERROR,
+            "the data folder %s is in use by another broker (process %s; lock %s): stop that one, or choose another folder with --data DIR",
+            dir, pid[0] ? pid : "unknown", path);
         return false;
     }
     int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
@@ -184,7 +193,8 @@ static bool listen_all(struct run *r) {
         char host[256], text[400];
         uint16_t got;
         snprintf(host, sizeof(host), "%.*s", (int)l[i].host.len, l[i].host.p);
-        if (kb_shell_net_listen(r->shell.net, host, l[i].port, (int)kb_config_int(c, "socket.listen.backlog.size"), &got, text, sizeof(text)) != 0) {
+        if (kb_shell_net_listen(r->shell.net, host, l[i].port, (int)kb_config_int(c, "socket.listen.backlog.size"), &got, text,
+                                sizeof(text)) != 0) {
             kb_say(&r->logger, KB_ERROR, "%s", text);
             return false;
         }
@@ -201,7 +211,11 @@ static bool make_node(struct run *r) {
     uint64_t seed[3];
     if (getrandom(seed, sizeof(seed), 0) != sizeof(seed)) return false;
     kw_map_seed(seed[1], seed[2]);
-    struct kb_node_options o = {.config = r->options.config, .seed = seed[0], .logger = r->logger, .faults_json = r->options.faults_json, .port = r->port,
+    struct kb_node_options o = {.config = r->options.config,
+                                .seed = seed[0],
+                                .logger = r->logger,
+                                .faults_json = r->options.faults_json,
+                                .port = r->port,
                                 .ephemeral = r->options.ephemeral};
     kw_err err = kb_node_new(&o, &r->shell.node);
     if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());

@@ -35,11 +35,21 @@ void kb_node_fail(struct kb_node *n, const char *fmt, ...) {
     KB_SAY(n, KB_ERROR, "%s", n->failure);
 }
 
-enum kb_node_state kb_node_state(const struct kb_node *n) { return n->state; }
-const char *kb_node_failure(const struct kb_node *n) { return n->state == KB_NODE_FAILED ? n->failure : NULL; }
-struct kb_parts *kb_node_parts(struct kb_node *n) { return &n->parts; }
-struct kb_disk *kb_node_disk(struct kb_node *n) { return &n->parts.disk; }
-int64_t kb_node_deadline(const struct kb_node *n) { return kw_timers_next(&n->parts.timers); }
+enum kb_node_state kb_node_state(const struct kb_node *n) {
+    return n->state;
+}
+const char *kb_node_failure(const struct kb_node *n) {
+    return n->state == KB_NODE_FAILED ? n->failure : NULL;
+}
+struct kb_parts *kb_node_parts(struct kb_node *n) {
+    return &n->parts;
+}
+struct kb_disk *kb_node_disk(struct kb_node *n) {
+    return &n->parts.disk;
+}
+int64_t kb_node_deadline(const struct kb_node *n) {
+    return kw_timers_next(&n->parts.timers);
+}
 
 /* ---- Making ---- */
 
@@ -144,7 +154,8 @@ static void store_applied(void *ctx, struct kb_now now) {
 void kb_node_opened(struct kb_node *n, struct kb_now now) {
     if (n->state == KB_NODE_LOADING) {
         n->state = KB_NODE_READY;
-        KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count, (long long)n->image.offset);
+        KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count,
+               (long long)n->image.offset);
     }
     if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
@@ -169,11 +180,23 @@ static void store_refused(void *ctx, int64_t from, struct kb_now now) {
 }
 
 static void start_store(struct kb_node *n, struct kb_now now) {
-    struct kb_store_options so = {.env = &n->parts.log_env, .config = n->parts.config, .rng = &n->parts.rng, .image = &n->image, .port = n->port, .clean = n->boot->found.clean,
-                                  .applied = store_applied, .ready = store_ready, .refused = store_refused, .ctx = n};
+    struct kb_store_options so = {.env = &n->parts.log_env,
+                                  .config = n->parts.config,
+                                  .rng = &n->parts.rng,
+                                  .image = &n->image,
+                                  .port = n->port,
+                                  .clean = n->boot->found.clean,
+                                  .applied = store_applied,
+                                  .ready = store_ready,
+                                  .refused = store_refused,
+                                  .ctx = n};
     kw_err err = kb_store_new(&so, &n->parts.store);
-    struct kb_controller_options ko = {.store = n->parts.store, .image = &n->image, .config = n->parts.config, .rng = &n->parts.rng,
-                                       .logger = &n->logger, .timers = &n->parts.timers};
+    struct kb_controller_options ko = {.store = n->parts.store,
+                                       .image = &n->image,
+                                       .config = n->parts.config,
+                                       .rng = &n->parts.rng,
+                                       .logger = &n->logger,
+                                       .timers = &n->parts.timers};
     if (err == KW_OK) err = kb_controller_new(&ko, &n->parts.controller);
     if (err == KW_OK) err = kb_store_start(n->parts.store, now);
     if (err != KW_OK) {
@@ -190,7 +213,8 @@ static void unmarked(struct kb_disk_req *r, struct kb_now now) {
         return;
     }
     if (r == &n->boot->unmark && !n->parts.log_env.ephemeral) { /* gone for good before anything is loaded (BL-02) */
-        n->boot->sync = (struct kb_disk_req){.op = KB_DISK_SYNC_DIR, .lane = KB_LANE_ATOMIC, .path = n->log_dir, .done = unmarked, .ctx = n};
+        n->boot->sync =
+            (struct kb_disk_req){.op = KB_DISK_SYNC_DIR, .lane = KB_LANE_ATOMIC, .path = n->log_dir, .done = unmarked, .ctx = n};
         kb_disk_submit(&n->parts.disk, &n->boot->sync);
         return;
     }
@@ -217,7 +241,8 @@ static void take_reads(struct kb_node *n, struct kb_now now) {
         start_store(n, now);
         return;
     }
-    b->unmark = (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = b->paths[READ_MARKER], .done = unmarked, .ctx = n};
+    b->unmark =
+        (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = b->paths[READ_MARKER], .done = unmarked, .ctx = n};
     kb_disk_submit(&n->parts.disk, &b->unmark);
 }
 
@@ -232,19 +257,25 @@ static void made_dir(struct kb_disk_req *r, struct kb_now now) {
     struct kb_boot *b = n->boot;
     n->now = now;
     if (r->err != KB_DISK_OK) {
-        kb_node_fail(n, "the data folder %s cannot be made (error %d); make it, or choose another with --data or log.dirs", n->log_dir, r->os_errno);
+        kb_node_fail(n, "the data folder %s cannot be made (error %d); make it, or choose another with --data or log.dirs", n->log_dir,
+                     r->os_errno);
         return;
     }
     b->pending = READS;
     for (size_t i = 0; i < READS; i++) {
-        b->reads[i] = (struct kb_disk_req){.op = i == READ_LIST ? KB_DISK_LIST : KB_DISK_READ_FILE, .lane = KB_LANE_ATOMIC, .path = b->paths[i], .length = FILE_SIZE_MAX,
-                                           .done = boot_read, .ctx = n};
+        b->reads[i] = (struct kb_disk_req){.op = i == READ_LIST ? KB_DISK_LIST : KB_DISK_READ_FILE,
+                                           .lane = KB_LANE_ATOMIC,
+                                           .path = b->paths[i],
+                                           .length = FILE_SIZE_MAX,
+                                           .done = boot_read,
+                                           .ctx = n};
         kb_disk_submit(&n->parts.disk, &b->reads[i]);
     }
 }
 
 kw_err kb_node_start(struct kb_node *n, struct kb_now now) {
-    static const char *const names[READS] = {".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint", ""};
+    static const char *const names[READS] = {".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
+                                             "replication-offset-checkpoint", ""};
     KW_ASSERT(n->state == KB_NODE_NEW);
     n->now = now;
     n->boot = kw_calloc(1, sizeof(*n->boot));
@@ -303,10 +334,17 @@ static void store_stopped(void *ctx, struct kb_now now) {
         stopped(n);
         return;
     }
-    int len = snprintf(b->mark_text, sizeof(b->mark_text), "{\"version\":0,\"brokerEpoch\":%lld}", (long long)kb_store_broker_epoch(n->parts.store));
+    int len = snprintf(b->mark_text, sizeof(b->mark_text), "{\"version\":0,\"brokerEpoch\":%lld}",
+                       (long long)kb_store_broker_epoch(n->parts.store));
     b->mark_iov = (struct kb_iov){(const uint8_t *)b->mark_text, (size_t)len};
-    b->mark = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = KB_DISK_SYNC_FLAG, .path = b->paths[READ_MARKER],
-                                   .iov = &b->mark_iov, .iov_count = 1, .done = marked, .ctx = n};
+    b->mark = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                   .lane = KB_LANE_ATOMIC,
+                                   .flags = KB_DISK_SYNC_FLAG,
+                                   .path = b->paths[READ_MARKER],
+                                   .iov = &b->mark_iov,
+                                   .iov_count = 1,
+                                   .done = marked,
+                                   .ctx = n};
     kb_disk_submit(&n->parts.disk, &b->mark);
 }
 

@@ -21,22 +21,22 @@ struct kb_node_options {
     const struct kb_config *config; /* outlives the node; dynamic changes go through the image */
     uint64_t seed;                  /* for all randomness of the core: ids, jitter */
     struct kb_logger logger;
-    const char *faults_json;        /* rules of --faults FILE; NULL: none */
-    uint16_t port;                  /* of the first listener, bound by the shell before the node starts */
-    bool ephemeral;                 /* nothing is ever synced: the data is to go at the end */
+    const char *faults_json; /* rules of --faults FILE; NULL: none */
+    uint16_t port;           /* of the first listener, bound by the shell before the node starts */
+    bool ephemeral;          /* nothing is ever synced: the data is to go at the end */
 };
 
 /* Life: new -> start -> (ready) -> stop -> stopped. */
 kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) KW_CHECK;
 kw_err kb_node_start(struct kb_node *n, struct kb_now now) KW_CHECK; /* queues the loading; kb_node_state tells */
-void kb_node_stop(struct kb_node *n, struct kb_now now);             /* clean shutdown: refuses new work, syncs, writes checkpoints and the marker */
-void kb_node_free(struct kb_node *n);                                /* any time, once the shell has no request of it left; a free without stop is what kill -9 leaves */
+void kb_node_stop(struct kb_node *n, struct kb_now now); /* clean shutdown: refuses new work, syncs, writes checkpoints and the marker */
+void kb_node_free(struct kb_node *n); /* any time, once the shell has no request of it left; a free without stop is what kill -9 leaves */
 enum kb_node_state { KB_NODE_NEW, KB_NODE_LOADING, KB_NODE_READY, KB_NODE_STOPPING, KB_NODE_STOPPED, KB_NODE_FAILED };
 enum kb_node_state kb_node_state(const struct kb_node *n);
 const char *kb_node_failure(const struct kb_node *n); /* what failed, where, why, what to do; NULL unless FAILED */
 
 /* Time. */
-int64_t kb_node_deadline(const struct kb_node *n); /* monotonic us of the next timer; KW_NEVER */
+int64_t kb_node_deadline(const struct kb_node *n);       /* monotonic us of the next timer; KW_NEVER */
 void kb_node_tick(struct kb_node *n, struct kb_now now); /* runs due timers and end-of-turn work; the shell ends every turn with it */
 
 /* Disk. */
@@ -47,14 +47,16 @@ void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now n
 struct kb_conn_info {
     const char *local_host; /* the address that the client connected to: advertised unless configured */
     uint16_t local_port;
-    const char *peer;       /* "127.0.0.1:51234" for log lines and DescribeX answers */
+    const char *peer; /* "127.0.0.1:51234" for log lines and DescribeX answers */
 };
-struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *info, void *shell, struct kb_now now); /* NULL: refused (limits, stopping); the shell closes */
+struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *info, void *shell,
+                               struct kb_now now); /* NULL: refused (limits, stopping); the shell closes */
 /* Bytes wanted next: *n 0 means stop reading until kb_conn_wants_read turns true (backpressure). */
 void kb_conn_recv_buf(struct kb_conn *c, uint8_t **p, size_t *n);
 void kb_conn_received(struct kb_conn *c, size_t n, struct kb_now now);
 bool kb_conn_wants_read(const struct kb_conn *c);
-void kb_conn_closed(struct kb_conn *c, struct kb_now now); /* the peer closed, or the socket failed, or the shell carried out a close; c is gone afterwards */
+void kb_conn_closed(struct kb_conn *c,
+                    struct kb_now now); /* the peer closed, or the socket failed, or the shell carried out a close; c is gone afterwards */
 
 /* Connections with actions: replies to send, a close to carry out, or a change of wants_read. NULL when none are left. */
 struct kb_conn *kb_node_next_conn(struct kb_node *n);

@@ -15,24 +15,24 @@ struct kb_pid_source;
 struct kb_boot;
 
 struct kb_node {
-    struct kb_parts parts;           /* config, logger, rng, timers, disk, log_env, image, store, controller */
+    struct kb_parts parts; /* config, logger, rng, timers, disk, log_env, image, store, controller */
     struct kb_logger logger;
     struct kb_image image;
-    struct kb_now now;               /* of the event under way */
+    struct kb_now now; /* of the event under way */
     struct kw_compressor *compressor;
     enum kb_node_state state;
     char failure[640];
-    int32_t id;                      /* node.id */
-    uint16_t port;                   /* what the shell listens on */
-    char *log_dir;                   /* of log.dirs */
-    char *advertised_host;           /* of advertised.listeners; NULL: the address that the client connected to */
+    int32_t id;            /* node.id */
+    uint16_t port;         /* what the shell listens on */
+    char *log_dir;         /* of log.dirs */
+    char *advertised_host; /* of advertised.listeners; NULL: the address that the client connected to */
     int32_t advertised_port;
     struct kb_net net;
-    struct kb_faults *faults;        /* NULL: no rules */
+    struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
     struct kb_fetch_cache *fetch_cache;
     struct kb_pid_source *pid_source;
-    struct kb_boot *boot;            /* loading and stopping, node.c */
+    struct kb_boot *boot; /* loading and stopping, node.c */
 };
 
 /* The node cannot go on: says so, and the shell stops it. The first failure stays. */

@@ -21,9 +21,9 @@ struct kb_pool {
 };
 
 void kb_pool_init(struct kb_pool *p);
-void kb_pool_deinit(struct kb_pool *p);  /* every block must be back */
-size_t kb_pool_round(size_t size);       /* the capacity that a block for so many bytes would have */
+void kb_pool_deinit(struct kb_pool *p);                      /* every block must be back */
+size_t kb_pool_round(size_t size);                           /* the capacity that a block for so many bytes would have */
 struct kw_blk *kb_pool_take(struct kb_pool *p, size_t size); /* refs 1; NULL: out of memory. The caller minds used_bytes */
-void kb_pool_trim(struct kb_pool *p);    /* frees what is kept */
+void kb_pool_trim(struct kb_pool *p);                        /* frees what is kept */
 
 #endif

@@ -1,4 +1,5 @@
-/* request.c - a request's life: made from a frame, decoded, answered, freed. Called by conn, dispatch and every API; calls codec and fault. */
+/* request.c - a request's life: made from a frame, decoded, answered, freed. Called by conn, dispatch and every API; calls codec and fault.
+ */
 #include <stdio.h>
 
 #include "fault.h"
@@ -51,7 +52,9 @@ void kb_request_free(struct kb_request *rq) {
     n->net.spare_count++;
 }
 
-static const char *api_name(const struct kb_request *rq) { return rq->head.api ? rq->head.api->name : "unknown API"; }
+static const char *api_name(const struct kb_request *rq) {
+    return rq->head.api ? rq->head.api->name : "unknown API";
+}
 
 kw_err kb_request_decode(struct kb_request *rq, void *msg) {
     /* What a decoder may take follows from what was sent: the widest struct is some 20 times its smallest encoding. */
@@ -61,7 +64,10 @@ kw_err kb_request_decode(struct kb_request *rq, void *msg) {
     if (err == KW_OK) return KW_OK;
     char why[160];
     snprintf(why, sizeof(why), "the %s v%d request of %zu bytes does not follow its format (%s)", api_name(rq), rq->head.version,
-             rq->frame_size, err == KW_ESHORT ? "it ends too early" : err == KW_ENOMEM ? "it asks for more memory than its size allows" : "invalid field");
+             rq->frame_size,
+             err == KW_ESHORT   ? "it ends too early"
+             : err == KW_ENOMEM ? "it asks for more memory than its size allows"
+                                : "invalid field");
     kb_request_close(rq, why);
     return err;
 }
@@ -82,7 +88,9 @@ void kb_request_done(struct kb_request *rq) {
     kb_conn_pump(c);
 }
 
-void kb_request_drop(struct kb_request *rq) { kb_request_done(rq); }
+void kb_request_drop(struct kb_request *rq) {
+    kb_request_done(rq);
+}
 
 void kb_request_close(struct kb_request *rq, const char *why) {
     if (rq->conn) {
@@ -115,7 +123,8 @@ static bool add_splice(struct kb_reply *r, const struct kw_splice *s) {
     KW_ASSERT(s->len == read->bytes);
     for (size_t i = 0; i < read->slice_count; i++) {
         struct kb_slice *sl = &read->slices[i];
-        r->parts[r->part_count++] = (struct kb_part){.p = sl->file ? NULL : sl->p, .len = sl->len, .file = sl->file, .offset = sl->offset, .blk = sl->blk};
+        r->parts[r->part_count++] =
+            (struct kb_part){.p = sl->file ? NULL : sl->p, .len = sl->len, .file = sl->file, .offset = sl->offset, .blk = sl->blk};
         r->total += sl->len;
     }
     read->slice_count = 0; /* the reply holds the references now */

@@ -1,7 +1,8 @@
 /* request.h - one request on its way through the broker: dispatch -> api/X -> (purgatory) -> reply.
  *
- * An API file is `void kb_api_x(struct kb_request *rq)`: decode, act, answer — now, or later from a callback. Every request is answered exactly
- * once: kb_request_reply, or kb_request_drop (acks=0), or kb_request_close. Replies leave in request order per connection; dispatch sees to that.
+ * An API file is `void kb_api_x(struct kb_request *rq)`: decode, act, answer — now, or later from a callback. Every request is answered
+ * exactly once: kb_request_reply, or kb_request_drop (acks=0), or kb_request_close. Replies leave in request order per connection; dispatch
+ * sees to that.
  */
 #ifndef KB_REQUEST_H
 #define KB_REQUEST_H
@@ -13,29 +14,30 @@
 #include "wire/kerror.h"
 
 struct kb_request {
-    struct kw_list link;         /* in its connection, in order of arrival */
+    struct kw_list link; /* in its connection, in order of arrival */
     struct kb_node *node;
-    struct kb_conn *conn;        /* NULL once the connection has gone: answers are discarded */
+    struct kb_conn *conn; /* NULL once the connection has gone: answers are discarded */
     struct kw_frame_request head;
-    struct kw_blk *blk;          /* the block that holds the frame (referenced) */
+    struct kw_blk *blk; /* the block that holds the frame (referenced) */
     struct kw_in body;
-    struct kw_arena arena;       /* decoded body and anything else until the answer */
+    struct kw_arena arena; /* decoded body and anything else until the answer */
     struct kb_now arrived;
-    void *state;                 /* the API's own, in the arena */
-    void (*abandon)(struct kb_request *rq); /* set while waiting (purgatory, controller): called when the connection goes; the API unhooks itself and drops */
+    void *state;                            /* the API's own, in the arena */
+    void (*abandon)(struct kb_request *rq); /* set while waiting (purgatory, controller): called when the connection goes; the API unhooks
+                                               itself and drops */
     void (*cleanup)(struct kb_request *rq); /* set where the API holds more than the arena: called last */
     /* conn, dispatch and fault: the way of the request through the node */
     size_t frame_size;
     kw_err head_err;
     bool started, answered;
-    bool closes;                 /* its turn to answer ends the connection */
-    struct kb_reply *reply;      /* the answer, until the earlier ones of the connection are out; NULL: none is due */
-    struct kb_fault_hit *fault;  /* the rule that struck, NULL: none */
-    struct kw_timer timer;       /* a fault rule's delay */
+    bool closes;                /* its turn to answer ends the connection */
+    struct kb_reply *reply;     /* the answer, until the earlier ones of the connection are out; NULL: none is due */
+    struct kb_fault_hit *fault; /* the rule that struck, NULL: none */
+    struct kw_timer timer;      /* a fault rule's delay */
 };
 
-/* Encodes the response (version and header as the request's) and queues it. Records fields with a ref are a struct kb_read * whose slices are
- * sent, and taken over, in place of bytes; other records bytes are copied. */
+/* Encodes the response (version and header as the request's) and queues it. Records fields with a ref are a struct kb_read * whose slices
+ * are sent, and taken over, in place of bytes; other records bytes are copied. */
 void kb_request_reply(struct kb_request *rq, const void *msg);
 void kb_request_drop(struct kb_request *rq);                   /* no answer is due */
 void kb_request_close(struct kb_request *rq, const char *why); /* logs and closes the connection: protocol violations */

@@ -1,8 +1,9 @@
-/* shell_disk.c - the core's disk requests as system calls: by the loop itself where that will not block, else on lanes (threads) of this shell.
+/* shell_disk.c - the core's disk requests as system calls: by the loop itself where that will not block, else on lanes (threads) of this
+ * shell.
  *
- * Called by main (kb_shell_turn). A log's operations are FIFO: one may start while others of its file are under way only on the same lane, which is one
- * thread. Syncs have a thread of their own, so that an fsync holds up no other file's appends. Completions come back in a later turn, never from within
- * the submission. specs: "Lanes", "When to leave the loop".
+ * Called by main (kb_shell_turn). A log's operations are FIFO: one may start while others of its file are under way only on the same lane,
+ * which is one thread. Syncs have a thread of their own, so that an fsync holds up no other file's appends. Completions come back in a
+ * later turn, never from within the submission. specs: "Lanes", "When to leave the loop".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,19 +17,20 @@
 #include "shell_disk_priv.h"
 
 enum {
-    LANE_SYNC = KB_LANE_COUNT, LANES,
+    LANE_SYNC = KB_LANE_COUNT,
+    LANES,
     INLINE_WRITE_MAX = 64 << 10,
-    SLOW_WRITE_US = 1000,     /* an inline write that took longer sends the appends to the lane … */
-    BACK_OFF_US = 100000,     /* … for so long, doubling … */
+    SLOW_WRITE_US = 1000,       /* an inline write that took longer sends the appends to the lane … */
+    BACK_OFF_US = 100000,       /* … for so long, doubling … */
     BACK_OFF_MAX_US = 10000000, /* … up to here */
     LANE_STACK = 512 << 10,
 };
 
 struct handle {
     int fd;
-    int lane;                 /* of what is under way */
-    size_t busy;              /* operations under way */
-    struct kw_list pending;   /* requests that wait for them */
+    int lane;               /* of what is under way */
+    size_t busy;            /* operations under way */
+    struct kw_list pending; /* requests that wait for them */
 };
 struct lane {
     struct kb_shell_disk *d;
@@ -43,17 +45,23 @@ struct kb_shell_disk {
     struct lane lanes[LANES];
     uv_async_t wake;
     pthread_mutex_t lock;
-    struct kw_list done;      /* by lanes */
-    struct kw_list own;       /* by the loop: brought in the next turn */
-    struct kw_list appends;   /* taken this turn */
+    struct kw_list done;    /* by lanes */
+    struct kw_list own;     /* by the loop: brought in the next turn */
+    struct kw_list appends; /* taken this turn */
     bool ephemeral, closing;
     size_t inline_max;
     int64_t lane_until_us, back_off_us;
 };
 
-static struct kb_disk_req *of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_disk_req, link); }
-static bool is_file_op(const struct kb_disk_req *r) { return r->op == KB_DISK_APPEND || r->op == KB_DISK_SYNC || r->op == KB_DISK_TRUNCATE; }
-static int lane_of(const struct kb_disk_req *r) { return r->op == KB_DISK_SYNC ? LANE_SYNC : r->op == KB_DISK_CLOSE ? KB_LANE_READ : (int)r->lane; }
+static struct kb_disk_req *of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct kb_disk_req, link);
+}
+static bool is_file_op(const struct kb_disk_req *r) {
+    return r->op == KB_DISK_APPEND || r->op == KB_DISK_SYNC || r->op == KB_DISK_TRUNCATE;
+}
+static int lane_of(const struct kb_disk_req *r) {
+    return r->op == KB_DISK_SYNC ? LANE_SYNC : r->op == KB_DISK_CLOSE ? KB_LANE_READ : (int)r->lane;
+}
 
 /* ---- One request, on whatever thread ---- */
 
@@ -112,10 +120,18 @@ static void run_open(struct kb_disk_req *r) {
 static void run(struct kb_shell_disk *d, struct kb_disk_req *r) {
     struct handle *h = r->file ? r->file->shell : NULL;
     switch (r->op) {
-    case KB_DISK_OPEN: run_open(r); return;
-    case KB_DISK_CLOSE: close(h->fd); return;
-    case KB_DISK_APPEND: write_all(r, h->fd); return;
-    case KB_DISK_READ: read_some(r, h->fd); return;
+    case KB_DISK_OPEN:
+        run_open(r);
+        return;
+    case KB_DISK_CLOSE:
+        close(h->fd);
+        return;
+    case KB_DISK_APPEND:
+        write_all(r, h->fd);
+        return;
+    case KB_DISK_READ:
+        read_some(r, h->fd);
+        return;
     case KB_DISK_SYNC:
         if (!d->ephemeral && fdatasync(h->fd) != 0) kb_disk_fail(r, errno);
         return;
@@ -127,7 +143,8 @@ static void run(struct kb_shell_disk *d, struct kb_disk_req *r) {
         r->job(r->job_arg, &fs);
         return;
     }
-    default: kb_path_run(r, d->ephemeral);
+    default:
+        kb_path_run(r, d->ephemeral);
     }
 }
 
@@ -208,12 +225,15 @@ static void submit_file_op(struct kb_shell_disk *d, struct kb_disk_req *r, bool 
 
 static void file_op_done(struct kb_shell_disk *d, struct handle *h) {
     if (--h->busy > 0) return;
-    while (!kw_list_empty(&h->pending) && (h->busy == 0 || h->lane == lane_of(of(h->pending.next)))) start_file_op(d, h, of(kw_list_shift(&h->pending)), false);
+    while (!kw_list_empty(&h->pending) && (h->busy == 0 || h->lane == lane_of(of(h->pending.next))))
+        start_file_op(d, h, of(kw_list_shift(&h->pending)), false);
 }
 
 /* ---- The loop's own work ---- */
 
-static int64_t mono_us(void) { return kb_shell_now().mono_us; }
+static int64_t mono_us(void) {
+    return kb_shell_now().mono_us;
+}
 
 static void write_here(struct kb_shell_disk *d, struct kb_disk_req *r) {
     int64_t before = mono_us();
@@ -294,7 +314,9 @@ bool kb_shell_disk_run(struct kb_shell_disk *d) {
 
 /* ---- Life ---- */
 
-static void woken(uv_async_t *a) { kb_shell_turn(((struct kb_shell_disk *)a->data)->s); }
+static void woken(uv_async_t *a) {
+    kb_shell_turn(((struct kb_shell_disk *)a->data)->s);
+}
 
 int kb_shell_disk_new(struct kb_shell *s, const struct kb_shell_disk_options *o, struct kb_shell_disk **out) {
     struct kb_shell_disk *d = calloc(1, sizeof(*d));
@@ -323,7 +345,9 @@ int kb_shell_disk_new(struct kb_shell *s, const struct kb_shell_disk_options *o,
     return 0;
 }
 
-static void freed(uv_handle_t *h) { free(h->data); }
+static void freed(uv_handle_t *h) {
+    free(h->data);
+}
 
 void kb_shell_disk_free(struct kb_shell_disk *d) {
     if (!d) return;

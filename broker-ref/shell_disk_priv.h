@@ -2,7 +2,7 @@
 #ifndef KB_SHELL_DISK_PRIV_H
 #define KB_SHELL_DISK_PRIV_H
 
-#include "shell.h"
+#include "shell_parts.h"
 
 void kb_disk_fail(struct kb_disk_req *r, int os_errno);
 void kb_path_run(struct kb_disk_req *r, bool ephemeral); /* every operation on paths */

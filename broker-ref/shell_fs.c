@@ -14,16 +14,24 @@ enum { DEPTH_MAX = 8 };
 
 static enum kb_disk_err kind_of(int os_errno) {
     switch (os_errno) {
-    case 0: return KB_DISK_OK;
+    case 0:
+        return KB_DISK_OK;
     case ENOENT:
-    case ENOTDIR: return KB_DISK_ENOENT;
+    case ENOTDIR:
+        return KB_DISK_ENOENT;
     case ENOSPC:
-    case EDQUOT: return KB_DISK_ENOSPC;
-    case EIO: return KB_DISK_EIO;
-    case EFBIG: return KB_DISK_EFBIG;
-    case ENOMEM: return KB_DISK_ENOMEM;
-    case EEXIST: return KB_DISK_EEXIST;
-    default: return KB_DISK_EOTHER;
+    case EDQUOT:
+        return KB_DISK_ENOSPC;
+    case EIO:
+        return KB_DISK_EIO;
+    case EFBIG:
+        return KB_DISK_EFBIG;
+    case ENOMEM:
+        return KB_DISK_ENOMEM;
+    case EEXIST:
+        return KB_DISK_EEXIST;
+    default:
+        return KB_DISK_EOTHER;
     }
 }
 
@@ -123,7 +131,9 @@ static int unlink_tree(const char *path, int depth) {
     return err;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static int join_names(char **names, size_t count, size_t bytes, uint8_t **out) {
     uint8_t *p = kw_malloc(bytes + 1);
@@ -149,8 +159,10 @@ static int list(const char *path, uint8_t **out, int64_t *out_count) {
         if (count == cap) {
             cap = cap ? 2 * cap : 64;
             char **v = realloc(names, cap * sizeof(*v));
-            if (!v) err = ENOMEM;
-            else names = v;
+            if (!v)
+                err = ENOMEM;
+            else
+                names = v;
         }
         char *name = err == 0 ? strdup(e->d_name) : NULL;
         if (!name) {
@@ -175,7 +187,9 @@ static int rename_path(const char *from, const char *to, bool sync) {
     return err == 0 && sync ? sync_parent(from) : err;
 }
 
-static int make_dir(const char *path) { return mkdir(path, 0755) == 0 || errno == EEXIST ? 0 : errno; }
+static int make_dir(const char *path) {
+    return mkdir(path, 0755) == 0 || errno == EEXIST ? 0 : errno;
+}
 
 static int space(struct kb_disk_req *r) {
     struct statvfs v;
@@ -194,22 +208,41 @@ void kb_path_run(struct kb_disk_req *r, bool ephemeral) {
     bool sync = (r->flags & KB_DISK_SYNC_FLAG) && !ephemeral;
     int err;
     switch (r->op) {
-    case KB_DISK_WRITE_ATOMIC: err = write_atomic(r, sync); break;
-    case KB_DISK_READ_FILE: err = read_file(r); break;
-    case KB_DISK_RENAME: err = rename_path(r->path, r->path2, sync); break;
-    case KB_DISK_UNLINK: err = unlink_path(r); break;
-    case KB_DISK_MKDIR: err = make_dir(r->path); break;
-    case KB_DISK_SYNC_DIR: err = ephemeral ? 0 : sync_dir(r->path); break;
-    case KB_DISK_LIST: err = list(r->path, &r->data, &r->result); break;
-    case KB_DISK_SPACE: err = space(r); break;
-    default: err = EINVAL;
+    case KB_DISK_WRITE_ATOMIC:
+        err = write_atomic(r, sync);
+        break;
+    case KB_DISK_READ_FILE:
+        err = read_file(r);
+        break;
+    case KB_DISK_RENAME:
+        err = rename_path(r->path, r->path2, sync);
+        break;
+    case KB_DISK_UNLINK:
+        err = unlink_path(r);
+        break;
+    case KB_DISK_MKDIR:
+        err = make_dir(r->path);
+        break;
+    case KB_DISK_SYNC_DIR:
+        err = ephemeral ? 0 : sync_dir(r->path);
+        break;
+    case KB_DISK_LIST:
+        err = list(r->path, &r->data, &r->result);
+        break;
+    case KB_DISK_SPACE:
+        err = space(r);
+        break;
+    default:
+        err = EINVAL;
     }
     if (err != 0) kb_disk_fail(r, err);
 }
 
 /* ---- The files of jobs ---- */
 
-static int fd_of(void *file) { return (int)(intptr_t)file - 1; } /* a handle is never NULL */
+static int fd_of(void *file) {
+    return (int)(intptr_t)file - 1;
+} /* a handle is never NULL */
 
 static enum kb_disk_err fs_open(struct kb_fs *fs, const char *path, uint32_t flags, void **file, int64_t *size) {
     (void)fs;
@@ -258,7 +291,9 @@ static enum kb_disk_err fs_truncate(struct kb_fs *fs, void *file, int64_t length
     return ftruncate(fd_of(file), length) == 0 ? KB_DISK_OK : kind_of(errno);
 }
 
-static enum kb_disk_err fs_sync(struct kb_fs *fs, void *file) { return fs->ctx || fdatasync(fd_of(file)) == 0 ? KB_DISK_OK : kind_of(errno); }
+static enum kb_disk_err fs_sync(struct kb_fs *fs, void *file) {
+    return fs->ctx || fdatasync(fd_of(file)) == 0 ? KB_DISK_OK : kind_of(errno);
+}
 static enum kb_disk_err fs_rename(struct kb_fs *fs, const char *from, const char *to) {
     (void)fs;
     return kind_of(rename_path(from, to, false));
@@ -267,7 +302,9 @@ static enum kb_disk_err fs_unlink(struct kb_fs *fs, const char *path) {
     (void)fs;
     return unlink(path) == 0 || errno == ENOENT ? KB_DISK_OK : kind_of(errno);
 }
-static enum kb_disk_err fs_sync_dir(struct kb_fs *fs, const char *path) { return fs->ctx ? KB_DISK_OK : kind_of(sync_dir(path)); }
+static enum kb_disk_err fs_sync_dir(struct kb_fs *fs, const char *path) {
+    return fs->ctx ? KB_DISK_OK : kind_of(sync_dir(path));
+}
 static enum kb_disk_err fs_mkdir(struct kb_fs *fs, const char *path) {
     (void)fs;
     return kind_of(make_dir(path));
@@ -284,5 +321,15 @@ static enum kb_disk_err fs_mtime(struct kb_fs *fs, const char *path, int64_t *wa
     return KB_DISK_OK;
 }
 
-const struct kb_fs_ops kb_fs_syscalls = {.open = fs_open, .close = fs_close, .read = fs_read, .write = fs_write, .truncate = fs_truncate, .sync = fs_sync,
-                                         .rename = fs_rename, .unlink = fs_unlink, .sync_dir = fs_sync_dir, .mkdir = fs_mkdir, .list = fs_list, .mtime = fs_mtime};
+const struct kb_fs_ops kb_fs_syscalls = {.open = fs_open,
+                                         .close = fs_close,
+                                         .read = fs_read,
+                                         .write = fs_write,
+                                         .truncate = fs_truncate,
+                                         .sync = fs_sync,
+                                         .rename = fs_rename,
+                                         .unlink = fs_unlink,
+                                         .sync_dir = fs_sync_dir,
+                                         .mkdir = fs_mkdir,
+                                         .list = fs_list,
+                                         .mtime = fs_mtime};

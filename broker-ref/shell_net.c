@@ -1,7 +1,7 @@
 /* shell_net.c - sockets: listens, accepts, reads into the core's buffers, writes its replies, file slices by sendfile.
  *
- * Called by main (kb_shell_turn) and libuv (readiness). Sockets are watched, not wrapped: recv goes straight into the block that the log writes from,
- * and sendfile needs the socket itself. Nothing here wakes up while nothing happens.
+ * Called by main (kb_shell_turn) and libuv (readiness). Sockets are watched, not wrapped: recv goes straight into the block that the log
+ * writes from, and sendfile needs the socket itself. Nothing here wakes up while nothing happens.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "shell.h"
+#include "shell_parts.h"
 
 enum { LISTENERS_MAX = 16, ACCEPTS = 64, READS = 8, READ_BYTES = 2 << 20, IOV_MAX_ = 64, WRITE_BYTES = 4 << 20 };
 
@@ -30,8 +30,8 @@ struct sock {
     struct kw_list link;
     int fd, events;
     struct kb_conn *conn;
-    struct kw_list replies;     /* taken, not yet all sent */
-    size_t part, part_sent;     /* where the first one stands */
+    struct kw_list replies; /* taken, not yet all sent */
+    size_t part, part_sent; /* where the first one stands */
     bool dead;
 };
 struct kb_shell_net {
@@ -39,19 +39,25 @@ struct kb_shell_net {
     struct listener listeners[LISTENERS_MAX];
     size_t listener_count;
     struct kw_list socks;
-    uv_check_t check;           /* ends the turn after each poll that brought something */
+    uv_check_t check; /* ends the turn after each poll that brought something */
     bool brought;
-    int spare_fd;               /* given up for a moment to turn a client away when descriptors run out */
+    int spare_fd; /* given up for a moment to turn a client away when descriptors run out */
     int send_buffer, recv_buffer;
     int64_t said_us;
 };
 
-static struct sock *sock_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct sock, link); }
-static struct kb_reply *reply_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_reply, link); }
+static struct sock *sock_of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct sock, link);
+}
+static struct kb_reply *reply_of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct kb_reply, link);
+}
 
 /* ---- Life of a connection ---- */
 
-static void sock_freed(uv_handle_t *h) { free(KW_CONTAINER_OF((uv_poll_t *)h, struct sock, poll)); }
+static void sock_freed(uv_handle_t *h) {
+    free(KW_CONTAINER_OF((uv_poll_t *)h, struct sock, poll));
+}
 
 static void sock_close(struct sock *k) {
     if (k->dead) return;
@@ -134,7 +140,8 @@ static bool send_some(struct sock *k, bool *did) {
         bool more;
         struct msghdr m = {.msg_iov = iov};
         m.msg_iovlen = gather(k, iov, &more);
-        ssize_t n = m.msg_iovlen > 0 ? sendmsg(k->fd, &m, MSG_NOSIGNAL | (more ? MSG_MORE : 0)) : send_file(k, &reply_of(k->replies.next)->parts[k->part]);
+        ssize_t n = m.msg_iovlen > 0 ? sendmsg(k->fd, &m, MSG_NOSIGNAL | (more ? MSG_MORE : 0))
+                                     : send_file(k, &reply_of(k->replies.next)->parts[k->part]);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
         *did = true;
@@ -264,7 +271,9 @@ static void take_client(struct kb_shell_net *n, int fd, const struct sockaddr_st
 
 static void out_of_descriptors(struct kb_shell_net *n, int listen_fd) {
     int64_t now = kb_shell_now().mono_us;
-    if (now - n->said_us > 1000000) kb_say(n->s->logger, KB_ERROR, "no file descriptor is left for another connection: raise the limit (ulimit -n), or set max.connections");
+    if (now - n->said_us > 1000000)
+        kb_say(n->s->logger, KB_ERROR,
+               "no file descriptor is left for another connection: raise the limit (ulimit -n), or set max.connections");
     n->said_us = now;
     close(n->spare_fd);
     int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -334,7 +343,9 @@ int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port,
         return 0;
     }
     snprintf(text, size, "cannot listen on %s:%u: %s%s", host, port, strerror(errno),
-             errno == EADDRINUSE ? "; another program uses the port: stop it, or choose another with --listen HOST:PORT (port 0: any free one)" : "");
+             errno == EADDRINUSE
+                 ? "; another program uses the port: stop it, or choose another with --listen HOST:PORT (port 0: any free one)"
+                 : "");
     if (fd >= 0) close(fd);
     return -1;
 }
@@ -367,7 +378,9 @@ void kb_shell_net_accept(struct kb_shell_net *n, int send_buffer, int recv_buffe
     for (size_t i = 0; i < n->listener_count; i++) uv_poll_start(&n->listeners[i].poll, UV_READABLE, acceptable);
 }
 
-static void net_freed(uv_handle_t *h) { free(h->data); }
+static void net_freed(uv_handle_t *h) {
+    free(h->data);
+}
 
 void kb_shell_net_free(struct kb_shell_net *n) {
     if (!n) return;

@@ -16,22 +16,23 @@
 
 enum { FILE_SIZE_MAX = 16 << 20 };
 
-static const char usage[] =
-    "usage: kbroker run [server.properties] [options]\n"
-    "\n"
-    "Runs one broker in the foreground. Without arguments: data in ./kbroker-data, listening on 127.0.0.1:9092, topics created when first used.\n"
-    "Prints \"ready HOST:PORT\" once it serves. SIGTERM or Ctrl-C stops it in order.\n"
-    "\n"
-    "  --data DIR          the data folder (log.dirs)\n"
-    "  --ephemeral         a temporary folder, never synced, removed at the end\n"
-    "  --listen HOST:PORT  where to listen; port 0 picks a free one, an empty host is every address\n"
-    "  --set NAME=VALUE    a property as in server.properties; may be repeated, wins over the file\n"
-    "  --profile reliable  the settings of the high-reliability profile\n"
-    "  --faults FILE       fault rules (JSON): make this broker misbehave on order\n"
-    "  --verbose           debug lines too\n"
-    "  --help, --version\n";
+static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
+                            "\n"
+                            "Runs one broker in the foreground. Without arguments: data in ./kbroker-data, listening on 127.0.0.1:9092, "
+                            "topics created when first used.\n"
+                            "Prints \"ready HOST:PORT\" once it serves. SIGTERM or Ctrl-C stops it in order.\n"
+                            "\n"
+                            "  --data DIR          the data folder (log.dirs)\n"
+                            "  --ephemeral         a temporary folder, never synced, removed at the end\n"
+                            "  --listen HOST:PORT  where to listen; port 0 picks a free one, an empty host is every address\n"
+                            "  --set NAME=VALUE    a property as in server.properties; may be repeated, wins over the file\n"
+                            "  --profile reliable  the settings of the high-reliability profile\n"
+                            "  --faults FILE       fault rules (JSON): make this broker misbehave on order\n"
+                            "  --verbose           debug lines too\n"
+                            "  --help, --version\n";
 
-static const char *const option_names[] = {"--data", "--ephemeral", "--listen", "--set", "--profile", "--faults", "--verbose", "--help", "--version"};
+static const char *const option_names[] = {"--data",   "--ephemeral", "--listen", "--set",    "--profile",
+                                           "--faults", "--verbose",   "--help",   "--version"};
 
 static int wrong(const char *fmt, const char *what, const char *near) {
     fprintf(stderr, "kbroker: ");
@@ -66,7 +67,9 @@ static char *read_file(const char *path, size_t *size) {
     return fit ? fit : p;
 }
 
-static void warn(void *ctx, const char *text) { kb_say(ctx, KB_WARN, "%s", text); }
+static void warn(void *ctx, const char *text) {
+    kb_say(ctx, KB_WARN, "%s", text);
+}
 
 static int set(struct kb_options *o, const char *name, const char *value, struct kb_logger *logger) {
     char text[512];
@@ -133,7 +136,10 @@ static int with_value(struct kb_options *o, const char *name, const char *value,
     return set_profile(o, value);
 }
 
-static bool takes_value(const char *name) { return strcmp(name, "--ephemeral") != 0 && strcmp(name, "--help") != 0 && strcmp(name, "--version") != 0 && strcmp(name, "--verbose") != 0; }
+static bool takes_value(const char *name) {
+    return strcmp(name, "--ephemeral") != 0 && strcmp(name, "--help") != 0 && strcmp(name, "--version") != 0 &&
+           strcmp(name, "--verbose") != 0;
+}
 
 static bool is_option(const char *arg, size_t n) {
     for (size_t i = 0; i < KW_COUNTOF(option_names); i++)
@@ -214,7 +220,9 @@ bool kb_options_make_temporary(struct kb_options *o, const struct kb_logger *log
         o->temporary = NULL;
         return false;
     }
-    if (kb_config_set(o->config, "log.dirs", o->temporary, text, sizeof(text), NULL, NULL) == KW_OK && kb_config_finish(o->config, text, sizeof(text)) == KW_OK) return true;
+    if (kb_config_set(o->config, "log.dirs", o->temporary, text, sizeof(text), NULL, NULL) == KW_OK &&
+        kb_config_finish(o->config, text, sizeof(text)) == KW_OK)
+        return true;
     kb_say(logger, KB_ERROR, "%s", text);
     return false;
 }

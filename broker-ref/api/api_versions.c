@@ -1,6 +1,7 @@
 /* api_versions.c - ApiVersions v0-5: what this broker serves, from dispatch's table, and the cluster's features. Called by dispatch.
  *
- * KIP-35; KIP-511: a version that is too new is answered in version 0 with UNSUPPORTED_VERSION and the list (PR-04); KIP-584 features; KIP-1242 cluster and node.
+ * KIP-35; KIP-511: a version that is too new is answered in version 0 with UNSUPPORTED_VERSION and the list (PR-04); KIP-584 features;
+ * KIP-1242 cluster and node.
  */
 #include "api.h"
 #include "kw_messages.h"
@@ -26,7 +27,8 @@ static kw_err fill_features(struct kb_request *rq, struct kw_api_versions_respon
     resp->finalized_features.v = kw_arena_calloc(&rq->arena, count, sizeof(*resp->finalized_features.v));
     if ((supported && !resp->supported_features.v) || (count && !resp->finalized_features.v)) return KW_ENOMEM;
     for (size_t i = 0; i < supported; i++) {
-        if (rq->head.version < 4 && b->features[i].min == 0) continue; /* older clients take a minimum of 0 for a malformed answer (KIP-1011) */
+        if (rq->head.version < 4 && b->features[i].min == 0)
+            continue; /* older clients take a minimum of 0 for a malformed answer (KIP-1011) */
         resp->supported_features.v[resp->supported_features.n].name = kw_str_of(b->features[i].name);
         resp->supported_features.v[resp->supported_features.n].min_version = b->features[i].min;
         resp->supported_features.v[resp->supported_features.n++].max_version = b->features[i].max;
@@ -56,7 +58,8 @@ static int16_t check(struct kb_request *rq, const struct kw_api_versions_request
     struct kb_node *n = rq->node;
     if (rq->head.version >= 3 && (!name_ok(req->client_software_name) || !name_ok(req->client_software_version))) return KE_INVALID_REQUEST;
     if (rq->head.version < 5) return KE_NONE;
-    if (req->cluster_id.len >= 0 && !kw_str_eq(req->cluster_id, kw_str_of(kb_store_cluster_id(n->parts.store)))) return KE_REBOOTSTRAP_REQUIRED;
+    if (req->cluster_id.len >= 0 && !kw_str_eq(req->cluster_id, kw_str_of(kb_store_cluster_id(n->parts.store))))
+        return KE_REBOOTSTRAP_REQUIRED;
     if (req->node_id >= 0 && req->node_id != n->id) return KE_REBOOTSTRAP_REQUIRED;
     return KE_NONE;
 }

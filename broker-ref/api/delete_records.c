@@ -1,4 +1,5 @@
-/* delete_records.c - DeleteRecords v0-2: raises the start of logs. Answered once the new starts are stored, so that no restart brings the records back.
+/* delete_records.c - DeleteRecords v0-2: raises the start of logs. Answered once the new starts are stored, so that no restart brings the
+ * records back.
  *
  * Called by dispatch. Calls log, replica/partitions (checkpoint). KIP-107.
  */
@@ -17,7 +18,7 @@ struct delete_records {
     struct kb_point_waiter waiter;
 };
 
-static void raise(struct kb_request *rq, struct kw_str topic, int64_t offset, part_answer *a) {
+static void raise_start(struct kb_request *rq, struct kw_str topic, int64_t offset, part_answer *a) {
     struct kb_partition *p;
     a->low_watermark = -1;
     a->error_code = kb_partition_find(rq->node, topic, (struct kw_uuid){{0}}, a->partition_index, -1, &p);
@@ -78,7 +79,7 @@ void kb_api_delete_records(struct kb_request *rq) {
         s->resp.topics.v[i].partitions.n = t->partitions.n;
         for (int32_t j = 0; j < t->partitions.n; j++) {
             s->resp.topics.v[i].partitions.v[j].partition_index = t->partitions.v[j].partition_index;
-            raise(rq, t->name, t->partitions.v[j].offset, &s->resp.topics.v[i].partitions.v[j]);
+            raise_start(rq, t->name, t->partitions.v[j].offset, &s->resp.topics.v[i].partitions.v[j]);
         }
     }
     s->waiter.done = stored;

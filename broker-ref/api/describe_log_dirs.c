@@ -1,4 +1,5 @@
-/* describe_log_dirs.c - DescribeLogDirs v0-5: the size of every log, and the room on the disk. KIP-113, 827. Called by dispatch. Calls the disk queue. */
+/* describe_log_dirs.c - DescribeLogDirs v0-5: the size of every log, and the room on the disk. KIP-113, 827. Called by dispatch. Calls the
+ * disk queue. */
 #include "api.h"
 #include "kw_messages.h"
 #include "log/log.h"

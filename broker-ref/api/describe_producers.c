@@ -1,4 +1,5 @@
-/* describe_producers.c - DescribeProducers v0: the idempotent producers that a partition knows. KIP-664. Called by dispatch. Calls log/pid_state. */
+/* describe_producers.c - DescribeProducers v0: the idempotent producers that a partition knows. KIP-664. Called by dispatch. Calls
+ * log/pid_state. */
 #include "api.h"
 #include "kw_messages.h"
 #include "log/log.h"

@@ -1,7 +1,8 @@
 /* fetch.c - Fetch v0-18: reads from the partitions that a consumer names, or waits until there is something to read.
  *
- * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1). KIP-74 (the first batch whole), 98, 101, 107,
- * 110, 227, 320, 392, 516, 595. Partitions are read one after the other, since what one takes the next may not. Replicas do not fetch here yet.
+ * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1). KIP-74 (the first batch whole),
+ * 98, 101, 107, 110, 227, 320, 392, 516, 595. Partitions are read one after the other, since what one takes the next may not. Replicas do
+ * not fetch here yet.
  */
 #include "api.h"
 #include "fetch_old.h"
@@ -20,16 +21,16 @@ struct part {
     struct kw_uuid topic_id;
     int32_t index, leader_epoch, last_fetched_epoch, max_bytes;
     int64_t offset;
-    struct kb_partition *p;     /* NULL: code says why; hooked, so that its end is heard of, and pinned while it is being read */
+    struct kb_partition *p; /* NULL: code says why; hooked, so that its end is heard of, and pinned while it is being read */
     struct kb_wait_hook *hook;
     int16_t code;
-    bool stale;                 /* is to be read (again) in this pass */
+    bool stale; /* is to be read (again) in this pass */
     bool reading;
-    bool holds;                 /* read has slices */
-    int32_t diverging_epoch;    /* -1: none */
+    bool holds;              /* read has slices */
+    int32_t diverging_epoch; /* -1: none */
     int64_t diverging_end;
     struct kb_read read;
-    int64_t old_offset;         /* old formats: where the next try reads */
+    int64_t old_offset; /* old formats: where the next try reads */
 };
 struct fetch {
     struct kb_request *rq;
@@ -38,7 +39,7 @@ struct fetch {
     enum kb_session_kind kind;
     struct kb_session *session;
     struct part *parts;
-    size_t count, at;           /* at: the part being read */
+    size_t count, at; /* at: the part being read */
     size_t bytes, bytes_max;
     bool passing, again, expired, failed;
     int64_t deadline_us;
@@ -57,15 +58,20 @@ static void let_go(struct part *pt) {
     pt->holds = false;
 }
 
-static bool old_format(const struct fetch *f) { return f->rq->head.version <= 3; }
+static bool old_format(const struct fetch *f) {
+    return f->rq->head.version <= 3;
+}
 
 static void take_result(struct part *pt) {
     struct fetch *f = pt->f;
     if (pt->read.err != KW_OK) {
-        pt->code = pt->read.err == KW_ECRC ? KE_CORRUPT_MESSAGE : pt->read.err == KW_EUNSUPPORTED ? KE_UNSUPPORTED_COMPRESSION_TYPE : KE_KAFKA_STORAGE_ERROR;
+        pt->code = pt->read.err == KW_ECRC           ? KE_CORRUPT_MESSAGE
+                   : pt->read.err == KW_EUNSUPPORTED ? KE_UNSUPPORTED_COMPRESSION_TYPE
+                                                     : KE_KAFKA_STORAGE_ERROR;
         if (f->rq->conn)
             kb_conn_say(f->rq->conn, KB_ERROR, "fetch of %s-%d at offset %lld failed: %s", pt->p->topic, pt->index, (long long)pt->offset,
-                        pt->read.err == KW_ECRC ? "a batch there does not pass its CRC (bit rot); what lies before and after it can still be read"
+                        pt->read.err == KW_ECRC
+                            ? "a batch there does not pass its CRC (bit rot); what lies before and after it can still be read"
                         : pt->read.err == KW_EUNSUPPORTED ? "the client's protocol version knows no zstd"
                                                           : "the log could not be read");
         kb_read_release(&pt->read);
@@ -88,7 +94,9 @@ static bool convert(struct part *pt) {
 
 static int read_part(struct part *pt, struct kb_now now);
 
-static void note_failure(struct part *pt) { pt->f->failed = pt->f->failed || pt->code != KE_NONE || pt->diverging_epoch >= 0; }
+static void note_failure(struct part *pt) {
+    pt->f->failed = pt->f->failed || pt->code != KE_NONE || pt->diverging_epoch >= 0;
+}
 
 static void forget_partition(struct part *pt) {
     let_go(pt);
@@ -127,8 +135,14 @@ static void read_done(struct kb_read *r, struct kb_now now) {
 static int read_part(struct part *pt, struct kb_now now) {
     struct fetch *f = pt->f;
     while (pt->old_offset < pt->p->hw) {
-        pt->read = (struct kb_read){.log = pt->p->log, .offset = pt->old_offset, .limit = pt->p->hw, .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
-                                    .min_one = f->bytes == 0, .into_memory = old_format(f), .done = read_done, .ctx = pt};
+        pt->read = (struct kb_read){.log = pt->p->log,
+                                    .offset = pt->old_offset,
+                                    .limit = pt->p->hw,
+                                    .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
+                                    .min_one = f->bytes == 0,
+                                    .into_memory = old_format(f),
+                                    .done = read_done,
+                                    .ctx = pt};
         int32_t r = kb_log_read(&pt->read, now);
         if (r == 0) {
             pt->reading = true;
@@ -160,7 +174,9 @@ static bool check_divergence(struct part *pt) {
     return false;
 }
 
-static bool is_replica(const struct fetch *f) { return (f->rq->head.version >= 15 ? f->req.replica_state.replica_id : f->req.replica_id) >= 0; }
+static bool is_replica(const struct fetch *f) {
+    return (f->rq->head.version >= 15 ? f->req.replica_state.replica_id : f->req.replica_id) >= 0;
+}
 
 /* Everything that can be said without reading. True when there is something to read. */
 static bool judge(struct part *pt) {
@@ -184,7 +200,12 @@ static bool judge(struct part *pt) {
 /* ---- The answer ---- */
 
 static void fill(const struct part *pt, part_answer *a) {
-    *a = (part_answer){.partition_index = pt->index, .error_code = pt->code, .high_watermark = -1, .last_stable_offset = -1, .log_start_offset = -1, .preferred_read_replica = -1};
+    *a = (part_answer){.partition_index = pt->index,
+                       .error_code = pt->code,
+                       .high_watermark = -1,
+                       .last_stable_offset = -1,
+                       .log_start_offset = -1,
+                       .preferred_read_replica = -1};
     a->diverging_epoch.epoch = pt->diverging_epoch;
     a->diverging_epoch.end_offset = pt->diverging_epoch >= 0 ? pt->diverging_end : -1;
     a->current_leader.leader_id = a->current_leader.leader_epoch = -1;
@@ -193,17 +214,21 @@ static void fill(const struct part *pt, part_answer *a) {
     if (pt->code != KE_NONE) return;
     a->high_watermark = a->last_stable_offset = pt->p->hw; /* without transactions nothing is unstable */
     a->log_start_offset = pt->p->log->start;
-    if (pt->holds && pt->read.bytes > 0) a->records = (struct kw_records){.len = (int32_t)pt->read.bytes, .ref = (void *)(uintptr_t)&pt->read};
+    if (pt->holds && pt->read.bytes > 0)
+        a->records = (struct kw_records){.len = (int32_t)pt->read.bytes, .ref = (void *)(uintptr_t)&pt->read};
 }
 
 static bool told(struct fetch *f, const struct part *pt) {
     if (!f->session) return true;
     int64_t hw = pt->code == KE_NONE ? pt->p->hw : -1, start = pt->code == KE_NONE ? pt->p->log->start : -1;
-    bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read.bytes : 0, pt->diverging_epoch >= 0);
+    bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read.bytes : 0,
+                                pt->diverging_epoch >= 0);
     return news || f->kind == KB_SESSION_FULL;
 }
 
-static bool same_topic(const struct part *a, const struct part *b) { return kw_uuid_eq(a->topic_id, b->topic_id) && kw_str_eq(a->topic, b->topic); }
+static bool same_topic(const struct part *a, const struct part *b) {
+    return kw_uuid_eq(a->topic_id, b->topic_id) && kw_str_eq(a->topic, b->topic);
+}
 
 static void answer(struct fetch *f) {
     struct kb_request *rq = f->rq;
@@ -221,7 +246,8 @@ static void answer(struct fetch *f) {
     for (size_t i = 0; i < f->count; i++) {
         struct part *pt = &f->parts[i];
         if (!told(f, pt)) continue;
-        if (!last || !same_topic(last, pt)) topics[topic_count++] = (topic_answer){.topic = pt->topic, .topic_id = pt->topic_id, .partitions.v = &parts[part_count]};
+        if (!last || !same_topic(last, pt))
+            topics[topic_count++] = (topic_answer){.topic = pt->topic, .topic_id = pt->topic_id, .partitions.v = &parts[part_count]};
         fill(pt, &parts[part_count++]);
         topics[topic_count - 1].partitions.n++;
         last = pt;
@@ -333,8 +359,16 @@ static void take_from_session(struct fetch *f) {
         size_t n = sp->topic ? strlen(sp->topic) : 0;
         const char *name = sp->topic ? kw_arena_dup(&f->rq->arena, sp->topic, n) : NULL; /* the session may forget it while this waits */
         if (sp->topic && !name) continue;
-        f->parts[f->count++] = (struct part){.f = f, .topic = {name ? name : "", (int32_t)n}, .topic_id = sp->topic_id, .index = sp->index, .leader_epoch = sp->leader_epoch,
-                                             .last_fetched_epoch = sp->last_fetched_epoch, .max_bytes = sp->max_bytes, .offset = sp->fetch_offset, .stale = true, .diverging_epoch = -1};
+        f->parts[f->count++] = (struct part){.f = f,
+                                             .topic = {name ? name : "", (int32_t)n},
+                                             .topic_id = sp->topic_id,
+                                             .index = sp->index,
+                                             .leader_epoch = sp->leader_epoch,
+                                             .last_fetched_epoch = sp->last_fetched_epoch,
+                                             .max_bytes = sp->max_bytes,
+                                             .offset = sp->fetch_offset,
+                                             .stale = true,
+                                             .diverging_epoch = -1};
     }
 }
 
@@ -343,8 +377,16 @@ static void take_from_request(struct fetch *f) {
         const struct kw_fetch_request_fetch_topic *t = &f->req.topics.v[i];
         for (int32_t j = 0; j < t->partitions.n; j++) {
             const struct kw_fetch_request_fetch_partition *q = &t->partitions.v[j];
-            f->parts[f->count++] = (struct part){.f = f, .topic = t->topic, .topic_id = t->topic_id, .index = q->partition, .leader_epoch = q->current_leader_epoch,
-                                                 .last_fetched_epoch = q->last_fetched_epoch, .max_bytes = q->partition_max_bytes, .offset = q->fetch_offset, .stale = true, .diverging_epoch = -1};
+            f->parts[f->count++] = (struct part){.f = f,
+                                                 .topic = t->topic,
+                                                 .topic_id = t->topic_id,
+                                                 .index = q->partition,
+                                                 .leader_epoch = q->current_leader_epoch,
+                                                 .last_fetched_epoch = q->last_fetched_epoch,
+                                                 .max_bytes = q->partition_max_bytes,
+                                                 .offset = q->fetch_offset,
+                                                 .stale = true,
+                                                 .diverging_epoch = -1};
         }
     }
 }

@@ -20,7 +20,8 @@ static kw_err join(const struct kb_read *r, uint8_t **owned, const uint8_t **p) 
     return KW_OK;
 }
 
-static kw_err convert_all(const uint8_t *p, size_t n, int8_t magic, int64_t first_offset, struct kw_compressor *c, struct kw_out *out, int64_t *next) {
+static kw_err convert_all(const uint8_t *p, size_t n, int8_t magic, int64_t first_offset, struct kw_compressor *c, struct kw_out *out,
+                          int64_t *next) {
     while (n >= KW_BATCH_HEADER_SIZE) {
         int64_t size = kw_batch_size_peek(p, n);
         struct kw_batch_header h;

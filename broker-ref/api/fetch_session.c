@@ -1,7 +1,7 @@
 /* fetch_session.c - the cache of fetch sessions. Called by api/fetch, node. KIP-227, KIP-516 (topic ids).
  *
- * A place in a full cache is made as KIP-227 says: a session unused for the eviction time goes; else one older than that time, if the new one
- * is privileged (a replica's) and the old one is not, or has more partitions.
+ * A place in a full cache is made as KIP-227 says: a session unused for the eviction time goes; else one older than that time, if the new
+ * one is privileged (a replica's) and the old one is not, or has more partitions.
  */
 #include "fetch_session.h"
 
@@ -25,7 +25,9 @@ kw_err kb_fetch_cache_new(struct kb_node *n) {
     return KW_OK;
 }
 
-size_t kb_fetch_cache_count(const struct kb_node *n) { return n->fetch_cache->count; }
+size_t kb_fetch_cache_count(const struct kb_node *n) {
+    return n->fetch_cache->count;
+}
 
 /* ---- Partitions of a session ---- */
 
@@ -53,7 +55,8 @@ static void drop_partition(struct kb_session *s, struct kb_session_partition *p)
     kw_free(p);
 }
 
-static kw_err add_partition(struct kb_session *s, const struct kw_fetch_request_fetch_topic *t, const struct kw_fetch_request_fetch_partition *q) {
+static kw_err add_partition(struct kb_session *s, const struct kw_fetch_request_fetch_topic *t,
+                            const struct kw_fetch_request_fetch_partition *q) {
     uint8_t key[KEY_SIZE_MAX];
     struct kb_session_partition *p = find(s, t->topic, t->topic_id, q->partition);
     if (!p) {
@@ -171,8 +174,7 @@ static struct kb_session *create(struct kb_node *n, const struct kw_fetch_reques
     kw_list_init(&s->link);
     kw_list_init(&s->partitions);
     kw_map_init(&s->by_key);
-    do
-        s->id = (int32_t)kw_rng_below(&n->parts.rng, INT32_MAX - 1) + 1;
+    do s->id = (int32_t)kw_rng_below(&n->parts.rng, INT32_MAX - 1) + 1;
     while (kw_map_get_u64(&c->by_id, (uint32_t)s->id));
     if (update(s, req) != KW_OK || kw_map_put_u64(&c->by_id, (uint32_t)s->id, s) != KW_OK) {
         kb_session_unref(s);
@@ -183,7 +185,8 @@ static struct kb_session *create(struct kb_node *n, const struct kw_fetch_reques
     return s;
 }
 
-static int16_t continue_session(struct kb_node *n, const struct kw_fetch_request *req, int16_t version, enum kb_session_kind *kind, struct kb_session **out) {
+static int16_t continue_session(struct kb_node *n, const struct kw_fetch_request *req, int16_t version, enum kb_session_kind *kind,
+                                struct kb_session **out) {
     struct kb_fetch_cache *c = n->fetch_cache;
     struct kb_session *s = kw_map_get_u64(&c->by_id, (uint32_t)req->session_id);
     if (!s) return KE_FETCH_SESSION_ID_NOT_FOUND;
@@ -208,7 +211,8 @@ static int16_t continue_session(struct kb_node *n, const struct kw_fetch_request
     return KE_NONE;
 }
 
-int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, int16_t version, enum kb_session_kind *kind, struct kb_session **s) {
+int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, int16_t version, enum kb_session_kind *kind,
+                        struct kb_session **s) {
     struct kb_fetch_cache *c = n->fetch_cache;
     *kind = KB_SESSION_NONE;
     *s = NULL;
@@ -223,7 +227,8 @@ int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, i
     return KE_NONE;
 }
 
-bool kb_session_tell(struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index, int16_t code, int64_t hw, int64_t start, size_t bytes, bool diverging) {
+bool kb_session_tell(struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index, int16_t code, int64_t hw, int64_t start,
+                     size_t bytes, bool diverging) {
     struct kb_session_partition *p = find(s, topic, id, index);
     if (!p) return false; /* forgotten meanwhile */
     bool news = bytes > 0 || code != KE_NONE || diverging || hw != p->hw_told || start != p->start_told;

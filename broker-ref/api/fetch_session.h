@@ -10,21 +10,21 @@
 #include "node.h"
 
 struct kb_session_partition {
-    struct kw_list link;            /* in the session, in the order in which they are served */
-    char *topic;                    /* NULL where topics go by id */
+    struct kw_list link; /* in the session, in the order in which they are served */
+    char *topic;         /* NULL where topics go by id */
     struct kw_uuid topic_id;
     int32_t index;
-    int32_t leader_epoch;           /* as the client knows it: checked on every fetch (PR-12) */
+    int32_t leader_epoch; /* as the client knows it: checked on every fetch (PR-12) */
     int32_t last_fetched_epoch, max_bytes;
     int64_t fetch_offset;
-    int64_t hw_told, start_told;    /* by the last answer; -1: nothing, or an error */
+    int64_t hw_told, start_told; /* by the last answer; -1: nothing, or an error */
 };
 struct kb_session {
-    uint32_t refs;                  /* the cache, and each request that is under way */
-    struct kw_list link;            /* in the cache, least recently used first; unlinked once evicted */
-    int32_t id, epoch;              /* epoch: what the next request must say */
-    bool by_id;                     /* topic ids (v13+) */
-    bool privileged;                /* a replica's */
+    uint32_t refs;       /* the cache, and each request that is under way */
+    struct kw_list link; /* in the cache, least recently used first; unlinked once evicted */
+    int32_t id, epoch;   /* epoch: what the next request must say */
+    bool by_id;          /* topic ids (v13+) */
+    bool privileged;     /* a replica's */
     int64_t created_us, used_us;
     struct kw_list partitions;
     struct kw_map by_key;
@@ -42,10 +42,12 @@ enum kb_session_kind {
 };
 /* Takes the request into its session: creates, updates, or closes it. Returns the answer's error (FETCH_SESSION_ID_NOT_FOUND,
  * INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR), 0 when ok. *s gets a reference, NULL when no session lives on. */
-int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, int16_t version, enum kb_session_kind *kind, struct kb_session **s);
+int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, int16_t version, enum kb_session_kind *kind,
+                        struct kb_session **s);
 void kb_session_unref(struct kb_session *s); /* NULL is fine */
 /* Notes what is told about a partition; true when it is news, and has to be in an incremental answer. bytes: records that go out; with them
  * the partition goes to the end, so that the others have their turn. */
-bool kb_session_tell(struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index, int16_t code, int64_t hw, int64_t start, size_t bytes, bool diverging);
+bool kb_session_tell(struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index, int16_t code, int64_t hw, int64_t start,
+                     size_t bytes, bool diverging);
 
 #endif

@@ -1,7 +1,8 @@
-/* find_coordinator.c - FindCoordinator v0-6. This broker has no group, transaction or share coordinator yet and says so. Called by dispatch.
+/* find_coordinator.c - FindCoordinator v0-6. This broker has no group, transaction or share coordinator yet and says so. Called by
+ * dispatch.
  *
- * Groups: COORDINATOR_NOT_AVAILABLE, which is retriable. Transactions and share groups: UNSUPPORTED_VERSION, which clients take as final, so that a
- * transactional producer fails at once and shows the text, where it would wait in vain otherwise. KIP-699 (several keys), 932.
+ * Groups: COORDINATOR_NOT_AVAILABLE, which is retriable. Transactions and share groups: UNSUPPORTED_VERSION, which clients take as final,
+ * so that a transactional producer fails at once and shows the text, where it would wait in vain otherwise. KIP-699 (several keys), 932.
  */
 #include "api.h"
 #include "kw_messages.h"
@@ -9,9 +10,12 @@
 
 static const char *text_of(int8_t key_type) {
     switch (key_type) {
-    case 0: return "this kbroker has no group coordinator yet: assign partitions to the consumer instead of subscribing it";
-    case 1: return "this kbroker has no transaction coordinator yet: produce without a transactional.id";
-    default: return "this kbroker has no share coordinator yet";
+    case 0:
+        return "this kbroker has no group coordinator yet: assign partitions to the consumer instead of subscribing it";
+    case 1:
+        return "this kbroker has no transaction coordinator yet: produce without a transactional.id";
+    default:
+        return "this kbroker has no share coordinator yet";
     }
 }
 

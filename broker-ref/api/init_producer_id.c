@@ -10,7 +10,7 @@
 struct kb_pid_source {
     struct kb_node *node;
     int64_t next, end;
-    struct kw_list waiting;     /* struct wait */
+    struct kw_list waiting; /* struct wait */
     bool asking;
     struct kb_pid_block block;
     struct kb_change change;

@@ -1,7 +1,8 @@
 /* list_offsets.c - ListOffsets v0-11: the first, last or newest offset of a partition, or the one at a time.
  *
- * Called by dispatch. Calls log (lookup by time, which may need the disk). KIP-79, 207, 320, 405 (tiers: there are none), 734 (max timestamp), 1005, 1023.
- * Version 0 answers a list of offsets, newest first: segment borders on Apache Kafka, here the offset asked for and the log start.
+ * Called by dispatch. Calls log (lookup by time, which may need the disk). KIP-79, 207, 320, 405 (tiers: there are none), 734 (max
+ * timestamp), 1005, 1023. Version 0 answers a list of offsets, newest first: segment borders on Apache Kafka, here the offset asked for and
+ * the log start.
  */
 #include "api.h"
 #include "kw_messages.h"
@@ -20,7 +21,7 @@ struct lookup {
     part_answer *answer;
     struct kb_find_time find;
     bool pending;
-    int32_t list_max;       /* v0 */
+    int32_t list_max; /* v0 */
 };
 struct list_offsets {
     struct kb_request *rq;
@@ -77,14 +78,22 @@ static void look_up(struct lookup *l, int64_t timestamp) {
     const struct kb_epochs *epochs = p->log->epochs;
     bool consumer = l->s->req.replica_id == -1;
     switch (timestamp) {
-    case LATEST: give(l, consumer ? p->hw : p->log->written, -1, kb_epochs_latest(epochs)); return;
+    case LATEST:
+        give(l, consumer ? p->hw : p->log->written, -1, kb_epochs_latest(epochs));
+        return;
     case EARLIEST:
-    case EARLIEST_LOCAL: give(l, p->log->start, -1, kb_epochs_at(epochs, p->log->start)); return;
+    case EARLIEST_LOCAL:
+        give(l, p->log->start, -1, kb_epochs_at(epochs, p->log->start));
+        return;
     case LATEST_TIERED:
-    case EARLIEST_PENDING_UPLOAD: give(l, -1, -1, -1); return;
-    default: break;
+    case EARLIEST_PENDING_UPLOAD:
+        give(l, -1, -1, -1);
+        return;
+    default:
+        break;
     }
-    l->find = (struct kb_find_time){.log = p->log, .timestamp = timestamp == MAX_TIMESTAMP ? KB_TS_MAX : timestamp, .limit = p->hw, .done = found, .ctx = l};
+    l->find = (struct kb_find_time){
+        .log = p->log, .timestamp = timestamp == MAX_TIMESTAMP ? KB_TS_MAX : timestamp, .limit = p->hw, .done = found, .ctx = l};
     int32_t r = kb_log_find_time(&l->find, l->s->rq->node->now);
     if (r == 0) {
         l->pending = true;
@@ -104,7 +113,8 @@ static bool timestamp_known(int64_t timestamp, int16_t version) {
     return timestamp == EARLIEST_PENDING_UPLOAD && version >= 11;
 }
 
-static void start(struct list_offsets *s, struct kw_str topic, const struct kw_list_offsets_request_list_offsets_partition *q, part_answer *a) {
+static void start(struct list_offsets *s, struct kw_str topic, const struct kw_list_offsets_request_list_offsets_partition *q,
+                  part_answer *a) {
     *a = (part_answer){.partition_index = q->partition_index, .timestamp = -1, .offset = -1, .leader_epoch = -1};
     if (!timestamp_known(q->timestamp, s->rq->head.version)) {
         a->error_code = KE_UNSUPPORTED_VERSION;
@@ -125,7 +135,9 @@ static void cleanup(struct kb_request *rq) {
     }
 }
 
-static void abandon(struct kb_request *rq) { kb_request_drop(rq); }
+static void abandon(struct kb_request *rq) {
+    kb_request_drop(rq);
+}
 
 void kb_api_list_offsets(struct kb_request *rq) {
     struct list_offsets *s = kw_arena_calloc(&rq->arena, 1, sizeof(*s));

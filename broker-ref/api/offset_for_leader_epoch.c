@@ -1,4 +1,5 @@
-/* offset_for_leader_epoch.c - OffsetForLeaderEpoch v0-4: where a leader epoch ended, by which clients find out that a log was cut. KIP-101, 279, 320.
+/* offset_for_leader_epoch.c - OffsetForLeaderEpoch v0-4: where a leader epoch ended, by which clients find out that a log was cut. KIP-101,
+ * 279, 320.
  *
  * Called by dispatch. Calls log/epochs.
  */
@@ -9,7 +10,8 @@
 #include "node_priv.h"
 #include "replica/partition.h"
 
-static void look_up(struct kb_request *rq, struct kw_str topic, const struct kw_offset_for_leader_epoch_request_offset_for_leader_partition *q,
+static void look_up(struct kb_request *rq, struct kw_str topic,
+                    const struct kw_offset_for_leader_epoch_request_offset_for_leader_partition *q,
                     struct kw_offset_for_leader_epoch_response_epoch_end_offset *a) {
     struct kb_partition *p;
     *a = (struct kw_offset_for_leader_epoch_response_epoch_end_offset){.partition = q->partition, .leader_epoch = -1, .end_offset = -1};
@@ -31,7 +33,8 @@ void kb_api_offset_for_leader_epoch(struct kb_request *rq) {
         resp.topics.v[i].partitions.n = n;
         resp.topics.v[i].partitions.v = kw_arena_calloc(&rq->arena, (size_t)n, sizeof(*resp.topics.v[i].partitions.v));
         if (!resp.topics.v[i].partitions.v) goto fail;
-        for (int32_t j = 0; j < n; j++) look_up(rq, req.topics.v[i].topic, &req.topics.v[i].partitions.v[j], &resp.topics.v[i].partitions.v[j]);
+        for (int32_t j = 0; j < n; j++)
+            look_up(rq, req.topics.v[i].topic, &req.topics.v[i].partitions.v[j], &resp.topics.v[i].partitions.v[j]);
     }
     kb_request_reply(rq, &resp);
     return;

@@ -1,4 +1,5 @@
-/* pid_source.h - producer ids, handed out one by one from the controller's blocks. Called by api/init_producer_id; node makes and frees it. */
+/* pid_source.h - producer ids, handed out one by one from the controller's blocks. Called by api/init_producer_id; node makes and frees it.
+ */
 #ifndef KB_PID_SOURCE_H
 #define KB_PID_SOURCE_H
 

@@ -1,6 +1,7 @@
 /* produce.c - Produce v0-13: appends what producers send and answers when it is written (acks=1) or committed (acks=-1), or never (acks=0).
  *
- * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition. KIP-13, 98, 467, 516, 951. Transactions: refused until there are any.
+ * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition. KIP-13, 98, 467, 516, 951. Transactions: refused
+ * until there are any.
  */
 #include <stdio.h>
 
@@ -18,7 +19,7 @@ struct wait { /* one partition whose answer waits for its offsets */
     struct kb_partition *p;
     struct kb_wait_hook *hook;
     part_answer *answer;
-    int64_t end;            /* offset after the last record */
+    int64_t end; /* offset after the last record */
     int32_t leader_epoch;
 };
 struct produce {
@@ -28,7 +29,7 @@ struct produce {
     struct kb_waiter waiter;
     struct wait *waits;
     size_t wait_count, pending;
-    bool failed;            /* any partition: what acks=0 closes for */
+    bool failed; /* any partition: what acks=0 closes for */
     int16_t failed_code;
 };
 
@@ -67,7 +68,8 @@ static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct k
         int16_t code;
         int r = progress(s, w, &code);
         if (r == 0) continue;
-        if (r < 0) refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? "the disk did not take the records; see the broker's log" : NULL);
+        if (r < 0)
+            refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? "the disk did not take the records; see the broker's log" : NULL);
         kb_waiter_unhook(w->hook);
         w->p = NULL;
         s->pending--;
@@ -79,7 +81,9 @@ static void expire(struct kb_waiter *waiter, struct kb_now now) {
     (void)now;
     struct produce *s = waiter->ctx;
     for (size_t i = 0; i < s->wait_count; i++)
-        if (s->waits[i].p) refuse(s, s->waits[i].answer, KE_REQUEST_TIMED_OUT, "the records were appended, but not acknowledgeable within the request's timeout");
+        if (s->waits[i].p)
+            refuse(s, s->waits[i].answer, KE_REQUEST_TIMED_OUT,
+                   "the records were appended, but not acknowledgeable within the request's timeout");
     answer(s);
 }
 
@@ -106,7 +110,8 @@ static bool check_producer(struct produce *s, struct kb_partition *p, const stru
     struct kb_pid_batch dup;
     if (h->producer_id < 0) return true;
     switch (kb_pid_check(p->log->pids, h, &dup)) {
-    case KB_PID_APPEND: return true;
+    case KB_PID_APPEND:
+        return true;
     case KB_PID_DUPLICATE: /* stored before: success, with the offset of then (BL-18) */
         a->base_offset = dup.first_offset;
         a->log_append_time_ms = p->config.log_append_time ? dup.timestamp : -1;
@@ -116,8 +121,11 @@ static bool check_producer(struct produce *s, struct kb_partition *p, const stru
     case KB_PID_OUT_OF_ORDER:
         refuse(s, a, KE_OUT_OF_ORDER_SEQUENCE_NUMBER, "the sequence does not follow the producer's last one in this partition");
         return false;
-    case KB_PID_FENCED: refuse(s, a, KE_INVALID_PRODUCER_EPOCH, "a producer with the same id and a newer epoch has written here"); return false;
-    case KB_PID_UNKNOWN: break;
+    case KB_PID_FENCED:
+        refuse(s, a, KE_INVALID_PRODUCER_EPOCH, "a producer with the same id and a newer epoch has written here");
+        return false;
+    case KB_PID_UNKNOWN:
+        break;
     }
     refuse(s, a, KE_UNKNOWN_PRODUCER_ID, "the partition has no record of this producer any more");
     return false;
@@ -130,10 +138,11 @@ static int16_t may_write(const struct produce *s, const struct kb_partition *p) 
 }
 
 static void append(struct produce *s, struct kb_partition *p, struct kb_checked *c, part_answer *a) {
-    struct kb_log_append ap = {.blk = c->blk, .batch = c->batch, .size = c->size, .leader_epoch = p->leader_epoch, .max_timestamp = c->max_timestamp};
+    struct kb_log_append ap = {
+        .blk = c->blk, .batch = c->batch, .size = c->size, .leader_epoch = p->leader_epoch, .max_timestamp = c->max_timestamp};
     kw_err err = kb_log_append(p->log, &ap, s->rq->node->now);
     if (err != KW_OK) {
-        const char *text = err == KW_EIO    ? "the partition's log has failed; see the broker's log"
+        const char *text = err == KW_EIO     ? "the partition's log has failed; see the broker's log"
                            : err == KW_EBUSY ? "the partition's log is being cut back; try again"
                                              : "the broker is out of memory; try again";
         refuse(s, a, KE_KAFKA_STORAGE_ERROR, text);
@@ -146,12 +155,13 @@ static void append(struct produce *s, struct kb_partition *p, struct kb_checked 
     wait_for(s, p, a, ap.last_offset + 1);
 }
 
-static void produce_one(struct produce *s, const struct kw_produce_request_topic_produce_data *t, const struct kw_produce_request_partition_produce_data *d,
-                        part_answer *a) {
+static void produce_one(struct produce *s, const struct kw_produce_request_topic_produce_data *t,
+                        const struct kw_produce_request_partition_produce_data *d, part_answer *a) {
     struct kb_partition *p;
     struct kw_uuid id = s->rq->head.version >= 13 ? t->topic_id : (struct kw_uuid){{0}};
     a->index = d->index;
-    int16_t code = s->rq->head.version >= 13 && kw_uuid_is_zero(id) ? KE_UNKNOWN_TOPIC_ID : kb_partition_find(s->rq->node, t->name, id, d->index, -1, &p);
+    int16_t code = s->rq->head.version >= 13 && kw_uuid_is_zero(id) ? KE_UNKNOWN_TOPIC_ID
+                                                                    : kb_partition_find(s->rq->node, t->name, id, d->index, -1, &p);
     if (code == KE_NONE) code = may_write(s, p);
     if (code != KE_NONE) {
         refuse(s, a, code, code == KE_INVALID_TOPIC_EXCEPTION ? "clients may not write to an internal topic" : NULL);
@@ -223,7 +233,8 @@ static void finish_unacknowledged(struct produce *s) {
         return;
     }
     char why[128];
-    snprintf(why, sizeof(why), "a produce with acks=0 failed with %s, which only a closed connection can tell", kw_kerror_name(s->failed_code));
+    snprintf(why, sizeof(why), "a produce with acks=0 failed with %s, which only a closed connection can tell",
+             kw_kerror_name(s->failed_code));
     kb_request_close(s->rq, why);
 }
 

@@ -9,13 +9,13 @@
 
 struct kb_verdict {
     int16_t code;
-    const char *text;           /* static or in the request's arena; NULL */
+    const char *text; /* static or in the request's arena; NULL */
     /* INVALID_RECORD, INVALID_TIMESTAMP: which records (KIP-467), in the arena */
     struct kw_produce_response_batch_index_and_error_message *record_errors;
     int32_t record_error_count;
 };
 struct kb_checked {
-    struct kw_blk *blk;         /* one reference: the request's block, or one of its own when the batch was made anew */
+    struct kw_blk *blk; /* one reference: the request's block, or one of its own when the batch was made anew */
     uint8_t *batch;
     size_t size;
     struct kw_batch_header header;

@@ -11,9 +11,11 @@ static bool read_entry(struct kb_checkpoint *c, const char *line, size_t n) {
     const char *topic, *part, *offset;
     size_t topic_n, part_n, offset_n;
     int64_t index, value;
-    if (!kb_text_field(&line, &n, &topic, &topic_n) || !kb_text_field(&line, &n, &part, &part_n) || !kb_text_field(&line, &n, &offset, &offset_n))
+    if (!kb_text_field(&line, &n, &topic, &topic_n) || !kb_text_field(&line, &n, &part, &part_n) ||
+        !kb_text_field(&line, &n, &offset, &offset_n))
         return false;
-    if (topic_n == 0 || topic_n > 249 || !kb_text_int(part, part_n, 0, INT32_MAX, &index) || !kb_text_int(offset, offset_n, 0, INT64_MAX - 1, &value))
+    if (topic_n == 0 || topic_n > 249 || !kb_text_int(part, part_n, 0, INT32_MAX, &index) ||
+        !kb_text_int(offset, offset_n, 0, INT64_MAX - 1, &value))
         return false;
     char name[NAME_MAX_SIZE];
     int len = snprintf(name, sizeof(name), "%.*s-%d", (int)topic_n, topic, (int32_t)index);
@@ -49,7 +51,9 @@ void kb_checkpoint_deinit(struct kb_checkpoint *c) {
     kw_map_init(&c->by_name);
 }
 
-void kb_checkpoint_begin(struct kw_out *out, size_t count) { kb_text_add(out, "0\n%zu\n", count); }
+void kb_checkpoint_begin(struct kw_out *out, size_t count) {
+    kb_text_add(out, "0\n%zu\n", count);
+}
 
 void kb_checkpoint_add(struct kw_out *out, const char *topic, int32_t index, int64_t offset) {
     kb_text_add(out, "%s %d %lld\n", topic, index, (long long)offset);

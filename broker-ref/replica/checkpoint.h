@@ -1,4 +1,5 @@
-/* checkpoint.h - Kafka's offset checkpoint files: version 0, a count, then "topic partition offset" a line. Called by partitions. Calls log/text. */
+/* checkpoint.h - Kafka's offset checkpoint files: version 0, a count, then "topic partition offset" a line. Called by partitions. Calls
+ * log/text. */
 #ifndef KB_CHECKPOINT_H
 #define KB_CHECKPOINT_H
 

@@ -1,7 +1,8 @@
 /* opening.c - from a partition of the image to an open log: whose folder is it, then the log's own loading; and folders that are nobody's.
  *
- * Called by partitions.c. Calls the disk queue and log/. Files: `topic-N/partition.metadata` (KIP-516). A folder without one (segments that Apache Kafka
- * wrote) is taken over; one of another topic id (the topic was deleted and made again while this broker was down) is set aside.
+ * Called by partitions.c. Calls the disk queue and log/. Files: `topic-N/partition.metadata` (KIP-516). A folder without one (segments that
+ * Apache Kafka wrote) is taken over; one of another topic id (the topic was deleted and made again while this broker was down) is set
+ * aside.
  */
 #include <stdio.h>
 
@@ -78,7 +79,8 @@ static void metadata_written(struct kb_disk_req *r, struct kb_now now) {
     (void)now;
     struct metadata_write *w = r->ctx;
     if (r->err != KB_DISK_OK && r->err != KB_DISK_ENOENT) /* the topic may have been deleted meanwhile */
-        KB_SAY(w->node, KB_WARN, "%s cannot be written (error %d): the folder is taken for its topic by name at the next start", w->path, r->os_errno);
+        KB_SAY(w->node, KB_WARN, "%s cannot be written (error %d): the folder is taken for its topic by name at the next start", w->path,
+               r->os_errno);
     kw_free(w);
 }
 
@@ -96,7 +98,13 @@ static void write_metadata(struct kb_opening *o) {
     memcpy(w->path, o->metadata_path, strlen(o->metadata_path) + 1);
     int len = snprintf(w->text, sizeof(w->text), "version: 0\ntopic_id: %s", id);
     w->iov = (struct kb_iov){(const uint8_t *)w->text, (size_t)len};
-    w->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .path = w->path, .iov = &w->iov, .iov_count = 1, .done = metadata_written, .ctx = w};
+    w->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                  .lane = KB_LANE_ATOMIC,
+                                  .path = w->path,
+                                  .iov = &w->iov,
+                                  .iov_count = 1,
+                                  .done = metadata_written,
+                                  .ctx = w};
     kb_disk_submit(&n->parts.disk, &w->req);
 }
 
@@ -126,7 +134,8 @@ static void open_log(struct kb_opening *o, struct kb_now now) {
 static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_opening *o = r->ctx;
     if (r->err != KB_DISK_OK) {
-        KB_SAY(o->p->node, KB_ERROR, "%s belongs to another topic of that name and cannot be renamed to %s (error %d)", o->dir, o->aside, r->os_errno);
+        KB_SAY(o->p->node, KB_ERROR, "%s belongs to another topic of that name and cannot be renamed to %s (error %d)", o->dir, o->aside,
+               r->os_errno);
         finish(o, NULL, "its folder holds another topic's data", now);
         return;
     }
@@ -145,7 +154,13 @@ static void set_aside(struct kb_opening *o, struct kw_uuid old, struct kb_now no
         finish(o, NULL, "out of memory", now);
         return;
     }
-    o->req = (struct kb_disk_req){.op = KB_DISK_RENAME, .lane = KB_LANE_ATOMIC, .flags = KB_DISK_SYNC_FLAG, .path = o->dir, .path2 = o->aside, .done = aside_done, .ctx = o};
+    o->req = (struct kb_disk_req){.op = KB_DISK_RENAME,
+                                  .lane = KB_LANE_ATOMIC,
+                                  .flags = KB_DISK_SYNC_FLAG,
+                                  .path = o->dir,
+                                  .path2 = o->aside,
+                                  .done = aside_done,
+                                  .ctx = o};
     kb_disk_submit(&p->node->parts.disk, &o->req);
 }
 
@@ -161,7 +176,8 @@ static void metadata_read(struct kb_disk_req *r, struct kb_now now) {
         KB_SAY(o->p->node, KB_ERROR, "%s cannot be read (error %d)", o->metadata_path, r->os_errno);
         finish(o, NULL, "its partition.metadata cannot be read", now);
     } else if (!read_metadata(data, (size_t)size, &id)) {
-        KB_SAY(o->p->node, KB_ERROR, "%s is not in Kafka's format; remove it if the folder belongs to the topic %s", o->metadata_path, o->p->topic);
+        KB_SAY(o->p->node, KB_ERROR, "%s is not in Kafka's format; remove it if the folder belongs to the topic %s", o->metadata_path,
+               o->p->topic);
         finish(o, NULL, "its partition.metadata cannot be understood", now);
     } else if (kw_uuid_eq(id, o->p->topic_id)) {
         o->found_metadata = true;
@@ -183,7 +199,12 @@ kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) {
         kb_opening_free(o);
         return KW_ENOMEM;
     }
-    o->req = (struct kb_disk_req){.op = KB_DISK_READ_FILE, .lane = KB_LANE_JOB, .path = o->metadata_path, .length = METADATA_SIZE_MAX, .done = metadata_read, .ctx = o};
+    o->req = (struct kb_disk_req){.op = KB_DISK_READ_FILE,
+                                  .lane = KB_LANE_JOB,
+                                  .path = o->metadata_path,
+                                  .length = METADATA_SIZE_MAX,
+                                  .done = metadata_read,
+                                  .ctx = o};
     p->opening = o;
     p->node->partitions->opening++;
     kb_disk_submit(&p->node->parts.disk, &o->req);
@@ -211,7 +232,8 @@ static kw_err remove_folder(struct kb_node *n, const char *name) {
     if (!m) return KW_ENOMEM;
     m->node = n;
     snprintf(m->path, size, "%s/%s", n->log_dir, name);
-    m->req = (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_JOB, .flags = KB_DISK_RECURSIVE, .path = m->path, .done = removed, .ctx = m};
+    m->req = (struct kb_disk_req){
+        .op = KB_DISK_UNLINK, .lane = KB_LANE_JOB, .flags = KB_DISK_RECURSIVE, .path = m->path, .done = removed, .ctx = m};
     kb_disk_submit(&n->parts.disk, &m->req);
     return KW_OK;
 }

@@ -7,10 +7,14 @@
 
 int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
     switch (p->state) {
-    case KB_PART_DELETED: return KE_UNKNOWN_TOPIC_OR_PARTITION;
-    case KB_PART_OFFLINE: return KE_KAFKA_STORAGE_ERROR;
-    case KB_PART_LOADING: return KE_NOT_LEADER_OR_FOLLOWER;
-    case KB_PART_ONLINE: break;
+    case KB_PART_DELETED:
+        return KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case KB_PART_OFFLINE:
+        return KE_KAFKA_STORAGE_ERROR;
+    case KB_PART_LOADING:
+        return KE_NOT_LEADER_OR_FOLLOWER;
+    case KB_PART_ONLINE:
+        break;
     }
     if (!p->leader) return KE_NOT_LEADER_OR_FOLLOWER;
     if (leader_epoch >= 0 && leader_epoch < p->leader_epoch) return KE_FENCED_LEADER_EPOCH;
@@ -18,7 +22,8 @@ int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
     return KE_NONE;
 }
 
-int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch, struct kb_partition **p) {
+int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
+                          struct kb_partition **p) {
     bool by_id = !kw_uuid_is_zero(id);
     const struct kb_image_topic *t = by_id ? kb_image_topic_by_id(&n->image, id) : kb_image_topic(&n->image, topic);
     if (!t) return by_id ? KE_UNKNOWN_TOPIC_ID : KE_UNKNOWN_TOPIC_OR_PARTITION;
@@ -65,7 +70,9 @@ void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic
 /* ---- The log's marks ---- */
 
 /* One copy: what is durable enough here is what everyone has. */
-static int64_t hw_of(const struct kb_partition *p) { return p->log_config.flush_on_ack ? p->log->synced : p->log->written; }
+static int64_t hw_of(const struct kb_partition *p) {
+    return p->log_config.flush_on_ack ? p->log->synced : p->log->written;
+}
 
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_partition *p = ctx;
@@ -78,7 +85,8 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
     if (log->synced < log->written) {
         bool due = p->log_config.flush_on_ack || log->written - log->synced >= p->log_config.flush_messages;
-        if (due && kb_log_sync(log) != KW_OK) KB_SAY(p->node, KB_ERROR, "%s-%d: no memory to sync the log; it is tried again with the next write", p->topic, p->index);
+        if (due && kb_log_sync(log) != KW_OK)
+            KB_SAY(p->node, KB_ERROR, "%s-%d: no memory to sync the log; it is tried again with the next write", p->topic, p->index);
         if (!due) kb_partitions_flush_due(p);
     } else {
         p->flush_due_us = KW_NEVER;
@@ -103,8 +111,8 @@ struct kb_log_owner kb_partition_owner(struct kb_partition *p) {
 
 void kb_partition_offline(struct kb_partition *p, const char *why) {
     p->state = KB_PART_OFFLINE;
-    KB_SAY(p->node, KB_ERROR, "%s-%d is offline: %s; its clients get KAFKA_STORAGE_ERROR until the disk is mended and the broker restarted", p->topic,
-           p->index, why);
+    KB_SAY(p->node, KB_ERROR, "%s-%d is offline: %s; its clients get KAFKA_STORAGE_ERROR until the disk is mended and the broker restarted",
+           p->topic, p->index, why);
 }
 
 void kb_partition_online(struct kb_partition *p, struct kb_log *log, int64_t hw_checkpoint, struct kb_now now) {
@@ -120,7 +128,9 @@ void kb_partition_dirty(struct kb_partition *p) {
 
 /* ---- The end ---- */
 
-void kb_partition_pin(struct kb_partition *p) { p->pins++; }
+void kb_partition_pin(struct kb_partition *p) {
+    p->pins++;
+}
 
 void kb_partition_unpin(struct kb_partition *p) {
     KW_ASSERT(p->pins > 0);

@@ -1,7 +1,7 @@
 /* partition.h - a partition as its leader sees it: the log, the leader epoch, the high watermark, and who waits for it.
  *
- * Called by api/produce, api/fetch, api/list_offsets…; calls log/ and purgatory. Replication (followers, ISR) comes to stand beside it in isr.c
- * and follower.c: the high watermark is computed here from the log's marks and, later, the replicas'.
+ * Called by api/produce, api/fetch, api/list_offsets…; calls log/ and purgatory. Replication (followers, ISR) comes to stand beside it in
+ * isr.c and follower.c: the high watermark is computed here from the log's marks and, later, the replicas'.
  */
 #ifndef KB_PARTITION_H
 #define KB_PARTITION_H
@@ -11,7 +11,7 @@
 
 struct kb_partition {
     struct kb_node *node;
-    struct kw_list link;        /* in the node's list of all */
+    struct kw_list link; /* in the node's list of all */
     char *topic;
     struct kw_uuid topic_id;
     int32_t index;
@@ -21,7 +21,7 @@ struct kb_partition {
     enum { KB_PART_LOADING, KB_PART_ONLINE, KB_PART_OFFLINE, KB_PART_DELETED } state; /* OFFLINE: its log failed; KAFKA_STORAGE_ERROR */
     struct kb_log *log;
     struct kb_log_config log_config;
-    struct kb_topic_config {    /* the topic's effective configs that do not concern the log */
+    struct kb_topic_config { /* the topic's effective configs that do not concern the log */
         int32_t max_message_bytes, min_insync_replicas;
         int32_t max_decompressed_bytes; /* max.decompressed.message.bytes: of a batch's records */
         bool log_append_time;
@@ -38,37 +38,40 @@ struct kb_partition {
 };
 
 /* By name or id from the image; the Kafka error that a client gets when it cannot be used (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
- * NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; epoch -1: not checked). The id counts when it is not zero. */
-int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch, struct kb_partition **p);
+ * NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; epoch -1: not checked). The id counts when it is
+ * not zero. */
+int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
+                          struct kb_partition **p);
 /* Why a partition that was found before cannot be used now; 0 when it can. */
 int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch);
-void kb_partition_dirty(struct kb_partition *p);  /* its log was appended to: flushed at the end of the turn */
-void kb_partition_pin(struct kb_partition *p);    /* an asynchronous read of its log is under way */
+void kb_partition_dirty(struct kb_partition *p); /* its log was appended to: flushed at the end of the turn */
+void kb_partition_pin(struct kb_partition *p);   /* an asynchronous read of its log is under way */
 void kb_partition_unpin(struct kb_partition *p);
 /* DeleteRecords raised log starts: they are stored at once, and done comes when they are (false: not stored). */
 struct kb_point_waiter {
     struct kw_list link;
-    uint64_t from;              /* the write that has to be done */
+    uint64_t from; /* the write that has to be done */
     void (*done)(struct kb_point_waiter *w, bool stored, struct kb_now now);
     void *ctx;
 };
 void kb_partitions_store_starts(struct kb_node *n, struct kb_point_waiter *w);
 
 /* All partitions of the node. Called by node.c. */
-kw_err kb_partitions_new(struct kb_node *n) KW_CHECK;    /* hears the image from now on */
+kw_err kb_partitions_new(struct kb_node *n) KW_CHECK; /* hears the image from now on */
 void kb_partitions_free(struct kb_node *n);
 /* What a start found: the bytes of the three checkpoint files (NULL: absent), and the names in the data folder. */
 struct kb_found {
-    bool clean;                 /* the marker of a clean stop was there */
-    const uint8_t *files[3];    /* recovery points, log starts, high watermarks */
+    bool clean;              /* the marker of a clean stop was there */
+    const uint8_t *files[3]; /* recovery points, log starts, high watermarks */
     int64_t sizes[3];
-    const uint8_t *names;       /* as KB_DISK_LIST */
+    const uint8_t *names; /* as KB_DISK_LIST */
     int64_t name_count;
 };
-kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struct kb_now now) KW_CHECK; /* the image is current: opens every log */
-void kb_partitions_applied(struct kb_node *n, struct kb_now now);  /* the image moved: creates, changes, deletes */
-size_t kb_partitions_opening(const struct kb_node *n);             /* logs that are being opened */
-void kb_partitions_flush(struct kb_node *n, struct kb_now now);    /* end of turn */
+kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found,
+                          struct kb_now now) KW_CHECK;            /* the image is current: opens every log */
+void kb_partitions_applied(struct kb_node *n, struct kb_now now); /* the image moved: creates, changes, deletes */
+size_t kb_partitions_opening(const struct kb_node *n);            /* logs that are being opened */
+void kb_partitions_flush(struct kb_node *n, struct kb_now now);   /* end of turn */
 /* Clean stop: every log shut down, then the checkpoints; then done. clean: nothing failed. */
 void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *n, bool clean, struct kb_now now), struct kb_now now);
 /* for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) */

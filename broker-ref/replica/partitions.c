@@ -9,7 +9,8 @@
 #include "partitions_priv.h"
 #include "quorum/effective.h"
 
-static const char *const point_names[KB_POINT_COUNT] = {"recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"};
+static const char *const point_names[KB_POINT_COUNT] = {"recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
+                                                        "replication-offset-checkpoint"};
 
 /* ---- The image's news ---- */
 
@@ -104,7 +105,9 @@ struct kb_partition *kb_partitions_next(const struct kb_node *n, const struct kb
     return l == &n->partitions->all ? NULL : KW_CONTAINER_OF(l, struct kb_partition, link);
 }
 
-size_t kb_partitions_opening(const struct kb_node *n) { return n->partitions->opening; }
+size_t kb_partitions_opening(const struct kb_node *n) {
+    return n->partitions->opening;
+}
 
 void kb_partitions_flush(struct kb_node *n, struct kb_now now) {
     struct kw_list *l;
@@ -118,9 +121,12 @@ void kb_partitions_flush(struct kb_node *n, struct kb_now now) {
 
 static int64_t point_value(const struct kb_partition *p, enum kb_point what) {
     switch (what) {
-    case KB_POINT_RECOVERY: return p->log->recovery_point;
-    case KB_POINT_START: return p->log->start;
-    default: return p->hw;
+    case KB_POINT_RECOVERY:
+        return p->log->recovery_point;
+    case KB_POINT_START:
+        return p->log->start;
+    default:
+        return p->hw;
     }
 }
 
@@ -199,7 +205,14 @@ static void write_point(struct kb_node *n, enum kb_point what) {
     f->in_flight = true;
     f->writes++;
     f->iov = (struct kb_iov){f->out.p, f->out.len};
-    f->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = KB_DISK_SYNC_FLAG, .path = f->path, .iov = &f->iov, .iov_count = 1, .done = point_written, .ctx = n};
+    f->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                  .lane = KB_LANE_ATOMIC,
+                                  .flags = KB_DISK_SYNC_FLAG,
+                                  .path = f->path,
+                                  .iov = &f->iov,
+                                  .iov_count = 1,
+                                  .done = point_written,
+                                  .ctx = n};
     kb_disk_submit(&n->parts.disk, &f->req);
 }
 
@@ -210,7 +223,8 @@ static int64_t config_us(const struct kb_node *n, const char *name) {
 
 static void arm(struct kb_node *n, struct kw_timer *t, int64_t delay_us) {
     if (kw_timer_armed(t) || n->partitions->stopping) return;
-    if (kw_timers_set(&n->parts.timers, t, n->now.mono_us + delay_us) != KW_OK) KB_SAY(n, KB_ERROR, "no memory for a timer of the checkpoints");
+    if (kw_timers_set(&n->parts.timers, t, n->now.mono_us + delay_us) != KW_OK)
+        KB_SAY(n, KB_ERROR, "no memory for a timer of the checkpoints");
 }
 
 void kb_partitions_point_moved(struct kb_node *n, enum kb_point what) {
@@ -304,7 +318,8 @@ kw_err kb_partitions_new(struct kb_node *n) {
         kw_list_init(&ps->points[what].waiters);
         kw_map_init(&ps->found[what].by_name);
     }
-    n->image.observer = (struct kb_image_observer){.partition = note_partition, .topic_removed = note_removed, .config = note_config, .ctx = n};
+    n->image.observer =
+        (struct kb_image_observer){.partition = note_partition, .topic_removed = note_removed, .config = note_config, .ctx = n};
     return KW_OK;
 }
 
@@ -312,7 +327,8 @@ kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struc
     struct kb_partitions *ps = n->partitions;
     ps->found_clean = found->clean;
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
-        if (!found->files[what] || kb_checkpoint_decode(&ps->found[what], found->files[what], (size_t)found->sizes[what]) == KW_OK) continue;
+        if (!found->files[what] || kb_checkpoint_decode(&ps->found[what], found->files[what], (size_t)found->sizes[what]) == KW_OK)
+            continue;
         KB_SAY(n, KB_WARN, "%s is not in Kafka's format: the logs are recovered without it", ps->points[what].path);
         if (what == KB_POINT_RECOVERY) ps->found_clean = false;
     }

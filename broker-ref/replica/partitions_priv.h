@@ -15,8 +15,8 @@ struct kb_point_file {
     struct kw_out out;
     char *path;
     bool dirty, in_flight;
-    uint64_t writes;            /* begun so far */
-    struct kw_list waiters;     /* struct kb_point_waiter */
+    uint64_t writes;        /* begun so far */
+    struct kw_list waiters; /* struct kb_point_waiter */
 };
 struct kb_note { /* a partition of the image that is new or changed */
     struct kw_uuid topic_id;
@@ -26,7 +26,7 @@ struct kb_partitions {
     struct kw_list all, dirty, removed;
     size_t count, opening;
     bool loaded, stopping, failed;
-    bool last_points;           /* stopping: the logs are shut, the checkpoints are being written */
+    bool last_points; /* stopping: the logs are shut, the checkpoints are being written */
     struct kb_note *notes;
     size_t note_count, note_cap;
     bool configs_moved;
@@ -50,7 +50,8 @@ void kb_partitions_flush_due(struct kb_partition *p);
 /* opening.c */
 kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_free(struct kb_opening *o); /* NULL is fine */
-kw_err kb_strays_start(struct kb_node *n, const struct kb_found *found) KW_CHECK; /* names what is not ours, removes what was being deleted */
+kw_err kb_strays_start(struct kb_node *n,
+                       const struct kb_found *found) KW_CHECK; /* names what is not ours, removes what was being deleted */
 /* node.c */
 void kb_node_opened(struct kb_node *n, struct kb_now now); /* no log is being opened any more */
 

@@ -47,8 +47,8 @@ void kb_waiter_done(struct kb_waiter *w, struct kb_node *n) {
     kw_timers_cancel(&n->parts.timers, &w->timer);
 }
 
-/* A waiter may unhook itself, or others, while it is asked: the ones to ask are moved to a list of their own first, so that each is asked once
- * and new ones are left for the next time. */
+/* A waiter may unhook itself, or others, while it is asked: the ones to ask are moved to a list of their own first, so that each is asked
+ * once and new ones are left for the next time. */
 void kb_purgatory_moved(struct kb_partition *p, struct kb_now now) {
     if (kw_list_empty(&p->waiters)) return;
     struct kw_list asked;

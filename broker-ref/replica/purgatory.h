@@ -1,6 +1,8 @@
-/* purgatory.h - requests that wait on partitions: produce for its offsets to be acknowledgeable, fetch for enough bytes. One place, one timer each.
+/* purgatory.h - requests that wait on partitions: produce for its offsets to be acknowledgeable, fetch for enough bytes. One place, one
+ * timer each.
  *
- * A waiter hangs on one or more partitions. When a partition's written mark, high watermark, leadership or state moves, its waiters are asked
+ * A waiter hangs on one or more partitions. When a partition's written mark, high watermark, leadership or state moves, its waiters are
+ * asked
  * (`check`); a waiter that is satisfied completes and unhooks itself; its deadline completes it with what there is.
  */
 #ifndef KB_PURGATORY_H
@@ -27,8 +29,8 @@ struct kb_waiter {
 void kb_waiter_init(struct kb_waiter *w, struct kb_wait_hook *hooks, size_t hook_count_max);
 kw_err kb_waiter_arm(struct kb_waiter *w, struct kb_node *n, int64_t deadline_us) KW_CHECK;
 struct kb_wait_hook *kb_waiter_hook(struct kb_waiter *w, struct kb_partition *p);
-void kb_waiter_unhook(struct kb_wait_hook *h); /* this partition is asked no more */
-void kb_waiter_done(struct kb_waiter *w, struct kb_node *n); /* unhooks everywhere, cancels the timer */
+void kb_waiter_unhook(struct kb_wait_hook *h);                      /* this partition is asked no more */
+void kb_waiter_done(struct kb_waiter *w, struct kb_node *n);        /* unhooks everywhere, cancels the timer */
 void kb_purgatory_moved(struct kb_partition *p, struct kb_now now); /* asks p's waiters; safe when they unhook meanwhile */
 
 #endif

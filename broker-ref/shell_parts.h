@@ -1,6 +1,7 @@
-/* shell.h - the real shell's parts, as main.c puts them together: one libuv loop, the core, sockets, disk lanes. Not seen by the core. */
-#ifndef KB_SHELL_H
-#define KB_SHELL_H
+/* shell_parts.h - the real shell's parts, as main.c puts them together: one libuv loop, the core, sockets, disk lanes. Not seen by the
+ * core. */
+#ifndef KB_SHELL_PARTS_H
+#define KB_SHELL_PARTS_H
 
 #include <uv.h>
 
@@ -24,20 +25,21 @@ void kb_shell_turn(struct kb_shell *s);
 
 /* shell_disk.c */
 struct kb_shell_disk_options {
-    bool ephemeral;             /* nothing is synced */
-    int64_t inline_write_max;   /* appends up to so many bytes are written by the loop itself; -1: the default */
+    bool ephemeral;           /* nothing is synced */
+    int64_t inline_write_max; /* appends up to so many bytes are written by the loop itself; -1: the default */
 };
 int kb_shell_disk_new(struct kb_shell *s, const struct kb_shell_disk_options *o, struct kb_shell_disk **d); /* 0, or an errno */
-bool kb_shell_disk_run(struct kb_shell_disk *d); /* takes the core's requests, brings what is done; true: something was brought */
+bool kb_shell_disk_run(struct kb_shell_disk *d);  /* takes the core's requests, brings what is done; true: something was brought */
 void kb_shell_disk_free(struct kb_shell_disk *d); /* waits for the lanes */
 
 /* shell_net.c */
 int kb_shell_net_new(struct kb_shell *s, struct kb_shell_net **n);
 /* Binds one address. port 0: any; *port is what it got. On failure text says what and why. */
 int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port, int backlog, uint16_t *got, char *text, size_t size);
-void kb_shell_net_accept(struct kb_shell_net *n, int send_buffer, int recv_buffer); /* the node is ready: connections are taken from now on */
-bool kb_shell_net_run(struct kb_shell_net *n);  /* carries out what connections have to do */
+void kb_shell_net_accept(struct kb_shell_net *n, int send_buffer,
+                         int recv_buffer);               /* the node is ready: connections are taken from now on */
+bool kb_shell_net_run(struct kb_shell_net *n);           /* carries out what connections have to do */
 bool kb_shell_net_flushed(const struct kb_shell_net *n); /* nothing is left to be sent */
-void kb_shell_net_free(struct kb_shell_net *n); /* closes everything; the node hears of each */
+void kb_shell_net_free(struct kb_shell_net *n);          /* closes everything; the node hears of each */
 
 #endif
