@@ -8,7 +8,7 @@ enum { TURN_TASKS_MAX = 100000 };
 #define STARVED_RETRY_US 100000
 
 int64_t kc_after(int64_t now_us, int64_t duration_us) {
-    if (duration_us < 0 || duration_us > INT64_MAX - now_us) return KW_NEVER;
+    if (duration_us < 0 || (now_us > 0 && duration_us > INT64_MAX - now_us)) return KW_NEVER;
     return now_us + duration_us;
 }
 
