@@ -116,7 +116,9 @@ int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
     int32_t n = drop_while(log, hw, now, expired) + drop_while(log, hw, now, too_much) + drop_while(log, hw, now, below_start);
     if (log->start != start) kb_epochs_truncate_start(log->epochs, log->start);
     if (log->config->producer_expiration_ms > 0) kb_pid_expire(log->pids, now.wall_ms - log->config->producer_expiration_ms);
-    bool old = p->unsynced_since_us != KW_NEVER && log->config->flush_ms >= 0 && now.mono_us - p->unsynced_since_us >= log->config->flush_ms * 1000;
+    int64_t flush_ms = log->config->flush_ms;
+    bool limited = flush_ms >= 0 && flush_ms < INT64_MAX / 1000 && p->unsynced_since_us != KW_NEVER;
+    bool old = limited && now.mono_us - p->unsynced_since_us >= flush_ms * 1000;
     if (old || p->sync.failed) p->sync.wanted = true;
     if (p->flush_again) kb_log_flush(log, now);
     kb_sync_step(log);

@@ -83,14 +83,10 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
         kb_partitions_point_moved(p->node, KB_POINT_HW);
     }
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
-    if (log->synced < log->written) {
-        bool due = p->log_config.flush_on_ack || log->written - log->synced >= p->log_config.flush_messages;
-        if (due && kb_log_sync(log) != KW_OK)
-            KB_SAY(p->node, KB_ERROR, "%s-%d: no memory to sync the log; it is tried again with the next write", p->topic, p->index);
-        if (!due) kb_partitions_flush_due(p);
-    } else {
+    if (log->synced < log->written)
+        kb_partitions_flush_due(p);
+    else
         p->flush_due_us = KW_NEVER;
-    }
     kb_purgatory_moved(p, now);
 }
 

@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 
-#include "log/pid_state.h"
 #include "partitions_priv.h"
 #include "quorum/effective.h"
 
@@ -265,7 +264,6 @@ static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
         if (p->state != KB_PART_ONLINE) continue;
         int64_t start = p->log->start;
-        kb_pid_expire(p->log->pids, n->now.wall_ms - p->log_config.producer_expiration_ms);
         kb_log_housekeep(p->log, p->hw, n->now);
         if (p->log->start != start) kb_partitions_point_moved(n, KB_POINT_START);
     }
