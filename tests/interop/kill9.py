@@ -133,7 +133,7 @@ def run():
     rng, folder = random.Random(a.seed), servers.temp_folder("kill9")
     s = servers.server(a.broker, {"log.segment.bytes": 4 << 20, "log.index.interval.bytes": 4096}).start()
     kinds = ((1, False, "acks1"), (-1, False, "acksall"), (-1, True, "idempotent"))
-    makers = (peers.RdkNew,) + (peers.OURS[:1] if a.broker == "kbroker" else ())
+    makers = (peers.RdkNew,) + ((peers.Kclient,) if a.broker == "kbroker" else ())
     loads = [Load(m(s.boot), f"{m.name}-{name}", acks, idem, folder) for m in makers for acks, idem, name in kinds]
     for load in loads:
         load.start(s.boot)

@@ -8,7 +8,7 @@ Default: libkclient produces, and Java, librdkafka and libkclient read; then eac
 """
 import argparse
 
-from judge import cache, matrix, peers, servers, tally
+from judge import cache, cli, matrix, peers, servers, tally
 
 
 def run():
@@ -24,6 +24,8 @@ def run():
             others = [peers.Java(kafka.boot), peers.RdkNew(kafka.boot)]
             matrix.run(t, kafka, [p for p in ours if p.produces], others + [p for p in ours if p.consumes], a.quick, folder)
             matrix.run(t, kafka, others, [p for p in ours if p.consumes], a.quick, folder)
+            for codec in ("none", "zstd") if a.quick else peers.CODECS:
+                t.attempt(f"kc {codec} with {kafka.name}", cli.kc_round, kafka.boot, codec)
         else:
             names = None if a.peers == "outside" else a.peers.split(",")
             chosen = [c(kafka.boot) for c in peers.OUTSIDE + peers.OURS if (c.name in names if names else c in peers.OUTSIDE)]

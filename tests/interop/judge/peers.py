@@ -37,7 +37,7 @@ class Peer:
     def command(self):
         raise NotImplementedError
 
-    def job(self, timeout=120, **job):
+    def job(self, timeout=300, **job):
         self.start(job)
         return self.answer(timeout)
 
@@ -170,6 +170,24 @@ class KclientOwnLoop(Kclient):
     conf = {"client.thread": "none"}
 
 
+class KcCli(Peer):
+    """kc consume as a reader of everything: its JSON lines in base64 are the lines that the other peers write."""
+    name = "kc"
+    produces = False
+
+    def job(self, timeout=300, **job):
+        binary = cache.build_tree() / "bin" / "kc"
+        if not binary.exists():
+            raise cache.Missing(f"{binary} is not built")
+        with open(job["out"], "wb") as out:
+            for topic in job["topics"]:
+                r = subprocess.run([binary, "consume", "-b", self.boot, "-t", topic, "-o", "beginning", "-e", "--json", "--base64"],
+                                   stdout=out, stderr=subprocess.PIPE, timeout=timeout)
+                if r.returncode:
+                    raise PeerError(f"kc consume -t {topic} exited {r.returncode}: {r.stderr[-600:].decode(errors='replace')}")
+        return {"ok": True}
+
+
 OUTSIDE = (RdkDebian, RdkNew, Java, KafkaPython, Franz, KafkaJs)
 OLD = (Old09, Old010)
-OURS = (Kclient, KclientOwnLoop)
+OURS = (Kclient, KclientOwnLoop, KcCli)

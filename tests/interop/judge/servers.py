@@ -142,14 +142,22 @@ class Kafka(Server):
         return ["java", *heap, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
                 f"-Dlog4j2.configurationFile={cache.HERE / 'java' / 'log4j2.properties'}", "-cp", f"{self.libs}/*", cls, *args]
 
-    def start(self, timeout=60):
+    def format(self):
+        """Apache Kafka wants its folder formatted before the first start."""
         if not (self.data / "meta.properties").exists():
             cache.run(self.java("kafka.tools.StorageTool", "format", "-t", "kclient-interop-000000", "-c", self.config))
+
+    def launch(self):
+        """Starts the process and does not wait for it to serve."""
         log = open(self.folder / "out.log", "ab")
         flags = ["-server", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
         self.proc = spawn(self.java("kafka.Kafka", self.config, heap=(*self.heap, *flags)), stdout=log, stderr=log,
                           stdin=subprocess.DEVNULL)
         log.close()
+
+    def start(self, timeout=240):
+        self.format()
+        self.launch()
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -177,12 +185,16 @@ class Kbroker(Server):
         self.props = {"message.max.bytes": RECORD_MAX, "replica.fetch.max.bytes": RECORD_MAX, "log.retention.hours": -1}
         self.props.update(props or {})
 
-    def start(self, timeout=30):
+    def launch(self):
+        """Starts the process and does not wait for it to serve."""
         sets = [x for k, v in self.props.items() for x in ("--set", f"{k}={v}")]
         log = open(self.folder / "out.log", "ab")
         self.proc = spawn([self.binary, "run", "--data", self.data, "--listen", self.listen, *sets, *self.args],
                           stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
         log.close()
+
+    def start(self, timeout=60):
+        self.launch()
         self.boot = self._ready(timeout)
         self.listen = self.boot   # a restart takes the same port, as its clients expect
         return self

@@ -28,7 +28,7 @@ class ToolError(Exception):
     """A tool failed or printed what it must not."""
 
 
-def kafka(tool, *args, stdin=b"", timeout=120, check=True):
+def kafka(tool, *args, stdin=b"", timeout=300, check=True):
     """Runs a tool of Apache Kafka; returns what it printed on stdout (and stderr, when it failed)."""
     cmd = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
            f"-Dlog4j2.configurationFile={cache.HERE / 'java' / 'log4j2.properties'}",
