@@ -87,13 +87,14 @@ static int32_t check_one(struct kb_cursor *c) {
         size_t wish = (size_t)KW_MIN(KW_MAX(c->stop - c->check_at, KB_ENTRY_PEEK), KB_IO_MAX);
         int32_t x = kb_cursor_window(c, c->check_at, KB_ENTRY_PEEK, wish, &p, &n);
         if (x != KB_STEP_DONE) return x;
-        struct kb_entry *e = &c->checking;
-        if (kb_entry_parse(p, n, e) || e->size > s->written_size - c->check_at || e->last < s->base || e->last >= s->end) return KW_ECRC;
-        if (c->check_at + e->size > c->stop) { /* cut in the middle: whole ones only */
+        struct kb_entry e;
+        if (kb_entry_parse(p, n, &e) || e.size > s->written_size - c->check_at || e.last < s->base || e.last >= s->end) return KW_ECRC;
+        if (c->check_at + e.size > c->stop) { /* cut in the middle: whole ones only; `checking` stays the last whole one */
             c->stop = c->check_at;
             return KB_STEP_DONE;
         }
-        kb_entry_sum_begin(&c->sum, e, p);
+        c->checking = e;
+        kb_entry_sum_begin(&c->sum, &e, p);
         c->summing = true;
     }
     while (c->sum.left) {
