@@ -1,0 +1,153 @@
+/* admin_call.c - sends an administrative request, retries it, ends the operation. Loop context, but for kc_admin_run. */
+#include "admin_call.h"
+
+static void finish(struct kc_admin *a, kc_err err, kc_error *error) {
+    kw_timers_cancel(kc_core_timers(a->op.client->core), &a->timer);
+    kc_op_complete(&a->op, err, error);
+}
+
+static void fail(struct kc_admin *a, kc_err err) {
+    kc_error *error = NULL;
+    kc_error_make(&error, err, KC_MAYBE_PERSISTED, a->attempts, "%s: %s%s%s", a->what, kc_err_text(err),
+                  a->last != KC_OK && a->last != err ? "; last: " : "", a->last != KC_OK && a->last != err ? kc_err_text(a->last) : "");
+    finish(a, err, error);
+}
+
+static void send(struct kc_admin *a);
+
+static void again(struct kc_admin *a) {
+    struct kc_core *core = a->op.client->core;
+    const struct kc_settings *s = a->op.client->settings;
+    int64_t now_us = kc_core_now(core).mono_us;
+    int64_t wait = s->retry_backoff_us << KW_MIN(a->tries, 6);
+    int64_t at = now_us + KW_MIN(wait, s->retry_backoff_max_us);
+    a->tries++;
+    if (at >= a->deadline_us)
+        fail(a, KC_TIMED_OUT);
+    else if (kw_timers_set(kc_core_timers(core), &a->timer, at) != KW_OK)
+        fail(a, KC_NO_MEMORY);
+}
+
+static void timer_fired(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t;
+    (void)now_us;
+    send(ctx);
+}
+
+static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
+    struct kc_admin *a = rq->ctx;
+    kc_error *error = NULL;
+    a->outstanding = false;
+    if (err == KC_OK) {
+        struct kw_arena arena;
+        kw_arena_init(&arena, 0);
+        err = a->read(a, body, blk, &arena, &error);
+        kw_arena_deinit(&arena);
+        if (err == ADMIN_NEXT) {
+            a->tries = 0;
+            send(a);
+        } else if (err == ADMIN_AGAIN) {
+            again(a);
+        } else if (err == KC_BAD_MESSAGE && !error) {
+            fail(a, err);
+        } else {
+            finish(a, err, error);
+        }
+        return;
+    }
+    a->last = err;
+    if (kc_err_retriable(err) && err != KC_TIMED_OUT) {
+        kc_metadata_refresh(a->op.client->core, "an administrative request failed");
+        again(a);
+    } else {
+        fail(a, err);
+    }
+}
+
+static kw_err encode(struct kc_request *rq, struct kw_out *out) {
+    struct kc_admin *a = rq->ctx;
+    struct kw_arena arena;
+    kw_arena_init(&arena, 0);
+    kw_err err = a->encode(a, rq->version, &arena, out);
+    kw_arena_deinit(&arena);
+    return err;
+}
+
+static void send(struct kc_admin *a) {
+    struct kc_core *core = a->op.client->core;
+    kc_request_init(&a->rq, a->api);
+    if (a->rq.version_min < a->version_min) a->rq.version_min = a->version_min;
+    a->rq.broker = a->broker;
+    a->rq.channel = KC_CHANNEL_CONTROL;
+    a->rq.deadline_us = a->deadline_us;
+    a->rq.encode = encode;
+    a->rq.done = answered;
+    a->rq.ctx = a;
+    a->rq.attempts = a->attempts;
+    a->outstanding = true;
+    kc_core_send(core, &a->rq);
+}
+
+static void op_start(struct kc_op *op) {
+    struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
+    send(a);
+}
+
+static void op_cancel(struct kc_op *op) {
+    struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
+    if (a->outstanding)
+        kc_core_cancel(op->client->core, &a->rq); /* ends in answered */
+    else
+        fail(a, KC_CANCELLED);
+}
+
+static void op_deinit(struct kc_op *op) {
+    struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
+    kc_attempts_unref(a->attempts);
+}
+
+kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, kc_error **error) {
+    kc_err err = kc_client_enter(c);
+    struct kc_op *op = NULL;
+    if (err != KC_OK) {
+        kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "%s: %s", kind->what, kc_err_text(err));
+        return err;
+    }
+    err = kc_op_new(c, sizeof(struct kc_admin), 0, op_start, op_cancel, op_deinit, &op, error);
+    if (err != KC_OK) return err;
+    struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
+    kw_timer_init(&a->timer, timer_fired, a);
+    a->attempts = kc_attempts_new(); /* without it the error just tells less */
+    a->deadline_us = kc_deadline_after(timeout_us != 0 ? timeout_us : c->settings->api_timeout_us);
+    a->what = kind->what;
+    a->api = kind->api;
+    a->version_min = kind->version_min;
+    a->broker = kind->broker;
+    a->encode = kind->encode;
+    a->read = kind->read;
+    a->call = call;
+    err = kc_op_run(op, KC_FOREVER, error); /* the call keeps its own limit */
+    kc_op_free(op);
+    return err;
+}
+
+bool kc_admin_again(struct kc_admin *a, int16_t code) {
+    const struct kw_kerror_info *info = kw_kerror_info(code);
+    if (!info->retriable) return false;
+    a->last = code;
+    if (info->refresh_metadata) kc_metadata_refresh(a->op.client->core, info->name);
+    return kc_admin_time_left_ms(a) > 0;
+}
+
+int32_t kc_admin_time_left_ms(const struct kc_admin *a) {
+    int64_t left = a->deadline_us == KW_NEVER ? INT32_MAX : (a->deadline_us - kc_core_now(a->op.client->core).mono_us) / 1000;
+    return left < 0 ? 0 : (int32_t)KW_MIN(left, INT32_MAX);
+}
+
+void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code) {
+    const char *p = text.len > 0 ? text.p : code == KE_NONE ? "" : kc_err_text(code);
+    size_t n = text.len > 0 ? (size_t)text.len : strlen(p);
+    if (n >= size) n = size - 1;
+    memcpy(out, p, n);
+    out[n] = 0;
+}

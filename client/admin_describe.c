@@ -1,0 +1,369 @@
+/* admin_describe.c - the public administration calls that look: configurations; the cluster, its topics, a topic's offsets.
+ *
+ * An answer's strings and arrays live in one arena that goes with what is handed out. Calls admin_call.c.
+ */
+#include "admin_call.h"
+
+static const char *keep(struct kw_arena *a, struct kw_str s) { /* a NUL-terminated copy; NULL for null or no memory */
+    if (s.len < 0) return NULL;
+    char *z = kw_arena_alloc(a, (size_t)s.len + 1);
+    if (!z) return NULL;
+    memcpy(z, s.p, (size_t)s.len);
+    z[s.len] = 0;
+    return z;
+}
+
+/* ---- Configs ---- */
+
+struct kc_config_list {
+    struct kw_arena arena;
+    kc_config_item *v;
+    size_t count;
+};
+struct describe_configs {
+    int8_t resource;
+    const char *name;
+    kc_config_list *list;
+};
+
+static kw_err configs_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    const struct describe_configs *d = a->call;
+    struct kw_describe_configs_request m;
+    kw_msg_init(&kw_describe_configs_request_desc, &m);
+    m.include_documentation = version >= 3;
+    m.resources.v = kw_arena_calloc(arena, 1, sizeof *m.resources.v);
+    if (!m.resources.v) return KW_ENOMEM;
+    m.resources.n = 1;
+    m.resources.v[0].resource_type = d->resource;
+    m.resources.v[0].resource_name = kw_str_of(d->name);
+    m.resources.v[0].configuration_keys.n = -1;
+    return kw_encode(&kw_describe_configs_request_desc, version, &m, out);
+}
+
+static const char *source_name(const struct kw_describe_configs_response_describe_configs_resource_result *c, int16_t version) {
+    if (version == 0) return c->is_default ? "default" : "topic";
+    switch (c->config_source) {
+    case 1:
+        return "topic";
+    case 2:
+        return "broker";
+    case 3:
+        return "broker default";
+    case 4:
+        return "static";
+    default:
+        return "default";
+    }
+}
+
+static kc_err configs_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
+    (void)blk;
+    struct describe_configs *d = a->call;
+    struct kw_describe_configs_response m;
+    if (kw_decode(&kw_describe_configs_response_desc, a->rq.version, body, arena, &m) != KW_OK || m.results.n != 1) return KC_BAD_MESSAGE;
+    const struct kw_describe_configs_response_describe_configs_result *r = &m.results.v[0];
+    if (r->error_code != KE_NONE) {
+        char text[256];
+        if (r->error_code != KE_UNKNOWN_TOPIC_OR_PARTITION && kc_admin_again(a, r->error_code)) return ADMIN_AGAIN;
+        kc_admin_message(text, sizeof text, r->error_message, r->error_code);
+        kc_error_make(error, r->error_code, KC_NOT_PERSISTED, a->attempts, "describe configs of %s: %s", d->name, text);
+        return r->error_code;
+    }
+    kc_config_list *l = d->list;
+    l->v = kw_arena_calloc(&l->arena, (size_t)r->configs.n + 1, sizeof *l->v);
+    if (!l->v) return KC_NO_MEMORY;
+    for (int32_t i = 0; i < r->configs.n; i++) {
+        const char *name = keep(&l->arena, r->configs.v[i].name), *doc = keep(&l->arena, r->configs.v[i].documentation);
+        if (!name) return KC_NO_MEMORY;
+        l->v[l->count++] = (kc_config_item){.name = name,
+                                            .value = keep(&l->arena, r->configs.v[i].value),
+                                            .source = source_name(&r->configs.v[i], a->rq.version),
+                                            .read_only = r->configs.v[i].read_only,
+                                            .sensitive = r->configs.v[i].is_sensitive,
+                                            .doc = doc ? doc : ""};
+    }
+    return KC_OK;
+}
+
+kc_err kc_admin_describe_configs(kc_client *c, int32_t resource, const char *name, int64_t timeout_us, kc_config_list **out,
+                                 kc_error **error) {
+    struct kc_admin_kind kind = {"describe configs", KW_API_DESCRIBE_CONFIGS, 0, KC_BROKER_ANY, configs_encode, configs_read};
+    if (!out || !name || resource < 0 || resource > INT8_MAX) {
+        kc_error_make(error, KC_INVALID, KC_NOT_PERSISTED, NULL,
+                      "describe configs: a resource, its name and a place for the answer are needed");
+        return KC_INVALID;
+    }
+    if (resource == KC_RESOURCE_BROKER && *name) { /* only the broker itself knows its static configs */
+        int32_t id = 0;
+        for (const char *p = name; *p >= '0' && *p <= '9' && id < 100000000; p++) id = id * 10 + (*p - '0');
+        kind.broker = id;
+    }
+    kc_config_list *l = kw_calloc(1, sizeof *l);
+    if (!l) {
+        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "describe configs: out of memory");
+        return KC_NO_MEMORY;
+    }
+    kw_arena_init(&l->arena, 0);
+    struct describe_configs call = {(int8_t)resource, name, l};
+    kc_err err = kc_admin_run(c, &kind, &call, timeout_us, error);
+    if (err == KC_OK)
+        *out = l;
+    else
+        kc_config_list_free(l);
+    return err;
+}
+
+size_t kc_config_list_count(const kc_config_list *l) {
+    return l ? l->count : 0;
+}
+
+kc_err kc_config_list_get(const kc_config_list *l, size_t index, kc_config_item *out) {
+    if (!l || !out || index >= l->count) return KC_INVALID;
+    *out = l->v[index];
+    return KC_OK;
+}
+
+void kc_config_list_free(kc_config_list *l) {
+    if (!l) return;
+    kw_arena_deinit(&l->arena);
+    kw_free(l);
+}
+
+/* ---- Cluster and topics ---- */
+
+struct topic {
+    kc_topic_info info;
+    kc_partition_info *partitions; /* info.partition_count of them */
+};
+struct kc_cluster_info {
+    struct kw_arena arena;
+    const char *id;
+    int32_t controller;
+    kc_broker_info *brokers;
+    size_t broker_count;
+    struct topic *topics;
+    size_t topic_count;
+};
+/* One topic: metadata, then three ListOffsets a leader (log start, high watermark, log end), `asking` says which. */
+enum asking { ASK_START, ASK_HIGH_WATERMARK, ASK_END, ASK_DONE };
+#define END_OF_LOG_REPLICA (-2) /* ListOffsets as a debugging replica: "latest" is then the log end, not the high watermark */
+struct describe {
+    const char *topic; /* NULL: all, without offsets */
+    kc_cluster_info *info;
+    enum asking asking;
+    bool *asked; /* per partition, of the present question */
+};
+
+static kw_err metadata_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    const struct describe *d = a->call;
+    struct kw_metadata_request m;
+    kw_msg_init(&kw_metadata_request_desc, &m);
+    m.allow_auto_topic_creation = version < 4; /* old brokers do as they are configured */
+    m.topics.n = d->topic || version == 0 ? 0 : -1;
+    m.topics.v = kw_arena_calloc(arena, 1, sizeof *m.topics.v);
+    if (!m.topics.v) return KW_ENOMEM;
+    if (d->topic) m.topics.v[m.topics.n++].name = kw_str_of(d->topic);
+    return kw_encode(&kw_metadata_request_desc, version, &m, out);
+}
+
+static kw_err offsets_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    struct describe *d = a->call;
+    const struct topic *t = &d->info->topics[0];
+    struct kw_list_offsets_request m;
+    kw_msg_init(&kw_list_offsets_request_desc, &m);
+    m.replica_id = d->asking == ASK_END ? END_OF_LOG_REPLICA : -1;
+    m.timeout_ms = kc_admin_time_left_ms(a);
+    m.topics.v = kw_arena_calloc(arena, 1, sizeof *m.topics.v);
+    if (!m.topics.v) return KW_ENOMEM;
+    m.topics.n = 1;
+    m.topics.v[0].name = kw_str_of(d->topic);
+    m.topics.v[0].partitions.v = kw_arena_calloc(arena, t->info.partition_count + 1, sizeof *m.topics.v[0].partitions.v);
+    if (!m.topics.v[0].partitions.v) return KW_ENOMEM;
+    for (size_t i = 0; i < t->info.partition_count; i++) {
+        if (t->partitions[i].leader != a->broker) continue;
+        m.topics.v[0].partitions.v[m.topics.v[0].partitions.n++] =
+            (struct kw_list_offsets_request_list_offsets_partition){.partition_index = t->partitions[i].partition,
+                                                                    .current_leader_epoch = -1,
+                                                                    .timestamp = d->asking == ASK_START ? -2 : -1,
+                                                                    .max_num_offsets = 1};
+        d->asked[i] = true;
+    }
+    return kw_encode(&kw_list_offsets_request_desc, version, &m, out);
+}
+
+static kw_err describe_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    return a->api == KW_API_METADATA ? metadata_encode(a, version, arena, out) : offsets_encode(a, version, arena, out);
+}
+
+static const int32_t *keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok) {
+    *count = n > 0 ? (size_t)n : 0;
+    const int32_t *kept = kw_arena_dup(a, v, *count * sizeof *v);
+    if (*count > 0 && !kept) *ok = false;
+    return kept;
+}
+
+static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_topic *m, struct topic *t) {
+    bool ok = true;
+    size_t n = m->partitions.n > 0 ? (size_t)m->partitions.n : 0;
+    const char *name = keep(a, m->name);
+    t->info = (kc_topic_info){.name = name, .internal = m->is_internal, .partition_count = n, .err = m->error_code};
+    memcpy(t->info.id, m->topic_id.b, 16);
+    t->partitions = kw_arena_calloc(a, n + 1, sizeof *t->partitions);
+    if (!name || !t->partitions) return KC_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const struct kw_metadata_response_partition *p = &m->partitions.v[i];
+        size_t at = i; /* answers may list them in any order: kept by number */
+        while (at > 0 && t->partitions[at - 1].partition > p->partition_index) {
+            t->partitions[at] = t->partitions[at - 1];
+            at--;
+        }
+        kc_partition_info *o = &t->partitions[at];
+        *o = (kc_partition_info){.partition = p->partition_index,
+                                 .leader = p->leader_id,
+                                 .leader_epoch = p->leader_epoch,
+                                 .log_start = -1,
+                                 .high_watermark = -1,
+                                 .log_end = -1};
+        o->err = p->error_code == KE_REPLICA_NOT_AVAILABLE ? KC_OK : p->error_code;
+        o->replicas = keep_ids(a, p->replica_nodes.v, p->replica_nodes.n, &o->replica_count, &ok);
+        o->isr = keep_ids(a, p->isr_nodes.v, p->isr_nodes.n, &o->isr_count, &ok);
+        o->offline = keep_ids(a, p->offline_replicas.v, p->offline_replicas.n, &o->offline_count, &ok);
+    }
+    return ok ? KC_OK : KC_NO_MEMORY;
+}
+
+static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena) {
+    struct describe *d = a->call;
+    kc_cluster_info *info = d->info;
+    struct kw_metadata_response m;
+    if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    if (d->topic && m.topics.n == 1 && m.topics.v[0].error_code == KE_LEADER_NOT_AVAILABLE && kc_admin_again(a, KE_LEADER_NOT_AVAILABLE))
+        return ADMIN_AGAIN;
+    kw_arena_reset(&info->arena);
+    info->broker_count = info->topic_count = 0;
+    const char *id = keep(&info->arena, m.cluster_id);
+    info->id = id ? id : "";
+    info->controller = m.controller_id;
+    info->brokers = kw_arena_calloc(&info->arena, (size_t)KW_MAX(m.brokers.n, 0) + 1, sizeof *info->brokers);
+    info->topics = kw_arena_calloc(&info->arena, (size_t)KW_MAX(m.topics.n, 0) + 1, sizeof *info->topics);
+    if (!info->brokers || !info->topics) return KC_NO_MEMORY;
+    for (int32_t i = 0; i < m.brokers.n; i++) {
+        const char *host = keep(&info->arena, m.brokers.v[i].host);
+        if (!host) return KC_NO_MEMORY;
+        info->brokers[info->broker_count++] = (kc_broker_info){
+            .id = m.brokers.v[i].node_id, .port = m.brokers.v[i].port, .host = host, .rack = keep(&info->arena, m.brokers.v[i].rack)};
+    }
+    for (int32_t i = 0; i < m.topics.n; i++) {
+        kc_err err = keep_topic(&info->arena, &m.topics.v[i], &info->topics[info->topic_count++]);
+        if (err != KC_OK) return err;
+    }
+    return KC_OK;
+}
+
+static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena) {
+    struct describe *d = a->call;
+    struct topic *t = &d->info->topics[0];
+    struct kw_list_offsets_response m;
+    if (kw_decode(&kw_list_offsets_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    for (int32_t i = 0; m.topics.n == 1 && i < m.topics.v[0].partitions.n; i++) {
+        const struct kw_list_offsets_response_list_offsets_partition_response *r = &m.topics.v[0].partitions.v[i];
+        for (size_t k = 0; k < t->info.partition_count; k++) {
+            kc_partition_info *p = &t->partitions[k];
+            if (p->partition != r->partition_index) continue;
+            if (r->error_code != KE_NONE)
+                p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
+            else if (d->asking == ASK_START)
+                p->log_start = r->offset;
+            else if (d->asking == ASK_HIGH_WATERMARK)
+                p->high_watermark = r->offset;
+            else
+                p->log_end = r->offset;
+        }
+    }
+    return KC_OK;
+}
+
+/* The next leader to ask, or the next question; KC_OK when all is known. */
+static kc_err next_question(struct kc_admin *a, kc_error **error) {
+    struct describe *d = a->call;
+    if (!d->topic || d->info->topic_count != 1 || d->info->topics[0].info.err != KC_OK) return KC_OK;
+    const struct topic *t = &d->info->topics[0];
+    if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
+    if (!d->asked) {
+        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "describe: out of memory");
+        return KC_NO_MEMORY;
+    }
+    for (; d->asking < ASK_DONE; d->asking++) {
+        for (size_t i = 0; i < t->info.partition_count; i++) {
+            if (d->asked[i] || t->partitions[i].leader < 0) continue;
+            a->api = KW_API_LIST_OFFSETS;
+            a->version_min = 1;
+            a->broker = t->partitions[i].leader;
+            return ADMIN_NEXT;
+        }
+        memset(d->asked, 0, t->info.partition_count * sizeof *d->asked);
+    }
+    return KC_OK;
+}
+
+static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
+    (void)blk;
+    kc_err err = a->api == KW_API_METADATA ? metadata_read(a, body, arena) : offsets_read(a, body, arena);
+    return err == KC_OK ? next_question(a, error) : err;
+}
+
+kc_err kc_admin_describe(kc_client *c, const char *topic, int64_t timeout_us, kc_cluster_info **out, kc_error **error) {
+    static const struct kc_admin_kind kind = {"describe the cluster", KW_API_METADATA, 0, KC_BROKER_ANY, describe_encode, describe_read};
+    kc_cluster_info *info = out ? kw_calloc(1, sizeof *info) : NULL;
+    if (!info) {
+        kc_error_make(error, out ? KC_NO_MEMORY : KC_INVALID, KC_NOT_PERSISTED, NULL, "describe the cluster: %s",
+                      out ? "out of memory" : "no place for the answer");
+        return out ? KC_NO_MEMORY : KC_INVALID;
+    }
+    kw_arena_init(&info->arena, 0);
+    struct describe call = {.topic = topic, .info = info};
+    kc_err err = kc_admin_run(c, &kind, &call, timeout_us, error);
+    kw_free(call.asked);
+    if (err == KC_OK)
+        *out = info;
+    else
+        kc_cluster_info_free(info);
+    return err;
+}
+
+const char *kc_cluster_info_id(const kc_cluster_info *i) {
+    return i ? i->id : "";
+}
+int32_t kc_cluster_info_controller(const kc_cluster_info *i) {
+    return i ? i->controller : -1;
+}
+size_t kc_cluster_info_broker_count(const kc_cluster_info *i) {
+    return i ? i->broker_count : 0;
+}
+size_t kc_cluster_info_topic_count(const kc_cluster_info *i) {
+    return i ? i->topic_count : 0;
+}
+
+kc_err kc_cluster_info_broker(const kc_cluster_info *i, size_t index, kc_broker_info *out) {
+    if (!i || !out || index >= i->broker_count) return KC_INVALID;
+    *out = i->brokers[index];
+    return KC_OK;
+}
+
+kc_err kc_cluster_info_topic(const kc_cluster_info *i, size_t index, kc_topic_info *out) {
+    if (!i || !out || index >= i->topic_count) return KC_INVALID;
+    *out = i->topics[index].info;
+    return KC_OK;
+}
+
+kc_err kc_cluster_info_partition(const kc_cluster_info *i, size_t topic, size_t index, kc_partition_info *out) {
+    if (!i || !out || topic >= i->topic_count || index >= i->topics[topic].info.partition_count) return KC_INVALID;
+    *out = i->topics[topic].partitions[index];
+    return KC_OK;
+}
+
+void kc_cluster_info_free(kc_cluster_info *i) {
+    if (!i) return;
+    kw_arena_deinit(&i->arena);
+    kw_free(i);
+}
