@@ -12,7 +12,17 @@ libs=$cache/libs-$version
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+need() { # COMMAND PACKAGE
+    command -v "$1" >/dev/null && return
+    echo "golden: installing $2"
+    local sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    $sudo apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$2" >/dev/null
+}
+need javac default-jdk-headless
 if [ ! -e "$libs/complete" ]; then
+    need mvn maven
     rm -rf "$libs"
     mkdir -p "$libs"
     mvn -q -B -f "$here/pom.xml" -Dkafka.version="$version" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$libs" >"$work/mvn.log" 2>&1 || {
