@@ -16,7 +16,7 @@
 
 #include "core/config.h"
 #include "core/core.h"
-#include "lock.h"
+#include "base/lock.h"
 #include "loop.h"
 
 /* ---- Readiness: kc_client_fd and kc_client_ready. One source per kind and role. ---- */

@@ -1,4 +1,5 @@
-/* handle_client.c - kc_client: made, closed, shared, freed; readiness, log lines, topic numbers, fork. Called by applications and the roles' façades. */
+/* handle_client.c - kc_client: made, closed, shared, freed; readiness, log lines, topic numbers, fork. Called by applications and the
+ * roles' façades. */
 #include "handle.h"
 
 #include "shell.h"
@@ -15,9 +16,9 @@
 
 static struct {
     pthread_mutex_t lock;
-    _Atomic uint64_t *page;   /* 0 in a fresh child */
-    uint64_t last;            /* generation given out; inherited by children */
-    _Atomic bool by_pid;      /* no such page to be had: the process id decides */
+    _Atomic uint64_t *page; /* 0 in a fresh child */
+    uint64_t last;          /* generation given out; inherited by children */
+    _Atomic bool by_pid;    /* no such page to be had: the process id decides */
 } fork_mark = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t fork_generation(void) {
@@ -43,14 +44,20 @@ static uint64_t fork_generation_begin(void) {
     return g;
 }
 
-bool kc_client_is_forked(const kc_client *c) { return fork_generation() != c->fork_generation; }
+bool kc_client_is_forked(const kc_client *c) {
+    return fork_generation() != c->fork_generation;
+}
 
 /* ---- Entering ---- */
 
 static _Thread_local int callback_depth;
 
-void kc_callback_enter(void) { callback_depth++; }
-void kc_callback_leave(void) { callback_depth--; }
+void kc_callback_enter(void) {
+    callback_depth++;
+}
+void kc_callback_leave(void) {
+    callback_depth--;
+}
 
 kc_err kc_client_enter(kc_client *c) {
     if (!c) return KC_INVALID;
@@ -91,7 +98,9 @@ static void log_line(kc_client *c, int level, const char *text) {
     if (copy) kc_ready_raise(c, &c->log_ready);
 }
 
-static void core_log(void *ctx, int level, const char *text) { log_line(ctx, level, text); }
+static void core_log(void *ctx, int level, const char *text) {
+    log_line(ctx, level, text);
+}
 
 void kc_client_logf(kc_client *c, int level, const char *fmt, ...) {
     if (level > c->settings->log_level) return;
@@ -128,8 +137,10 @@ int32_t kc_client_log(kc_client *c, int32_t *level, int64_t *at_ms, char *text, 
     if (level) *level = dropped ? 4 : line.level;
     if (at_ms) *at_ms = dropped ? kc_clock_now().wall_ms : line.at_ms;
     if (text && size > 0) {
-        if (dropped) snprintf(text, size, "%llu log lines were lost: nobody took them in time", (unsigned long long)dropped);
-        else snprintf(text, size, "%s", line.text);
+        if (dropped)
+            snprintf(text, size, "%llu log lines were lost: nobody took them in time", (unsigned long long)dropped);
+        else
+            snprintf(text, size, "%s", line.text);
     }
     kw_free(line.text);
     return 1;
@@ -246,11 +257,15 @@ void kc_client_end(kc_client *c) {
 
 void kc_client_unref(kc_client *c) {
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
-    if (kc_loop_is_mine(c)) c->loop.orphan = true; /* the owner ends it when it leaves the loop */
-    else kc_client_end(c);
+    if (kc_loop_is_mine(c))
+        c->loop.orphan = true; /* the owner ends it when it leaves the loop */
+    else
+        kc_client_end(c);
 }
 
-static bool is_stopped(void *ctx) { return atomic_load(&((kc_client *)ctx)->core_stopped); }
+static bool is_stopped(void *ctx) {
+    return atomic_load(&((kc_client *)ctx)->core_stopped);
+}
 
 kc_err kc_client_close(kc_client *c, int64_t timeout_us, kc_error **error) {
     kc_err err = kc_client_enter(c);
@@ -324,7 +339,9 @@ void kc_ready_drop(kc_client *c, struct kc_ready_source *s) {
     kc_lock_give(&c->lock);
 }
 
-int kc_client_fd(kc_client *c) { return c ? c->public_fd : -1; }
+int kc_client_fd(kc_client *c) {
+    return c ? c->public_fd : -1;
+}
 
 size_t kc_client_ready(kc_client *c, kc_ready *out, size_t stride, size_t max) {
     if (!c || !out || stride < sizeof(kc_ready) || kc_client_is_forked(c)) return 0;
@@ -349,13 +366,16 @@ kc_err kc_client_run_once(kc_client *c, int64_t timeout_us, int64_t budget_us) {
     return kc_loop_run_once(c, timeout_us, budget_us);
 }
 
-int64_t kc_client_next_deadline_us(kc_client *c) { return !c || kc_client_is_forked(c) ? KC_FOREVER : kc_loop_next_deadline(c); }
+int64_t kc_client_next_deadline_us(kc_client *c) {
+    return !c || kc_client_is_forked(c) ? KC_FOREVER : kc_loop_next_deadline(c);
+}
 
 void kc_client_wake(kc_client *c) {
     if (c && !kc_client_is_forked(c)) kc_shell_wake(c->shell);
 }
 
-kc_err kc_allocator_set(void *(*malloc_fn)(size_t, void *), void *(*realloc_fn)(void *, size_t, void *), void (*free_fn)(void *, void *), void *ctx) {
+kc_err kc_allocator_set(void *(*malloc_fn)(size_t, void *), void *(*realloc_fn)(void *, size_t, void *), void (*free_fn)(void *, void *),
+                        void *ctx) {
     static _Atomic bool set;
     if (!malloc_fn || !realloc_fn || !free_fn || fork_mark.last > 0 || atomic_exchange(&set, true)) return KC_INVALID;
     kw_allocator_set(&(struct kw_allocator){malloc_fn, realloc_fn, free_fn, ctx});

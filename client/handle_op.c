@@ -21,8 +21,8 @@ static void on_cancel(struct kc_post *post) {
     op_unref(op);
 }
 
-kc_err kc_op_new(kc_client *c, size_t size, uint64_t opaque, void (*start)(struct kc_op *), void (*cancel)(struct kc_op *), void (*deinit)(struct kc_op *),
-                 struct kc_op **out, kc_error **error) {
+kc_err kc_op_new(kc_client *c, size_t size, uint64_t opaque, void (*start)(struct kc_op *), void (*cancel)(struct kc_op *),
+                 void (*deinit)(struct kc_op *), struct kc_op **out, kc_error **error) {
     KW_ASSERT(size >= sizeof(struct kc_op));
     struct kc_op *op = kw_calloc(1, size);
     if (!op) {
@@ -42,9 +42,13 @@ kc_err kc_op_new(kc_client *c, size_t size, uint64_t opaque, void (*start)(struc
     return KC_OK;
 }
 
-void kc_op_start(struct kc_op *op) { kc_client_post(op->client, &op->start_post); }
+void kc_op_start(struct kc_op *op) {
+    kc_client_post(op->client, &op->start_post);
+}
 
-static bool is_done(void *ctx) { return atomic_load(&((struct kc_op *)ctx)->done); }
+static bool is_done(void *ctx) {
+    return atomic_load(&((struct kc_op *)ctx)->done);
+}
 
 static kc_err result(struct kc_op *op, kc_err waited, kc_error **error) {
     if (waited != KC_OK) {
@@ -80,8 +84,12 @@ kc_err kc_op_wait(kc_op *op, int64_t timeout_us, kc_error **error) {
     return result(op, kc_drive_until(op->client, NULL, is_done, op, kc_deadline_after(timeout_us), NULL), error);
 }
 
-int32_t kc_op_done(const kc_op *op) { return op && atomic_load(&op->done); }
-uint64_t kc_op_opaque(const kc_op *op) { return op ? op->opaque : 0; }
+int32_t kc_op_done(const kc_op *op) {
+    return op && atomic_load(&op->done);
+}
+uint64_t kc_op_opaque(const kc_op *op) {
+    return op ? op->opaque : 0;
+}
 
 void kc_op_cancel(kc_op *op) {
     if (!op || kc_client_is_forked(op->client) || atomic_load(&op->done)) return;

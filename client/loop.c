@@ -1,7 +1,7 @@
 /* loop.c - see loop.h. Called by handle_*.c and the roles' façades; calls shell.c and the core.
  *
- * `state` is what posters look at without a lock. A poster pushes and then reads the state; the owner writes the state and then reads the posts (both
- * sequentially consistent), so one of them always sees the other.
+ * `state` is what posters look at without a lock. A poster pushes and then reads the state; the owner writes the state and then reads the
+ * posts (both sequentially consistent), so one of them always sees the other.
  */
 #include "loop.h"
 
@@ -15,7 +15,9 @@ enum { LEND_US = 1000, TURNS_AT_END_MAX = 1000 };
 
 static _Thread_local kc_client *mine; /* whose loop this thread owns now */
 
-bool kc_loop_is_mine(kc_client *c) { return mine == c; }
+bool kc_loop_is_mine(kc_client *c) {
+    return mine == c;
+}
 
 /* ---- Posts ---- */
 
@@ -231,7 +233,8 @@ kc_err kc_drive_until(kc_client *c, struct kc_post *post, bool (*done)(void *), 
     kc_lock_take(&l->lock);
     int32_t before = atomic_fetch_add(&l->waiter_count, 1);
     while (r == KC_BUSY) {
-        bool may_drive = !l->has_thread || atomic_load(&l->waiter_count) == 1; /* several waiters are better served by the client's own thread */
+        bool may_drive =
+            !l->has_thread || atomic_load(&l->waiter_count) == 1; /* several waiters are better served by the client's own thread */
         if (atomic_load(&l->state) == KC_LOOP_FREE && may_drive) {
             atomic_fetch_sub(&l->waiter_count, 1);
             take(c);
@@ -242,8 +245,10 @@ kc_err kc_drive_until(kc_client *c, struct kc_post *post, bool (*done)(void *), 
             kc_lock_give(&l->lock);
             return r;
         }
-        if (atomic_load(&l->state) == KC_LOOP_FREE) call_for_owner(c);
-        else if (before == 0 && l->has_thread && !atomic_load(&l->driven)) atomic_store(&l->wanted, true);
+        if (atomic_load(&l->state) == KC_LOOP_FREE)
+            call_for_owner(c);
+        else if (before == 0 && l->has_thread && !atomic_load(&l->driven))
+            atomic_store(&l->wanted, true);
         rouse(c);
         r = wait_beside(c, &w);
     }

@@ -13,7 +13,7 @@
 #define KC_LOOP_H
 
 #include "core/core.h"
-#include "lock.h"
+#include "base/lock.h"
 
 typedef struct kc_client kc_client;
 struct kc_shell;

@@ -1,9 +1,9 @@
 /* shell.c - the client's I/O over libuv. Called by loop.c; feeds core/event.h and does what the core wants.
  *
- * Sockets are ours (uv_poll watches them): so answers are read straight into the core's buffers, requests leave by one sendmsg with the record bytes in place,
- * nothing raises SIGPIPE, and a forked child can close them without touching the epoll instance that it shares with its parent.
- * Names that are no addresses are looked up in short-lived threads of our own, not in libuv's pool: a loop with a lookup under way cannot be closed, and a
- * name server may take half a minute.
+ * Sockets are ours (uv_poll watches them): so answers are read straight into the core's buffers, requests leave by one sendmsg with the
+ * record bytes in place, nothing raises SIGPIPE, and a forked child can close them without touching the epoll instance that it shares with
+ * its parent. Names that are no addresses are looked up in short-lived threads of our own, not in libuv's pool: a loop with a lookup under
+ * way cannot be closed, and a name server may take half a minute.
  */
 #include "shell.h"
 
@@ -25,20 +25,21 @@
 #include <uv.h>
 
 enum { IOV_MAX_ = 64, READS_MAX = 16, SETTLE_ROUNDS_MAX = 64, LOOKUPS_MAX = 8, LOOKUP_ADDRESSES_MAX = 16, LOOKUP_STACK_SIZE = 512 * 1024 };
-_Static_assert(sizeof(struct kc_iov) == sizeof(struct iovec) && offsetof(struct kc_iov, len) == offsetof(struct iovec, iov_len), "kc_iov is an iovec");
+_Static_assert(sizeof(struct kc_iov) == sizeof(struct iovec) && offsetof(struct kc_iov, len) == offsetof(struct iovec, iov_len),
+               "kc_iov is an iovec");
 _Static_assert(sizeof(struct sockaddr_storage) <= KC_ADDRESS_MAX, "an address fits");
 
 /* Shared between the shell and its lookup threads; outlives whichever ends first. */
 struct resolver {
     pthread_mutex_t lock;
     _Atomic int refs;
-    int wake_fd;            /* -1 once the shell is gone */
-    struct kw_list done;    /* of lookup */
+    int wake_fd;         /* -1 once the shell is gone */
+    struct kw_list done; /* of lookup */
 };
 struct lookup {
     struct kw_list link;
     struct resolver *resolver;
-    struct peer *peer;      /* the shell's; NULL: nobody waits any more */
+    struct peer *peer; /* the shell's; NULL: nobody waits any more */
     char *host;
     uint16_t port;
     int family;
@@ -50,7 +51,7 @@ struct lookup {
 struct sock {
     uv_poll_t poll;
     struct kw_list link;
-    struct peer *peer;      /* NULL once it is being closed */
+    struct peer *peer; /* NULL once it is being closed */
     int fd, events;
     bool connecting;
 };
@@ -70,9 +71,9 @@ struct kc_shell {
     struct kc_core *core;
     struct kw_list peers, socks;
     struct resolver *resolver;
-    struct kw_list lookups;  /* waiting for a thread */
+    struct kw_list lookups; /* waiting for a thread */
     size_t lookups_running;
-    bool dirty;              /* watches changed since the kernel was told */
+    bool dirty; /* watches changed since the kernel was told */
 };
 
 /* ---- Clock and randomness ---- */
@@ -432,7 +433,9 @@ void kc_shell_settle(struct kc_shell *sh) {
     }
 }
 
-static void on_timer(uv_timer_t *t) { (void)t; }
+static void on_timer(uv_timer_t *t) {
+    (void)t;
+}
 
 void kc_shell_wait(struct kc_shell *sh, int64_t timeout_us) {
     int64_t deadline = kc_core_deadline(sh->core);
@@ -469,7 +472,9 @@ void kc_shell_wake(struct kc_shell *sh) {
     errno = saved;
 }
 
-int kc_shell_fd(struct kc_shell *sh) { return uv_backend_fd(&sh->loop); }
+int kc_shell_fd(struct kc_shell *sh) {
+    return uv_backend_fd(&sh->loop);
+}
 
 void kc_shell_flush(struct kc_shell *sh) {
     if (!sh->dirty) return;
@@ -541,7 +546,9 @@ fail_fd:
     return err;
 }
 
-void kc_shell_attach(struct kc_shell *sh, struct kc_core *core) { sh->core = core; }
+void kc_shell_attach(struct kc_shell *sh, struct kc_core *core) {
+    sh->core = core;
+}
 
 static void free_lists(struct kc_shell *sh) {
     struct kw_list *l;
@@ -553,8 +560,8 @@ static void free_lists(struct kc_shell *sh) {
     while ((l = kw_list_shift(&sh->peers))) kw_free(KW_CONTAINER_OF(l, struct peer, link));
 }
 
-/* The loop's own descriptors are closed by hand and its few hundred bytes of lists are left: closing it properly would take our watches out of the
- * epoll instance, which is the parent's too. */
+/* The loop's own descriptors are closed by hand and its few hundred bytes of lists are left: closing it properly would take our watches out
+ * of the epoll instance, which is the parent's too. */
 static void free_forked(struct kc_shell *sh) {
     struct kw_list *l;
     while ((l = kw_list_shift(&sh->socks))) {
@@ -585,7 +592,8 @@ void kc_shell_free(struct kc_shell *sh, bool forked) {
     free_lists(sh);
     uv_close((uv_handle_t *)&sh->timer, NULL);
     uv_close((uv_handle_t *)&sh->wake, NULL);
-    for (int i = 0; i < SETTLE_ROUNDS_MAX && uv_run(&sh->loop, UV_RUN_NOWAIT) != 0; i++) {}
+    for (int i = 0; i < SETTLE_ROUNDS_MAX && uv_run(&sh->loop, UV_RUN_NOWAIT) != 0; i++) {
+    }
     int r = uv_loop_close(&sh->loop);
     KW_ASSERT(r == 0);
     pthread_mutex_lock(&sh->resolver->lock);

@@ -14,7 +14,7 @@
 #include <kclient/consumer.h>
 
 #include "../core/core.h"
-#include "../lock.h"
+#include "base/lock.h"
 #include "kw_messages.h"
 #include "wire/batch.h"
 #include "wire/message_set.h"

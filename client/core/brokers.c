@@ -1,6 +1,7 @@
 /* brokers.c - the brokers: bootstrap addresses and those that metadata names; backoff, throttling, moves, and the pump of their lanes.
  *
- * Called by request, conn, metadata; calls conn. KIP-144 (exponential reconnect backoff), KIP-219 (throttling), KIP-899 (bootstrapping again).
+ * Called by request, conn, metadata; calls conn. KIP-144 (exponential reconnect backoff), KIP-219 (throttling), KIP-899 (bootstrapping
+ * again).
  */
 #include "internal.h"
 
@@ -128,7 +129,9 @@ struct kc_broker *kc_broker_get(struct kc_core *core, int32_t id) {
     return id < 0 ? NULL : kw_map_get_u64(&core->brokers, (uint64_t)id);
 }
 
-int32_t kc_broker_shown(const struct kc_broker *b) { return b->id < 0 ? -1 : b->id; }
+int32_t kc_broker_shown(const struct kc_broker *b) {
+    return b->id < 0 ? -1 : b->id;
+}
 
 size_t kc_broker_load(const struct kc_broker *b) {
     size_t n = 0;
@@ -211,7 +214,8 @@ static bool is_idle(const struct kc_broker *b) {
     return true;
 }
 
-/* Closes connections of brokers that are gone, and of bootstrap addresses once real brokers are known, when nothing is under way on them. */
+/* Closes connections of brokers that are gone, and of bootstrap addresses once real brokers are known, when nothing is under way on them.
+ */
 void kc_brokers_sweep(struct kc_core *core) {
     struct kc_broker *b;
     for (size_t it = 0; (b = kw_map_next(&core->brokers, &it));) {
@@ -281,8 +285,10 @@ static void check_all_down(struct kc_core *core, const struct kc_broker *last) {
         }
     }
     core->all_down = true;
-    kc_core_log(core, 3, "ALL_BROKERS_DOWN: no broker can be reached; the last tried was %s:%u: %s. Trying on with backoff up to reconnect.backoff.max.ms", last->host,
-                last->port, last->last_text);
+    kc_core_log(
+        core, 3,
+        "ALL_BROKERS_DOWN: no broker can be reached; the last tried was %s:%u: %s. Trying on with backoff up to reconnect.backoff.max.ms",
+        last->host, last->port, last->last_text);
 }
 
 void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const char *text) {
@@ -296,8 +302,11 @@ void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const 
     char detail[300];
     snprintf(detail, sizeof detail, "%s:%u: %s", b->host, b->port, b->last_text);
     kc_attempts_note(core->trouble, core->now.wall_ms, kc_broker_shown(b), err, phase, detail);
-    if (b->failures == 1) kc_core_log(core, 4, "broker %d at %s: %s failed", kc_broker_shown(b), detail, phase);
-    else kc_core_log(core, 7, "broker %d at %s: %s failed %u times; next attempt in %lld ms", kc_broker_shown(b), detail, phase, b->failures, (long long)(wait / 1000));
+    if (b->failures == 1)
+        kc_core_log(core, 4, "broker %d at %s: %s failed", kc_broker_shown(b), detail, phase);
+    else
+        kc_core_log(core, 7, "broker %d at %s: %s failed %u times; next attempt in %lld ms", kc_broker_shown(b), detail, phase, b->failures,
+                    (long long)(wait / 1000));
     struct kc_request *rq;
     for (struct kw_list *l = core->any.next; l != &core->any; l = l->next) {
         rq = KW_CONTAINER_OF(l, struct kc_request, link);
@@ -320,7 +329,9 @@ void kc_broker_up(struct kc_broker *b) {
 
 /* ---- The pump ---- */
 
-void kc_broker_pump(struct kc_broker *b) { kc_core_defer(b->core, &b->pump); }
+void kc_broker_pump(struct kc_broker *b) {
+    kc_core_defer(b->core, &b->pump);
+}
 
 static void pump(struct kc_task *task, void *ctx) {
     (void)task;
@@ -333,11 +344,15 @@ static void pump(struct kc_task *task, void *ctx) {
         struct kc_lane *lane = &b->lanes[i];
         if (lane->queued == 0) continue;
         if (!lane->conn) {
-            if (b->retry_at_us > now) wake_us = KW_MIN(wake_us, b->retry_at_us);
-            else if (!kc_conn_open(b, (enum kc_channel)i)) wake_us = KW_MIN(wake_us, kc_after(now, 100000));
+            if (b->retry_at_us > now)
+                wake_us = KW_MIN(wake_us, b->retry_at_us);
+            else if (!kc_conn_open(b, (enum kc_channel)i))
+                wake_us = KW_MIN(wake_us, kc_after(now, 100000));
         } else if (lane->conn->state == KC_CONN_READY) {
-            if (b->throttled_until_us > now) wake_us = KW_MIN(wake_us, b->throttled_until_us);
-            else kc_conn_pump(lane->conn);
+            if (b->throttled_until_us > now)
+                wake_us = KW_MIN(wake_us, b->throttled_until_us);
+            else
+                kc_conn_pump(lane->conn);
         }
     }
     if (wake_us != KW_NEVER) kc_core_arm(core, &b->timer, wake_us);
@@ -363,7 +378,8 @@ void kc_core_broker_throttle(struct kc_core *core, int32_t broker, int32_t throt
     kc_broker_pump(b);
 }
 
-static const char *const state_texts[] = {"resolving the name of", "connecting to", "negotiating versions with", "connected to", "closing the connection to"};
+static const char *const state_texts[] = {"resolving the name of", "connecting to", "negotiating versions with", "connected to",
+                                          "closing the connection to"};
 
 void kc_core_broker_status(struct kc_core *core, int32_t broker, char *text, size_t size) {
     struct kc_broker *b = kc_broker_get(core, broker);
@@ -381,5 +397,6 @@ void kc_core_broker_status(struct kc_core *core, int32_t broker, char *text, siz
     int n = c ? snprintf(text, size, "%s %s:%u since %.1f s", state_texts[c->state], b->host, b->port, (now - (double)c->since_us) / 1e6)
               : snprintf(text, size, "not connected to %s:%u", b->host, b->port);
     if (b->failures > 0 && n > 0 && (size_t)n < size)
-        snprintf(text + n, size - (size_t)n, "; %u attempts failed, the last %.1f s ago: %s", b->failures, (now - (double)b->failed_at_us) / 1e6, b->last_text);
+        snprintf(text + n, size - (size_t)n, "; %u attempts failed, the last %.1f s ago: %s", b->failures,
+                 (now - (double)b->failed_at_us) / 1e6, b->last_text);
 }

@@ -18,10 +18,18 @@ static const struct row {
     uint32_t offset;
     uint8_t kind, size, twin;
 } rows[] = {
-#define ROW_(name, aliases, scope, kind, field, scale, min, max, def, choices, text, twin) \
-    {name, aliases, scope, def, choices, text, scale, min, max, offsetof(struct kc_settings, field), kind, sizeof(((struct kc_settings *)0)->field), twin},
-#define ROW(name, aliases, scope, kind, field, scale, min, max, def, choices, text) ROW_(name, aliases, scope, kind, field, scale, min, max, def, choices, text, 0)
-#define TWIN(name, aliases, scope, kind, field, scale, min, max, def, choices, text) ROW_(name, aliases, scope, kind, field, scale, min, max, def, choices, text, 1)
+#define ROW_(name, aliases, scope, kind, field, scale, min, max, def, choices, text, twin)                                                 \
+    {name,    aliases,                                                                                                                     \
+     scope,   def,                                                                                                                         \
+     choices, text,                                                                                                                        \
+     scale,   min,                                                                                                                         \
+     max,     offsetof(struct kc_settings, field),                                                                                         \
+     kind,    sizeof(((struct kc_settings *)0)->field),                                                                                    \
+     twin},
+#define ROW(name, aliases, scope, kind, field, scale, min, max, def, choices, text)                                                        \
+    ROW_(name, aliases, scope, kind, field, scale, min, max, def, choices, text, 0)
+#define TWIN(name, aliases, scope, kind, field, scale, min, max, def, choices, text)                                                       \
+    ROW_(name, aliases, scope, kind, field, scale, min, max, def, choices, text, 1)
     KC_PROPERTIES(ROW, TWIN)
 #undef ROW
 #undef TWIN
@@ -36,7 +44,9 @@ struct kc_config {
     char scratch[32];
 };
 
-kc_config *kc_config_new(void) { return kw_calloc(1, sizeof(struct kc_config)); }
+kc_config *kc_config_new(void) {
+    return kw_calloc(1, sizeof(struct kc_config));
+}
 
 void kc_config_free(kc_config *c) {
     if (!c) return;
@@ -119,8 +129,11 @@ static kc_err unknown_name(const char *name, kc_error **error) {
         }
     }
     for (size_t i = 0; i < KW_COUNTOF(without_effect); i++) kw_nearest_offer(&n, without_effect[i]);
-    if (n.best) kc_error_make(error, KC_CONFIG, KC_NOT_PERSISTED, NULL, "unknown property \"%s\": did you mean \"%s\"?", name, n.best);
-    else kc_error_make(error, KC_CONFIG, KC_NOT_PERSISTED, NULL, "unknown property \"%s\": kc config explain lists those that there are", name);
+    if (n.best)
+        kc_error_make(error, KC_CONFIG, KC_NOT_PERSISTED, NULL, "unknown property \"%s\": did you mean \"%s\"?", name, n.best);
+    else
+        kc_error_make(error, KC_CONFIG, KC_NOT_PERSISTED, NULL, "unknown property \"%s\": kc config explain lists those that there are",
+                      name);
     return KC_CONFIG;
 }
 
@@ -129,7 +142,9 @@ static kc_err unknown_name(const char *name, kc_error **error) {
 static void range_text(const struct row *r, char *text, size_t size) {
     switch (r->kind) {
     case K_BOOL:
-    case K_NOT: snprintf(text, size, "true or false"); break;
+    case K_NOT:
+        snprintf(text, size, "true or false");
+        break;
     case K_ENUM: {
         char item[96];
         size_t at = 0;
@@ -141,12 +156,20 @@ static void range_text(const struct row *r, char *text, size_t size) {
         }
         break;
     }
-    case K_STRING: snprintf(text, size, "text"); break;
-    case K_ADDRESSES: snprintf(text, size, "host:port,…"); break;
-    case K_UINT: snprintf(text, size, "0 to 18446744073709551615"); break;
+    case K_STRING:
+        snprintf(text, size, "text");
+        break;
+    case K_ADDRESSES:
+        snprintf(text, size, "host:port,…");
+        break;
+    case K_UINT:
+        snprintf(text, size, "0 to 18446744073709551615");
+        break;
     default:
-        if (r->max == INT64_MAX) snprintf(text, size, "%lld or more", (long long)r->min);
-        else snprintf(text, size, "%lld to %lld", (long long)r->min, (long long)r->max);
+        if (r->max == INT64_MAX)
+            snprintf(text, size, "%lld or more", (long long)r->min);
+        else
+            snprintf(text, size, "%lld to %lld", (long long)r->min, (long long)r->max);
     }
 }
 
@@ -204,26 +227,35 @@ static bool parse_number(const struct row *r, const char *v, int64_t *out) {
         *out = KW_LEVEL_DEFAULT;
         return true;
     }
-    if ((r->kind == K_FOREVER || r->kind == K_FOREVER0) && n == -1) *out = KC_FOREVER;
-    else if (r->kind == K_FOREVER0 && n == 0) *out = KC_FOREVER;
-    else if (n > INT64_MAX / r->scale) return false;
-    else *out = n * r->scale;
+    if ((r->kind == K_FOREVER || r->kind == K_FOREVER0) && n == -1)
+        *out = KC_FOREVER;
+    else if (r->kind == K_FOREVER0 && n == 0)
+        *out = KC_FOREVER;
+    else if (n > INT64_MAX / r->scale)
+        return false;
+    else
+        *out = n * r->scale;
     return true;
 }
 
 static bool parse(const struct row *r, const char *v, int64_t *out) {
     *out = 0;
     switch (r->kind) {
-    case K_STRING: return true;
-    case K_ADDRESSES: return parse_addresses(v);
-    case K_ENUM: return parse_choice(r, v, out);
-    case K_BOOL: return parse_bool(v, out);
+    case K_STRING:
+        return true;
+    case K_ADDRESSES:
+        return parse_addresses(v);
+    case K_ENUM:
+        return parse_choice(r, v, out);
+    case K_BOOL:
+        return parse_bool(v, out);
     case K_NOT: {
         bool ok = parse_bool(v, out);
         *out = !*out;
         return ok;
     }
-    default: return parse_number(r, v, out);
+    default:
+        return parse_number(r, v, out);
     }
 }
 
@@ -256,7 +288,9 @@ static kc_err warn(kc_config *c, const char *name, kc_error **error) {
     return KC_OK;
 }
 
-const char *kc_config_warning(const kc_config *c, size_t index) { return c && index < c->warning_count ? c->warnings[index] : NULL; }
+const char *kc_config_warning(const kc_config *c, size_t index) {
+    return c && index < c->warning_count ? c->warnings[index] : NULL;
+}
 
 static kc_err refuse(const char *name, const char *why, kc_error **error) {
     kc_error_make(error, KC_UNSUPPORTED, KC_NOT_PERSISTED, NULL, "property %s: %s", name, why);
@@ -307,10 +341,18 @@ static const char *profile_value(int64_t profile, const char *name) {
         int64_t profile;
         const char *name, *value;
     } defaults[] = {
-        {1, "linger.ms", "5000"}, {1, "queue.buffering.max.messages", "10000"}, {1, "batch.num.messages", "200"}, {1, "queue.enqueue.timeout.ms", "-1"},
-        {1, "acks", "0"},         {1, "retries", "3"},                          {1, "producer.type", "sync"},     {1, "enable.idempotence", "false"},
+        {1, "linger.ms", "5000"},
+        {1, "queue.buffering.max.messages", "10000"},
+        {1, "batch.num.messages", "200"},
+        {1, "queue.enqueue.timeout.ms", "-1"},
+        {1, "acks", "0"},
+        {1, "retries", "3"},
+        {1, "producer.type", "sync"},
+        {1, "enable.idempotence", "false"},
         {1, "partitioner", "consistent_random"},
-        {2, "acks", "-1"},        {2, "enable.idempotence", "true"},            {2, "producer.type", "sync"},
+        {2, "acks", "-1"},
+        {2, "enable.idempotence", "true"},
+        {2, "producer.type", "sync"},
     };
     for (size_t i = 0; i < KW_COUNTOF(defaults); i++) {
         if (defaults[i].profile == profile && strcmp(defaults[i].name, name) == 0) return defaults[i].value;
@@ -365,7 +407,8 @@ const char *kc_config_get(const kc_config *c, const char *name) {
 kc_err kc_config_describe(size_t index, kc_config_entry *out) {
     static char ranges[ROW_COUNT][400];
     static _Atomic int filled[ROW_COUNT]; /* 0 not yet, 1 being filled by some thread, 2 filled */
-    static const char *const kinds[] = {"text", "addresses", "boolean", "boolean", "integer", "integer", "decimal", "integer", "integer", "choice", "integer"};
+    static const char *const kinds[] = {"text",    "addresses", "boolean", "boolean", "integer", "integer",
+                                        "decimal", "integer",   "integer", "choice",  "integer"};
     if (index >= ROW_COUNT || !out) return KC_INVALID;
     const struct row *r = &rows[index];
     int expected = 0;
@@ -373,7 +416,8 @@ kc_err kc_config_describe(size_t index, kc_config_entry *out) {
         range_text(r, ranges[index], sizeof ranges[index]);
         atomic_store(&filled[index], 2);
     }
-    while (atomic_load(&filled[index]) != 2) {} /* some microseconds, once */
+    while (atomic_load(&filled[index]) != 2) {
+    } /* some microseconds, once */
     *out = (kc_config_entry){r->name, r->aliases, r->scope, kinds[r->kind], ranges[index], r->def, r->text};
     return KC_OK;
 }
@@ -394,10 +438,18 @@ static kw_err store(struct kc_settings *s, const struct row *r, const char *text
     bool ok = parse(r, text, &v);
     KW_ASSERT(ok); /* checked when it was set; defaults by the unit test */
     switch (r->size) {
-    case 1: *(bool *)(void *)at = v != 0; break;
-    case 2: *(int16_t *)(void *)at = (int16_t)v; break;
-    case 4: *(int32_t *)(void *)at = (int32_t)v; break;
-    default: *(int64_t *)(void *)at = v; break;
+    case 1:
+        *(bool *)(void *)at = v != 0;
+        break;
+    case 2:
+        *(int16_t *)(void *)at = (int16_t)v;
+        break;
+    case 4:
+        *(int32_t *)(void *)at = (int32_t)v;
+        break;
+    default:
+        *(int64_t *)(void *)at = v;
+        break;
     }
     return KW_OK;
 }
@@ -410,10 +462,10 @@ static kc_err bad(kc_error **error, const char *text) {
 /* KIP-679: what contradicts idempotence turns it off, unless idempotence was asked for in so many words. */
 static kc_err check_idempotence(struct kc_settings *s, const kc_config *client, const kc_config *role, kc_error **error) {
     bool asked = given(client, role, row_of("enable.idempotence")) != NULL;
-    const char *why = s->acks != -1                        ? "enable.idempotence=true needs acks=-1"
-                      : s->retries_max == 0                ? "enable.idempotence=true needs retries above 0"
-                      : s->producer_in_flight_max > 5      ? "enable.idempotence=true needs max.in.flight.requests.per.connection of at most 5"
-                                                           : NULL;
+    const char *why = s->acks != -1                   ? "enable.idempotence=true needs acks=-1"
+                      : s->retries_max == 0           ? "enable.idempotence=true needs retries above 0"
+                      : s->producer_in_flight_max > 5 ? "enable.idempotence=true needs max.in.flight.requests.per.connection of at most 5"
+                                                      : NULL;
     if (!why || !s->idempotence) return KC_OK;
     if (asked) return bad(error, why);
     s->idempotence = false;
@@ -426,7 +478,10 @@ static kc_err check_codec(struct kc_settings *s, kc_error **error) {
         snprintf(text, sizeof text, "compression.type=%s: this build of the library leaves that codec out", kw_codec_name(s->codec));
         return bad(error, text);
     }
-    int32_t own = s->codec == KW_CODEC_GZIP ? s->level_gzip : s->codec == KW_CODEC_LZ4 ? s->level_lz4 : s->codec == KW_CODEC_ZSTD ? s->level_zstd : KW_LEVEL_DEFAULT;
+    int32_t own = s->codec == KW_CODEC_GZIP   ? s->level_gzip
+                  : s->codec == KW_CODEC_LZ4  ? s->level_lz4
+                  : s->codec == KW_CODEC_ZSTD ? s->level_zstd
+                                              : KW_LEVEL_DEFAULT;
     if (own != KW_LEVEL_DEFAULT) s->level = own;
     if (s->level == KW_LEVEL_DEFAULT || s->codec == KW_CODEC_NONE || kw_codec_level_valid(s->codec, s->level)) return KC_OK;
     snprintf(text, sizeof text, "compression level %d is none that %s has", s->level, kw_codec_name(s->codec));
@@ -441,8 +496,10 @@ static kc_err finish(struct kc_settings *s, const kc_config *client, const kc_co
         if (given(client, role, row_of("fetch.max.bytes")) && given(client, role, row_of("receive.message.max.bytes")))
             return bad(error, "receive.message.max.bytes must be at least fetch.max.bytes + 512");
         /* One of them was given: the other one follows. */
-        if (given(client, role, row_of("fetch.max.bytes"))) s->receive_bytes_max = s->fetch_max_bytes + 512;
-        else s->fetch_max_bytes = KW_MAX(s->receive_bytes_max - 512, 1);
+        if (given(client, role, row_of("fetch.max.bytes")))
+            s->receive_bytes_max = s->fetch_max_bytes + 512;
+        else
+            s->fetch_max_bytes = KW_MAX(s->receive_bytes_max - 512, 1);
     }
     if (s->reconnect_max_us < s->reconnect_min_us) s->reconnect_max_us = s->reconnect_min_us;
     if (s->retry_backoff_max_us < s->retry_backoff_us) s->retry_backoff_max_us = s->retry_backoff_us;

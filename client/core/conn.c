@@ -80,14 +80,19 @@ void kc_conn_close(struct kc_conn *c, kc_err err, const char *phase, const char 
 
 static const char *phase_of(const struct kc_conn *c) {
     switch (c->state) {
-    case KC_CONN_RESOLVING: return "resolve";
-    case KC_CONN_CONNECTING: return "connect";
-    case KC_CONN_NEGOTIATING: return "negotiate";
-    default: return "await answer";
+    case KC_CONN_RESOLVING:
+        return "resolve";
+    case KC_CONN_CONNECTING:
+        return "connect";
+    case KC_CONN_NEGOTIATING:
+        return "negotiate";
+    default:
+        return "await answer";
     }
 }
 
-/* It broke. Before it was ready, or so soon after that nothing came of it, that is a failure to connect: backoff, and what waits in the lane learns of it. */
+/* It broke. Before it was ready, or so soon after that nothing came of it, that is a failure to connect: backoff, and what waits in the
+ * lane learns of it. */
 void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text) {
     if (c->state == KC_CONN_CLOSING) return;
     struct kc_broker *b = c->broker;
@@ -96,10 +101,14 @@ void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text) {
     char detail[256];
     snprintf(detail, sizeof detail, "%s: %s", c->peer, text ? text : kc_err_text(err));
     bool settled = c->state == KC_CONN_READY && (c->answers > 0 || c->core->now.mono_us - c->since_us >= KC_SETTLED_US);
-    if (settled && c->flight_count > 0) kc_core_log(c->core, 4, "connection to broker %d at %s; %u requests were on it", kc_broker_shown(b), detail, c->flight_count);
-    else if (settled) kc_core_log(c->core, 7, "connection to broker %d at %s", kc_broker_shown(b), detail);
-    if (settled) c->core->metadata.known ? kc_metadata_refresh(c->core, "a connection broke") : (void)0;
-    else kc_broker_failed(b, err, phase, text);
+    if (settled && c->flight_count > 0)
+        kc_core_log(c->core, 4, "connection to broker %d at %s; %u requests were on it", kc_broker_shown(b), detail, c->flight_count);
+    else if (settled)
+        kc_core_log(c->core, 7, "connection to broker %d at %s", kc_broker_shown(b), detail);
+    if (settled)
+        c->core->metadata.known ? kc_metadata_refresh(c->core, "a connection broke") : (void)0;
+    else
+        kc_broker_failed(b, err, phase, text);
     detach(c, err, phase, detail);
     if (!settled) kc_lane_fail(b, ch, err, phase, detail);
     kc_core_want(c, KC_WANT_CLOSE);
@@ -108,11 +117,21 @@ void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text) {
 
 /* ---- Events ---- */
 
-const char *kc_conn_host(const struct kc_conn *c) { return c->host; }
-uint16_t kc_conn_port(const struct kc_conn *c) { return c->port; }
-const struct kc_address *kc_conn_address(const struct kc_conn *c) { return &c->addresses[c->address_at]; }
-void *kc_conn_shell(const struct kc_conn *c) { return c->shell; }
-void kc_conn_shell_set(struct kc_conn *c, void *shell) { c->shell = shell; }
+const char *kc_conn_host(const struct kc_conn *c) {
+    return c->host;
+}
+uint16_t kc_conn_port(const struct kc_conn *c) {
+    return c->port;
+}
+const struct kc_address *kc_conn_address(const struct kc_conn *c) {
+    return &c->addresses[c->address_at];
+}
+void *kc_conn_shell(const struct kc_conn *c) {
+    return c->shell;
+}
+void kc_conn_shell_set(struct kc_conn *c, void *shell) {
+    c->shell = shell;
+}
 
 static void connect_address(struct kc_conn *c) {
     enter(c, KC_CONN_CONNECTING);
@@ -165,7 +184,8 @@ void kc_conn_closed(struct kc_conn *c, kw_err err, const char *text, struct kc_n
     if (c->state != KC_CONN_CLOSING) {
         const char *why = text ? text : "the broker closed the connection";
         if (c->state == KC_CONN_NEGOTIATING && err == KW_OK)
-            why = "the peer closed the connection when asked for its versions: it wants TLS or SASL, is older than Kafka 0.10, or is no Kafka broker";
+            why = "the peer closed the connection when asked for its versions: it wants TLS or SASL, is older than Kafka 0.10, or is no "
+                  "Kafka broker";
         kc_conn_fail(c, KC_TRANSPORT, why);
     }
     kc_conn_release(c);
@@ -208,14 +228,22 @@ static void on_timer(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kc_conn *c = ctx;
     char text[120];
     switch (c->state) {
-    case KC_CONN_RESOLVING: kc_conn_fail(c, KC_RESOLVE, "the name server did not answer in time"); break;
+    case KC_CONN_RESOLVING:
+        kc_conn_fail(c, KC_RESOLVE, "the name server did not answer in time");
+        break;
     case KC_CONN_CONNECTING:
-        snprintf(text, sizeof text, "no connection within %lld ms (socket.connection.setup.timeout.ms)", (long long)(c->core->settings->connect_timeout_us / 1000));
+        snprintf(text, sizeof text, "no connection within %lld ms (socket.connection.setup.timeout.ms)",
+                 (long long)(c->core->settings->connect_timeout_us / 1000));
         next_address(c, KC_TIMED_OUT, text);
         break;
-    case KC_CONN_NEGOTIATING: kc_conn_fail(c, KC_TIMED_OUT, "the peer accepted the connection and did not answer to ApiVersions: no Kafka broker, or it hangs"); break;
-    case KC_CONN_READY: on_ready_timer(c, now_us); break;
-    default: break;
+    case KC_CONN_NEGOTIATING:
+        kc_conn_fail(c, KC_TIMED_OUT, "the peer accepted the connection and did not answer to ApiVersions: no Kafka broker, or it hangs");
+        break;
+    case KC_CONN_READY:
+        on_ready_timer(c, now_us);
+        break;
+    default:
+        break;
     }
 }
 

@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 
-
-
 void kc_conn_in_deinit(struct kc_conn *c) {
     kw_blk_unref(c->small);
     kw_blk_unref(c->big);
@@ -41,7 +39,8 @@ void kc_conn_recv_buf(struct kc_conn *c, uint8_t **p, size_t *n) {
         *n = c->big->cap - c->big_len;
         return;
     }
-    if (c->small && c->small_at == c->small_len && atomic_load_explicit(&c->small->refs, memory_order_acquire) == 1) c->small_at = c->small_len = 0;
+    if (c->small && c->small_at == c->small_len && atomic_load_explicit(&c->small->refs, memory_order_acquire) == 1)
+        c->small_at = c->small_len = 0;
     /* Bytes behind a held view are still free; less than half of the buffer is not enough for the largest frame that is read here. */
     if ((!c->small || c->small_len > KC_SMALL_SIZE / 2) && small_renew(c) != KW_OK) {
         kc_conn_fail(c, KC_NO_MEMORY, "no memory to read into");
@@ -51,7 +50,9 @@ void kc_conn_recv_buf(struct kc_conn *c, uint8_t **p, size_t *n) {
     *n = c->small->cap - c->small_len;
 }
 
-bool kc_conn_wants_read(const struct kc_conn *c) { return c->state == KC_CONN_NEGOTIATING || c->state == KC_CONN_READY; }
+bool kc_conn_wants_read(const struct kc_conn *c) {
+    return c->state == KC_CONN_NEGOTIATING || c->state == KC_CONN_READY;
+}
 
 static void bad_answer(struct kc_conn *c, const char *text) {
     kc_core_log(c->core, 3, "%s: %s", c->peer, text);
@@ -61,12 +62,15 @@ static void bad_answer(struct kc_conn *c, const char *text) {
 /* What sits at the other end, when the first bytes are no frame. */
 static void nonsense(struct kc_conn *c, const uint8_t *p, int64_t size) {
     char text[200];
-    if (p[0] == 0x15 && p[1] == 0x03) snprintf(text, sizeof text, "the peer answered with a TLS alert: this is a TLS port, and security.protocol here is plaintext");
-    else if (memcmp(p, "HTTP", 4) == 0) snprintf(text, sizeof text, "the peer answered in HTTP: this is a web server's port, not a Kafka broker's");
-    else if (memcmp(p, "SSH-", 4) == 0) snprintf(text, sizeof text, "the peer answered in SSH: not a Kafka broker's port");
+    if (p[0] == 0x15 && p[1] == 0x03)
+        snprintf(text, sizeof text, "the peer answered with a TLS alert: this is a TLS port, and security.protocol here is plaintext");
+    else if (memcmp(p, "HTTP", 4) == 0)
+        snprintf(text, sizeof text, "the peer answered in HTTP: this is a web server's port, not a Kafka broker's");
+    else if (memcmp(p, "SSH-", 4) == 0)
+        snprintf(text, sizeof text, "the peer answered in SSH: not a Kafka broker's port");
     else
-        snprintf(text, sizeof text, "an answer claims %lld bytes (first bytes %02x %02x %02x %02x): not a Kafka broker, or a TLS port", (long long)size, p[0], p[1], p[2],
-                 p[3]);
+        snprintf(text, sizeof text, "an answer claims %lld bytes (first bytes %02x %02x %02x %02x): not a Kafka broker, or a TLS port",
+                 (long long)size, p[0], p[1], p[2], p[3]);
     bad_answer(c, text);
 }
 
@@ -118,7 +122,9 @@ static void on_frame(struct kc_conn *c, const uint8_t *p, size_t size, struct kw
     rq->done(rq, KC_OK, &in, blk);
 }
 
-static bool is_alive(const struct kc_conn *c) { return c->state == KC_CONN_NEGOTIATING || c->state == KC_CONN_READY; }
+static bool is_alive(const struct kc_conn *c) {
+    return c->state == KC_CONN_NEGOTIATING || c->state == KC_CONN_READY;
+}
 
 static void received_big(struct kc_conn *c, size_t n) {
     KW_ASSERT(n <= c->big->cap - c->big_len);
@@ -169,7 +175,9 @@ void kc_conn_received(struct kc_conn *c, size_t n, struct kc_now now) {
     if (!is_alive(c) || n == 0) return;
     c->heard = true;
     if (c->state == KC_CONN_READY) c->since_us = now.mono_us;
-    if (c->big) received_big(c, n);
-    else received_small(c, n);
+    if (c->big)
+        received_big(c, n);
+    else
+        received_small(c, n);
     if (c->broker && c->broker->lanes[c->channel].queued > 0) kc_broker_pump(c->broker);
 }

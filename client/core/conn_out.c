@@ -1,5 +1,5 @@
-/* conn_out.c - a connection's writing side: requests encoded behind each other in one buffer, their record bytes left in place as splices, and the ring
- * of requests on the wire. Called by conn, brokers (pump), the shell (kc_conn_out, kc_conn_written). Calls wire/frame's codec.
+/* conn_out.c - a connection's writing side: requests encoded behind each other in one buffer, their record bytes left in place as splices,
+ * and the ring of requests on the wire. Called by conn, brokers (pump), the shell (kc_conn_out, kc_conn_written). Calls wire/frame's codec.
  */
 #include "internal.h"
 
@@ -32,7 +32,9 @@ void kc_conn_out_deinit(struct kc_conn *c) {
     kw_out_deinit(&c->out);
 }
 
-bool kc_conn_unwritten(const struct kc_conn *c) { return c->stream_written < c->stream_queued; }
+bool kc_conn_unwritten(const struct kc_conn *c) {
+    return c->stream_written < c->stream_queued;
+}
 
 /* Drops the written front of the buffer, so that a connection that is never quite drained does not grow. */
 static void compact(struct kc_conn *c) {
@@ -52,12 +54,14 @@ static void compact(struct kc_conn *c) {
     c->out_at = 0;
 }
 
-static kw_err encode(struct kc_conn *c, struct kc_request *rq, const struct kw_api *api, int16_t version, int32_t correlation_id, const void *msg) {
+static kw_err encode(struct kc_conn *c, struct kc_request *rq, const struct kw_api *api, int16_t version, int32_t correlation_id,
+                     const void *msg) {
     struct kw_out *o = &c->out;
     struct kw_str client_id = kw_str_of(c->core->settings->client_id);
     if (!rq) return kw_frame_request(o, api, version, correlation_id, client_id, msg);
     size_t start = o->len, splices = o->splice_count, bytes = o->splice_bytes;
-    struct kw_request_header h = {.request_api_key = api->key, .request_api_version = version, .correlation_id = correlation_id, .client_id = client_id};
+    struct kw_request_header h = {
+        .request_api_key = api->key, .request_api_version = version, .correlation_id = correlation_id, .client_id = client_id};
     kw_out_i32(o, 0);
     kw_err err = kw_encode(&kw_request_header_desc, kw_request_header_version(api, version), &h, o);
     if (err == KW_OK) err = rq->encode(rq, o);
@@ -76,7 +80,8 @@ static kw_err encode(struct kc_conn *c, struct kc_request *rq, const struct kw_a
 }
 
 /* Encodes a request, or (rq NULL) a message of the connection's own, and enters it in the ring. On failure nothing changed. */
-kw_err kc_conn_append(struct kc_conn *c, struct kc_request *rq, const struct kw_api *api, int16_t version, const void *msg, int64_t answer_by_us) {
+kw_err kc_conn_append(struct kc_conn *c, struct kc_request *rq, const struct kw_api *api, int16_t version, const void *msg,
+                      int64_t answer_by_us) {
     if (c->flight_count == c->flight_cap) {
         kw_err err = flights_grow(c);
         if (err != KW_OK) return err;
@@ -109,8 +114,11 @@ static void put_on_wire(struct kc_conn *c, struct kc_request *rq) {
     const struct kc_version_range *r = kc_versions_of(c->versions, rq->api);
     if (!kc_version_choose(r, rq->version_min, rq->version_max, &rq->version)) {
         char text[160];
-        if (r->max < 0) snprintf(text, sizeof text, "the broker does not offer %s", rq->api->name);
-        else snprintf(text, sizeof text, "the broker offers %s in versions %d to %d, this client %d to %d", rq->api->name, r->min, r->max, rq->version_min, rq->version_max);
+        if (r->max < 0)
+            snprintf(text, sizeof text, "the broker does not offer %s", rq->api->name);
+        else
+            snprintf(text, sizeof text, "the broker offers %s in versions %d to %d, this client %d to %d", rq->api->name, r->min, r->max,
+                     rq->version_min, rq->version_max);
         kc_request_note(core, rq, b->id, KC_UNSUPPORTED, "send", text);
         kc_request_finish(core, rq, KC_UNSUPPORTED);
         return;
@@ -192,7 +200,8 @@ void kc_conn_abandon(struct kc_conn *c, struct kc_request *rq) {
         f->rq = NULL;
         rq->conn = NULL;
         rq->sent = c->stream_written > f->start;
-        if (c->stream_written < f->end && keep_splices(c, f) != KW_OK) kc_conn_close(c, KC_NO_MEMORY, "send", "no memory to finish a cancelled request");
+        if (c->stream_written < f->end && keep_splices(c, f) != KW_OK)
+            kc_conn_close(c, KC_NO_MEMORY, "send", "no memory to finish a cancelled request");
         return;
     }
     KW_ASSERT(!"a request in flight is in its connection's ring");
@@ -219,7 +228,8 @@ size_t kc_conn_out(struct kc_conn *c, struct kc_iov *iov, size_t max) {
 
 static void advance(struct kc_conn *c, size_t n) {
     struct kw_out *o = &c->out;
-    while (n > 0 || (c->splice_at < o->splice_count && o->splices[c->splice_at].at == c->out_at && o->splices[c->splice_at].len == c->splice_done)) {
+    while (n > 0 ||
+           (c->splice_at < o->splice_count && o->splices[c->splice_at].at == c->out_at && o->splices[c->splice_at].len == c->splice_done)) {
         size_t end = c->splice_at < o->splice_count ? o->splices[c->splice_at].at : o->len;
         if (c->out_at < end) {
             size_t k = KW_MIN(n, end - c->out_at);
@@ -272,7 +282,9 @@ void kc_conn_written(struct kc_conn *c, size_t n, struct kc_now now) {
         c->flight_head = (c->flight_head + 1) % c->flight_cap;
         c->flight_count--;
     }
-    if (!kc_conn_unwritten(c)) drained(c);
-    else kc_core_want(c, KC_WANT_WRITE);
+    if (!kc_conn_unwritten(c))
+        drained(c);
+    else
+        kc_core_want(c, KC_WANT_WRITE);
     if (c->broker && c->broker->lanes[c->channel].queued > 0) kc_broker_pump(c->broker);
 }

@@ -1,4 +1,5 @@
-/* core.c - the core as a whole: its life, turns, actions, tasks, timers. Called by the shell and the façade (event.h, core.h); calls brokers, metadata. */
+/* core.c - the core as a whole: its life, turns, actions, tasks, timers. Called by the shell and the façade (event.h, core.h); calls
+ * brokers, metadata. */
 #include "internal.h"
 
 #include <stdarg.h>
@@ -56,7 +57,8 @@ kw_err kc_core_new(const struct kc_core_options *o, struct kc_core **out) {
     kw_timers_init(&core->timers);
     kw_arena_init(&core->arena, 0);
     kw_map_init(&core->brokers);
-    struct kw_list *lists[] = {&core->actions, &core->tasks, &core->finished, &core->any, &core->controller, &core->closing, &core->turn_end};
+    struct kw_list *lists[] = {&core->actions,    &core->tasks,   &core->finished, &core->any,
+                               &core->controller, &core->closing, &core->turn_end};
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) kw_list_init(lists[i]);
     kw_timer_init(&core->route_timer, on_route_timer, core);
     kc_task_init(&core->route, kc_core_route_run, core);
@@ -96,19 +98,30 @@ void kc_core_stop(struct kc_core *core, struct kc_now now) {
     kc_metadata_stop(core);
     struct kw_list *lists[] = {&core->any, &core->controller};
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
-        while (!kw_list_empty(lists[i]))
-            kc_request_finish(core, KW_CONTAINER_OF(lists[i]->next, struct kc_request, link), KC_CLOSED);
+        while (!kw_list_empty(lists[i])) kc_request_finish(core, KW_CONTAINER_OF(lists[i]->next, struct kc_request, link), KC_CLOSED);
     }
     kc_brokers_sweep(core); /* stopping: closes all */
     kw_timers_cancel(&core->timers, &core->route_timer);
 }
 
-bool kc_core_stopped(const struct kc_core *core) { return core->stopping && kw_list_empty(&core->closing) && kw_list_empty(&core->finished); }
-struct kc_now kc_core_now(const struct kc_core *core) { return core->now; }
-struct kc_budget *kc_core_budget(struct kc_core *core) { return &core->budget; }
-struct kw_timers *kc_core_timers(struct kc_core *core) { return &core->timers; }
-struct kw_rng *kc_core_rng(struct kc_core *core) { return &core->rng; }
-struct kc_attempts *kc_core_trouble(struct kc_core *core) { return core->trouble; }
+bool kc_core_stopped(const struct kc_core *core) {
+    return core->stopping && kw_list_empty(&core->closing) && kw_list_empty(&core->finished);
+}
+struct kc_now kc_core_now(const struct kc_core *core) {
+    return core->now;
+}
+struct kc_budget *kc_core_budget(struct kc_core *core) {
+    return &core->budget;
+}
+struct kw_timers *kc_core_timers(struct kc_core *core) {
+    return &core->timers;
+}
+struct kw_rng *kc_core_rng(struct kc_core *core) {
+    return &core->rng;
+}
+struct kc_attempts *kc_core_trouble(struct kc_core *core) {
+    return core->trouble;
+}
 
 void kc_core_arm(struct kc_core *core, struct kw_timer *t, int64_t at_us) {
     if (kw_timers_set(&core->timers, t, at_us) == KW_OK) return;
@@ -143,7 +156,9 @@ void kc_core_defer(struct kc_core *core, struct kc_task *task) {
     if (kw_list_empty(&task->link)) kw_list_push(&core->tasks, &task->link);
 }
 
-void kc_task_cancel(struct kc_task *task) { kw_list_remove(&task->link); }
+void kc_task_cancel(struct kc_task *task) {
+    kw_list_remove(&task->link);
+}
 
 static void run_finished(struct kc_core *core) {
     struct kw_list batch, *l;

@@ -71,8 +71,8 @@ struct kc_request {
     bool no_answer;                   /* acks=0: done(KW_OK, NULL) once written to the socket */
     /* Appends the body in rq->version (header and length are the core's). Splices of memory are allowed; the memory must live until done. */
     kw_err (*encode)(struct kc_request *rq, struct kw_out *out);
-    /* err KW_OK: body is the answer's body and blk the block that it lies in (take a reference to keep views). Else what went wrong, in attempts. `sent`: whether any
-     * byte may have reached the broker (MAYBE_PERSISTED). */
+    /* err KC_OK: body is the answer's body and blk the block that it lies in (take a reference to keep views). Else what went wrong, in
+     * attempts. `sent`: whether any byte may have reached the broker (MAYBE_PERSISTED). */
     void (*done)(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk);
     bool sent;
     int32_t sent_to;                  /* node id it went to */

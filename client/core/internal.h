@@ -1,7 +1,8 @@
 /* internal.h - what the files of client/core share among themselves: the core, its brokers, their lanes and connections.
  *
- * A broker has a lane for each channel. A lane holds the requests that wait and at most one connection; connections that are being closed have left their lane.
- * A broker's pump (a task) moves requests from lanes onto ready connections; the core's router gives requests for "any" and "the controller" a broker.
+ * A broker has a lane for each channel. A lane holds the requests that wait and at most one connection; connections that are being closed
+ * have left their lane. A broker's pump (a task) moves requests from lanes onto ready connections; the core's router gives requests for
+ * "any" and "the controller" a broker.
  */
 #ifndef KC_CORE_INTERNAL_H
 #define KC_CORE_INTERNAL_H
@@ -11,9 +12,9 @@
 #include "kw_messages.h"
 
 enum {
-    KC_SMALL_SIZE = 16 * 1024,       /* of a connection's reading buffer; answers that do not fit get a block of their own */
+    KC_SMALL_SIZE = 16 * 1024, /* of a connection's reading buffer; answers that do not fit get a block of their own */
     KC_SETUP_ANSWER_SIZE_MAX = 1024 * 1024,
-    KC_OUT_KEEP_SIZE = 64 * 1024,    /* a bigger writing buffer is given back once it is empty */
+    KC_OUT_KEEP_SIZE = 64 * 1024,       /* a bigger writing buffer is given back once it is empty */
     KC_OUT_BYTES_MAX = 8 * 1024 * 1024, /* encoded and unwritten: no further request is encoded meanwhile */
     KC_FLIGHTS_MAX = 1024,
     KC_BROKERS_MAX = 10000,
@@ -21,7 +22,7 @@ enum {
     KC_BOOTSTRAP_MAX = 64,
 };
 #define KC_BOOTSTRAP_ID_FIRST (INT32_MIN) /* bootstrap addresses count up from here; errors show them as -1 */
-#define KC_SETTLED_US 1000000 /* a ready connection that breaks sooner and unused counts as a failure to connect */
+#define KC_SETTLED_US 1000000             /* a ready connection that breaks sooner and unused counts as a failure to connect */
 
 enum kc_request_state { KC_RQ_IDLE, KC_RQ_ROUTING, KC_RQ_QUEUED, KC_RQ_FLIGHT, KC_RQ_FINISHED };
 
@@ -37,8 +38,8 @@ struct kc_flight {
     bool no_answer;
     int32_t correlation_id;
     int64_t answer_by_us;
-    uint64_t start, end;   /* in the connection's stream of bytes */
-    struct kw_blk *kept;   /* copy of a cancelled request's unwritten splices */
+    uint64_t start, end; /* in the connection's stream of bytes */
+    struct kw_blk *kept; /* copy of a cancelled request's unwritten splices */
 };
 
 enum kc_conn_state { KC_CONN_RESOLVING, KC_CONN_CONNECTING, KC_CONN_NEGOTIATING, KC_CONN_READY, KC_CONN_CLOSING };
@@ -46,7 +47,7 @@ enum kc_conn_state { KC_CONN_RESOLVING, KC_CONN_CONNECTING, KC_CONN_NEGOTIATING,
 struct kc_conn {
     struct kw_list action_link;
     uint32_t wants;
-    uint8_t state;         /* enum kc_conn_state */
+    uint8_t state; /* enum kc_conn_state */
     struct kc_core *core;
     struct kc_broker *broker; /* NULL once it has left its lane */
     enum kc_channel channel;
@@ -54,15 +55,15 @@ struct kc_conn {
     void *shell;
     char *host;
     uint16_t port;
-    char peer[80];         /* "host:port (address)" for texts */
+    char peer[80]; /* "host:port (address)" for texts */
     struct kc_address *addresses;
     size_t address_count, address_at;
-    int64_t since_us;      /* of the present state */
-    uint64_t answers;      /* after setup */
+    int64_t since_us; /* of the present state */
+    uint64_t answers; /* after setup */
     struct kw_timer timer;
     /* writing */
     struct kw_out out;
-    size_t out_at;         /* of out's own bytes written */
+    size_t out_at;                 /* of out's own bytes written */
     size_t splice_at, splice_done; /* next splice, and how much of it is written */
     uint64_t stream_queued, stream_written;
     struct kc_flight *flights;
@@ -73,7 +74,7 @@ struct kc_conn {
     uint32_t small_at, small_len; /* parsed, received */
     struct kw_blk *big;
     uint32_t big_len;
-    bool heard;            /* a first byte came */
+    bool heard;                        /* a first byte came */
     struct kc_version_range *versions; /* by index into kw_apis */
 };
 
@@ -87,10 +88,10 @@ struct kc_broker {
     int32_t id;
     char *host;
     uint16_t port;
-    bool gone;            /* no longer in the metadata; kept while connections drain */
+    bool gone; /* no longer in the metadata; kept while connections drain */
     struct kc_core *core;
     struct kc_lane lanes[KC_CHANNEL_COUNT];
-    uint32_t failures;    /* to connect, in a row */
+    uint32_t failures; /* to connect, in a row */
     int64_t retry_at_us;
     int64_t throttled_until_us;
     int64_t failed_at_us;
@@ -105,28 +106,28 @@ struct kc_broker {
 struct kc_topic_slot {
     struct kc_topic_meta meta; /* first: the public pointer is the slot's */
     uint32_t wants;
-    bool in_wanted, asking;    /* asking: named in the request under way */
-    uint32_t rounds;           /* answers in a row that left it unusable */
-    int64_t not_before_us;     /* backoff of an unusable topic (CX-11) */
-    int64_t due_us;            /* when to ask; KW_NEVER */
-    int64_t idle_since_us;     /* wants fell to 0 */
+    bool in_wanted, asking; /* asking: named in the request under way */
+    uint32_t rounds;        /* answers in a row that left it unusable */
+    int64_t not_before_us;  /* backoff of an unusable topic (CX-11) */
+    int64_t due_us;         /* when to ask; KW_NEVER */
+    int64_t idle_since_us;  /* wants fell to 0 */
 };
 
 struct kc_metadata {
     struct kc_topic_slot **chunks[20]; /* chunk k holds 64 << k topics and never moves: other threads add names (handle) */
     _Atomic int32_t topic_count;
-    struct kw_map names;       /* name -> slot; under the façade's lock */
-    struct kw_map wanted;      /* name -> slot; loop context */
-    struct kw_map ids;         /* topic id (16 bytes) -> slot */
+    struct kw_map names;  /* name -> slot; under the façade's lock */
+    struct kw_map wanted; /* name -> slot; loop context */
+    struct kw_map ids;    /* topic id (16 bytes) -> slot */
     struct kw_list listeners;
     struct kc_request rq;
     struct kw_timer timer, rebootstrap_timer;
     struct kc_task send, announce;
-    bool busy, known;          /* known: an answer came since the last bootstrap */
-    bool brokers_wanted;       /* asked for without a topic (controller) */
+    bool busy, known;    /* known: an answer came since the last bootstrap */
+    bool brokers_wanted; /* asked for without a topic (controller) */
     bool changed;
-    uint32_t quiet_rounds;     /* refreshes in a row that brought nothing new */
-    uint32_t failures;         /* requests in a row without an answer */
+    uint32_t quiet_rounds; /* refreshes in a row that brought nothing new */
+    uint32_t failures;     /* requests in a row without an answer */
     int64_t sent_us, refresh_us, retry_us;
     char *cluster_id;
     int32_t controller;
@@ -140,21 +141,21 @@ struct kc_core {
     struct kc_budget budget;
     void (*log)(void *ctx, int level, const char *text);
     void *ctx;
-    struct kw_list actions;   /* connections that want something */
+    struct kw_list actions; /* connections that want something */
     struct kw_list tasks, turn_end;
-    struct kw_list finished;  /* requests whose done is due */
+    struct kw_list finished;        /* requests whose done is due */
     struct kw_list any, controller; /* requests that wait for a route */
-    struct kw_list closing;   /* connections that left their lanes */
-    struct kw_map brokers;    /* id -> kc_broker, those of the metadata */
+    struct kw_list closing;         /* connections that left their lanes */
+    struct kw_map brokers;          /* id -> kc_broker, those of the metadata */
     struct kc_broker *boots[KC_BOOTSTRAP_MAX];
     size_t boot_count;
-    bool use_boots;           /* no metadata yet, or bootstrapping again */
+    bool use_boots; /* no metadata yet, or bootstrapping again */
     bool stopping, all_down, running_tasks;
     int64_t starved_until_us; /* a timer could not be set for lack of memory: look again then */
     struct kw_timer route_timer;
     struct kc_task route;
     struct kc_attempts *trouble; /* recent failures to connect */
-    struct kw_arena arena;    /* for answers decoded here */
+    struct kw_arena arena;       /* for answers decoded here */
     struct kc_metadata metadata;
 };
 
@@ -166,12 +167,13 @@ int64_t kc_jittered(struct kc_core *core, int64_t us, unsigned percent);
 int64_t kc_backoff(struct kc_core *core, int64_t first_us, int64_t max_us, uint32_t failures); /* exponential, +-20 % */
 
 /* request.c */
-void kc_request_finish(struct kc_core *core, struct kc_request *rq, kc_err err); /* out of whatever list it is in; done follows at the end of the turn */
+void kc_request_finish(struct kc_core *core, struct kc_request *rq,
+                       kc_err err); /* out of whatever list it is in; done follows at the end of the turn */
 void kc_request_note(struct kc_core *core, struct kc_request *rq, int32_t broker, kc_err cause, const char *phase, const char *detail);
 void kc_request_queue(struct kc_broker *b, struct kc_request *rq);
 void kc_request_reroute(struct kc_core *core, struct kc_request *rq);
 void kc_lane_fail(struct kc_broker *b, enum kc_channel ch, kc_err err, const char *phase, const char *detail); /* what waits there */
-void kc_core_route(struct kc_core *core); /* defers the router */
+void kc_core_route(struct kc_core *core);                                                                      /* defers the router */
 void kc_core_route_run(struct kc_task *task, void *ctx);
 
 /* brokers.c */
@@ -186,18 +188,19 @@ void kc_brokers_rebootstrap(struct kc_core *core, const char *why);
 void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const char *text); /* an attempt to connect */
 void kc_broker_up(struct kc_broker *b);
 int32_t kc_broker_shown(const struct kc_broker *b); /* its id, -1 for a bootstrap address */
-void kc_broker_pump(struct kc_broker *b); /* defers it */
+void kc_broker_pump(struct kc_broker *b);           /* defers it */
 size_t kc_broker_load(const struct kc_broker *b);
 
 /* conn.c, conn_out.c, conn_in.c, negotiate.c */
-struct kc_conn *kc_conn_open(struct kc_broker *b, enum kc_channel ch); /* NULL: no memory */
+struct kc_conn *kc_conn_open(struct kc_broker *b, enum kc_channel ch);                  /* NULL: no memory */
 void kc_conn_close(struct kc_conn *c, kc_err err, const char *phase, const char *text); /* err KC_OK: quietly */
-void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text); /* it broke; by its state, a failure to connect */
-void kc_conn_ready(struct kc_conn *c); /* versions are known */
-void kc_conn_pump(struct kc_conn *c); /* encodes what waits in its lane */
+void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text);                     /* it broke; by its state, a failure to connect */
+void kc_conn_ready(struct kc_conn *c);                                                  /* versions are known */
+void kc_conn_pump(struct kc_conn *c);                                                   /* encodes what waits in its lane */
 void kc_conn_release(struct kc_conn *c);
 struct kc_flight *kc_conn_flight(struct kc_conn *c, uint32_t i);
-kw_err kc_conn_append(struct kc_conn *c, struct kc_request *rq, const struct kw_api *api, int16_t version, const void *msg, int64_t answer_by_us) KW_CHECK;
+kw_err kc_conn_append(struct kc_conn *c, struct kc_request *rq, const struct kw_api *api, int16_t version, const void *msg,
+                      int64_t answer_by_us) KW_CHECK;
 void kc_conn_abandon(struct kc_conn *c, struct kc_request *rq); /* the flight goes on without its request */
 void kc_conn_flights_fail(struct kc_conn *c, kc_err err, const char *phase, const char *text);
 bool kc_conn_unwritten(const struct kc_conn *c);

@@ -1,8 +1,8 @@
 /* metadata.c - what the client knows of topics: numbers for names, partitions, leaders and epochs, and when it asks again.
  *
- * Called by produce/, consume/, admin (want, listen, refresh, hints), brokers (refresh); calls request, brokers. Only topics that someone wants are asked
- * for, all that are due in one request, one request at a time.
- * KIP-320 (leader epochs), KIP-516 (topic ids), KIP-899 and KIP-1102 (bootstrapping again), KIP-951 (leaders named in answers).
+ * Called by produce/, consume/, admin (want, listen, refresh, hints), brokers (refresh); calls request, brokers. Only topics that someone
+ * wants are asked for, all that are due in one request, one request at a time. KIP-320 (leader epochs), KIP-516 (topic ids), KIP-899 and
+ * KIP-1102 (bootstrapping again), KIP-951 (leaders named in answers).
  */
 #include "internal.h"
 
@@ -15,7 +15,7 @@ enum { CHUNK_FIRST = 64, TOPICS_MAX = 1 << 24, TOPIC_NAME_SIZE_MAX = 249, PARTIT
 static void schedule(struct kc_core *core);
 static void on_done(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk);
 static kw_err encode(struct kc_request *rq, struct kw_out *out);
-static void send(struct kc_task *task, void *ctx);
+static void ask(struct kc_task *task, void *ctx);
 static void announce(struct kc_task *task, void *ctx);
 
 static void on_timer(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -41,7 +41,7 @@ kw_err kc_metadata_init(struct kc_core *core) {
     kw_list_init(&md->listeners);
     kw_timer_init(&md->timer, on_timer, core);
     kw_timer_init(&md->rebootstrap_timer, on_rebootstrap_timer, core);
-    kc_task_init(&md->send, send, core);
+    kc_task_init(&md->send, ask, core);
     kc_task_init(&md->announce, announce, core);
     kc_request_init(&md->rq, KW_API_METADATA);
     md->rq.version_min = 1; /* in 0 no topics means all of them */
@@ -142,7 +142,9 @@ struct kc_topic_meta *kc_metadata_by_id(struct kc_core *core, struct kw_uuid id)
 
 /* ---- When to ask ---- */
 
-static void set_due(struct kc_topic_slot *s, int64_t at_us) { s->due_us = KW_MIN(s->due_us, KW_MAX(at_us, s->not_before_us)); }
+static void set_due(struct kc_topic_slot *s, int64_t at_us) {
+    s->due_us = KW_MIN(s->due_us, KW_MAX(at_us, s->not_before_us));
+}
 
 void kc_metadata_want(struct kc_core *core, int32_t topic) {
     struct kc_topic_slot *s = slot_of(core, topic);
@@ -170,7 +172,9 @@ void kc_metadata_unwant(struct kc_core *core, int32_t topic) {
 void kc_metadata_refresh(struct kc_core *core, const char *why) {
     struct kc_metadata *md = &core->metadata;
     if (core->stopping) return;
-    int64_t wait = md->quiet_rounds > 0 ? kc_backoff(core, core->settings->retry_backoff_us, core->settings->retry_backoff_max_us, md->quiet_rounds) : 0;
+    int64_t wait = md->quiet_rounds > 0
+                       ? kc_backoff(core, core->settings->retry_backoff_us, core->settings->retry_backoff_max_us, md->quiet_rounds)
+                       : 0;
     int64_t at = KW_MAX(core->now.mono_us, kc_after(md->sent_us, wait));
     if (md->refresh_us <= at) return; /* asked for already */
     md->refresh_us = at;
@@ -185,8 +189,10 @@ static void schedule(struct kc_core *core) {
     struct kc_topic_slot *s;
     for (size_t it = 0; (s = kw_map_next(&md->wanted, &it));) at = KW_MIN(at, s->due_us);
     if (at != KW_NEVER) at = KW_MAX(at, md->retry_us);
-    if (at <= core->now.mono_us) kc_core_defer(core, &md->send);
-    else kc_core_arm(core, &md->timer, at);
+    if (at <= core->now.mono_us)
+        kc_core_defer(core, &md->send);
+    else
+        kc_core_arm(core, &md->timer, at);
 }
 
 /* Topics that nobody has wanted for metadata.max.idle.ms are forgotten, except for their number. */
@@ -202,7 +208,7 @@ static void expire(struct kc_core *core) {
     }
 }
 
-static void send(struct kc_task *task, void *ctx) {
+static void ask(struct kc_task *task, void *ctx) {
     (void)task;
     struct kc_core *core = ctx;
     struct kc_metadata *md = &core->metadata;
@@ -303,8 +309,10 @@ static void take_topic(struct kc_core *core, struct kc_topic_slot *s, const stru
     m->known = true;
     m->err = t->error_code;
     if (t->error_code != KE_NONE) {
-        if (kw_kerror_info(t->error_code)->retriable) unusable(core, s, MISSING_BACKOFF_MAX_US);
-        else s->due_us = kc_after(core->now.mono_us, core->settings->metadata_age_max_us);
+        if (kw_kerror_info(t->error_code)->retriable)
+            unusable(core, s, MISSING_BACKOFF_MAX_US);
+        else
+            s->due_us = kc_after(core->now.mono_us, core->settings->metadata_age_max_us);
         return;
     }
     m->internal = t->is_internal;
@@ -321,8 +329,10 @@ static void take_topic(struct kc_core *core, struct kc_topic_slot *s, const stru
     }
     for (int32_t i = 0; i < t->partitions.n; i++) usable &= take_partition(core, m, &t->partitions.v[i]);
     if (usable) s->rounds = 0;
-    if (usable) s->due_us = kc_after(core->now.mono_us, core->settings->metadata_age_max_us);
-    else unusable(core, s, core->settings->retry_backoff_max_us);
+    if (usable)
+        s->due_us = kc_after(core->now.mono_us, core->settings->metadata_age_max_us);
+    else
+        unusable(core, s, core->settings->retry_backoff_max_us);
 }
 
 static struct kc_topic_slot *slot_for(struct kc_core *core, const struct kw_metadata_response_topic *t) {
@@ -336,8 +346,10 @@ static void take_brokers(struct kc_core *core, const struct kw_metadata_response
     for (int32_t i = 0; i < m->brokers.n; i++) {
         const struct kw_metadata_response_broker *b = &m->brokers.v[i];
         kw_err err = kc_broker_update(core, b->node_id, b->host, b->port);
-        if (err == KW_OK) taken++;
-        else kc_core_log(core, 3, "broker %d of a metadata answer is left out: %s", b->node_id, kc_err_text(kc_err_from(err)));
+        if (err == KW_OK)
+            taken++;
+        else
+            kc_core_log(core, 3, "broker %d of a metadata answer is left out: %s", b->node_id, kc_err_text(kc_err_from(err)));
     }
     if (taken == 0) return;
     struct kc_broker *known;
@@ -354,7 +366,9 @@ static void take_cluster(struct kc_core *core, const struct kw_metadata_response
     struct kc_metadata *md = &core->metadata;
     md->controller = m->controller_id;
     if (m->cluster_id.len <= 0) return;
-    if (md->cluster_id && strlen(md->cluster_id) == (size_t)m->cluster_id.len && memcmp(md->cluster_id, m->cluster_id.p, (size_t)m->cluster_id.len) == 0) return;
+    if (md->cluster_id && strlen(md->cluster_id) == (size_t)m->cluster_id.len &&
+        memcmp(md->cluster_id, m->cluster_id.p, (size_t)m->cluster_id.len) == 0)
+        return;
     char *id = kw_malloc((size_t)m->cluster_id.len + 1);
     if (!id) return;
     memcpy(id, m->cluster_id.p, (size_t)m->cluster_id.len);
@@ -387,8 +401,10 @@ static void take_answer(struct kc_core *core, const struct kw_metadata_response 
     }
     md->changed = generations(md) != before || !md->known;
     md->known = true;
-    if (md->changed) md->quiet_rounds = 0;
-    else if (md->quiet_rounds < 30) md->quiet_rounds++;
+    if (md->changed)
+        md->quiet_rounds = 0;
+    else if (md->quiet_rounds < 30)
+        md->quiet_rounds++;
     kw_timers_cancel(&core->timers, &md->rebootstrap_timer);
     if (md->changed) kc_core_defer(core, &md->announce);
     kc_core_route(core);
@@ -399,7 +415,8 @@ static kc_err read_answer(struct kc_core *core, struct kc_request *rq, struct kw
     kw_arena_reset(&core->arena);
     kw_err err = kw_decode(&kw_metadata_response_desc, rq->version, body, &core->arena, &m);
     if (err != KW_OK) {
-        kc_core_log(core, 3, "a metadata answer of broker %d cannot be read: %s", rq->sent_to < 0 ? -1 : rq->sent_to, kc_err_text(kc_err_from(err)));
+        kc_core_log(core, 3, "a metadata answer of broker %d cannot be read: %s", rq->sent_to < 0 ? -1 : rq->sent_to,
+                    kc_err_text(kc_err_from(err)));
         return kc_err_from(err);
     }
     kc_core_broker_throttle(core, rq->sent_to, m.throttle_time_ms);
@@ -421,7 +438,8 @@ static void on_done(struct kc_request *rq, kc_err err, struct kw_in *body, struc
         md->retry_us = 0;
     } else {
         if (md->failures < 30) md->failures++;
-        md->retry_us = kc_after(core->now.mono_us, kc_backoff(core, core->settings->retry_backoff_us, core->settings->retry_backoff_max_us, md->failures));
+        md->retry_us = kc_after(core->now.mono_us,
+                                kc_backoff(core, core->settings->retry_backoff_us, core->settings->retry_backoff_max_us, md->failures));
         md->refresh_us = KW_MIN(md->refresh_us, md->retry_us);
         kc_core_log(core, 7, "metadata request failed: %s", kc_err_name(err));
     }
@@ -430,8 +448,12 @@ static void on_done(struct kc_request *rq, kc_err err, struct kw_in *body, struc
 
 /* ---- Those who follow ---- */
 
-void kc_metadata_listen(struct kc_core *core, struct kc_metadata_listener *l) { kw_list_push(&core->metadata.listeners, &l->link); }
-void kc_metadata_unlisten(struct kc_metadata_listener *l) { kw_list_remove(&l->link); }
+void kc_metadata_listen(struct kc_core *core, struct kc_metadata_listener *l) {
+    kw_list_push(&core->metadata.listeners, &l->link);
+}
+void kc_metadata_unlisten(struct kc_metadata_listener *l) {
+    kw_list_remove(&l->link);
+}
 
 /* A listener may take itself or others off meanwhile: the list is emptied into another one and filled again. */
 static void announce(struct kc_task *task, void *ctx) {
@@ -447,7 +469,8 @@ static void announce(struct kc_task *task, void *ctx) {
     }
 }
 
-void kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partition, int32_t leader, int32_t epoch, struct kw_str host, int32_t port) {
+void kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partition, int32_t leader, int32_t epoch, struct kw_str host,
+                             int32_t port) {
     struct kc_topic_slot *s = slot_of(core, topic);
     if (!s || partition < 0 || partition >= s->meta.partition_count || leader < 0) return;
     struct kc_partition_meta *p = &s->meta.partitions[partition];
@@ -460,4 +483,6 @@ void kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partit
     kc_core_defer(core, &core->metadata.announce);
 }
 
-struct kw_str kc_metadata_cluster_id(struct kc_core *core) { return kw_str_of(core->metadata.cluster_id); }
+struct kw_str kc_metadata_cluster_id(struct kc_core *core) {
+    return kw_str_of(core->metadata.cluster_id);
+}

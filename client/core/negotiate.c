@@ -1,14 +1,11 @@
 /* negotiate.c - the first exchange on a connection: which versions the broker speaks. KIP-35, KIP-511, KIP-584.
  *
- * Asked in the newest version that we know. A broker that lacks it answers in version 0 with UNSUPPORTED_VERSION and its list; then the highest common
- * version is asked for on the same connection, once.
+ * Asked in the newest version that we know. A broker that lacks it answers in version 0 with UNSUPPORTED_VERSION and its list; then the
+ * highest common version is asked for on the same connection, once.
  */
 #include "internal.h"
 
 #include <stdio.h>
-
-
-
 
 const struct kc_version_range *kc_versions_of(const struct kc_version_range *v, const struct kw_api *api) {
     static const struct kc_version_range none = {0, -1};

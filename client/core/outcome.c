@@ -1,4 +1,5 @@
-/* outcome.c - errors with a history, the names and texts of all codes, the memory budget. Called by everyone who fails; calls wire/kerror. */
+/* outcome.c - errors with a history, the names and texts of all codes, the memory budget. Called by everyone who fails; calls wire/kerror.
+ */
 #include "outcome.h"
 
 #include "wire/kerror.h"
@@ -7,29 +8,29 @@
 #include <stdio.h>
 
 /* ---- Codes of the library's own: X(code, retriable, text) ---- */
-#define KC_ERRORS(X)                                                                                                                                                  \
-    X(KC_CLOSED, 0, "the handle was closed")                                                                                                                            \
-    X(KC_FORKED, 0, "called in a forked child: only the free functions work there; make a client of the child's own")                                                   \
-    X(KC_REENTRANT, 0, "called from inside a callback that must not call the library")                                                                                  \
-    X(KC_BUSY, 1, "another thread is inside an exclusive call of this handle")                                                                                          \
-    X(KC_WOKEN, 1, "a wake call ended the wait")                                                                                                                        \
-    X(KC_INVALID, 0, "an argument is missing or out of range")                                                                                                          \
-    X(KC_NO_MEMORY, 1, "an allocation failed, or the client's memory budget (memory.max) is used up")                                                                   \
-    X(KC_CONFIG, 0, "a configuration name or value is wrong")                                                                                                           \
-    X(KC_UNSUPPORTED, 0, "the broker, or this build of the library, cannot do it")                                                                                      \
-    X(KC_NOT_ASSIGNED, 0, "the partition is not assigned to this consumer")                                                                                             \
-    X(KC_LOST, 0, "the assignment that the call belongs to is over")                                                                                                    \
-    X(KC_CANCELLED, 0, "it was cancelled, purged or freed before it ended")                                                                                             \
-    X(KC_TIMED_OUT, 1, "the time given for it passed")                                                                                                                  \
-    X(KC_QUEUE_FULL, 1, "the producer's queue had no room within the time given; the record was not accepted")                                                          \
-    X(KC_EXPIRED, 1, "the record's deadline (delivery.timeout.ms or its own) passed before it was acknowledged")                                                        \
-    X(KC_TOO_LARGE, 0, "the record can never fit: see max.request.size and batch.size")                                                                                 \
-    X(KC_TRANSPORT, 1, "the connection to a broker failed or could not be made")                                                                                        \
-    X(KC_RESOLVE, 1, "a host name could not be resolved")                                                                                                               \
-    X(KC_ALL_BROKERS_DOWN, 1, "no bootstrap address and no known broker could be reached")                                                                              \
-    X(KC_TLS, 0, "TLS failed")                                                                                                                                          \
-    X(KC_BAD_MESSAGE, 0, "a broker's answer does not follow the protocol")                                                                                              \
-    X(KC_CORRUPT, 0, "a fetched batch fails its checksum or does not parse")                                                                                            \
+#define KC_ERRORS(X)                                                                                                                       \
+    X(KC_CLOSED, 0, "the handle was closed")                                                                                               \
+    X(KC_FORKED, 0, "called in a forked child: only the free functions work there; make a client of the child's own")                      \
+    X(KC_REENTRANT, 0, "called from inside a callback that must not call the library")                                                     \
+    X(KC_BUSY, 1, "another thread is inside an exclusive call of this handle")                                                             \
+    X(KC_WOKEN, 1, "a wake call ended the wait")                                                                                           \
+    X(KC_INVALID, 0, "an argument is missing or out of range")                                                                             \
+    X(KC_NO_MEMORY, 1, "an allocation failed, or the client's memory budget (memory.max) is used up")                                      \
+    X(KC_CONFIG, 0, "a configuration name or value is wrong")                                                                              \
+    X(KC_UNSUPPORTED, 0, "the broker, or this build of the library, cannot do it")                                                         \
+    X(KC_NOT_ASSIGNED, 0, "the partition is not assigned to this consumer")                                                                \
+    X(KC_LOST, 0, "the assignment that the call belongs to is over")                                                                       \
+    X(KC_CANCELLED, 0, "it was cancelled, purged or freed before it ended")                                                                \
+    X(KC_TIMED_OUT, 1, "the time given for it passed")                                                                                     \
+    X(KC_QUEUE_FULL, 1, "the producer's queue had no room within the time given; the record was not accepted")                             \
+    X(KC_EXPIRED, 1, "the record's deadline (delivery.timeout.ms or its own) passed before it was acknowledged")                           \
+    X(KC_TOO_LARGE, 0, "the record can never fit: see max.request.size and batch.size")                                                    \
+    X(KC_TRANSPORT, 1, "the connection to a broker failed or could not be made")                                                           \
+    X(KC_RESOLVE, 1, "a host name could not be resolved")                                                                                  \
+    X(KC_ALL_BROKERS_DOWN, 1, "no bootstrap address and no known broker could be reached")                                                 \
+    X(KC_TLS, 0, "TLS failed")                                                                                                             \
+    X(KC_BAD_MESSAGE, 0, "a broker's answer does not follow the protocol")                                                                 \
+    X(KC_CORRUPT, 0, "a fetched batch fails its checksum or does not parse")                                                               \
     X(KC_TOO_BIG_ANSWER, 0, "an answer is larger than receive.message.max.bytes")
 
 static const struct own_error {
@@ -64,20 +65,29 @@ int32_t kc_err_retriable(kc_err code) {
 
 kc_err kc_err_from(kw_err err) {
     switch (err) {
-    case KW_ENOMEM: return KC_NO_MEMORY;
+    case KW_ENOMEM:
+        return KC_NO_MEMORY;
     case KW_EDECODE:
     case KW_ESHORT:
-    case KW_ELIMIT: return KC_BAD_MESSAGE;
-    case KW_ECRC: return KC_CORRUPT;
+    case KW_ELIMIT:
+        return KC_BAD_MESSAGE;
+    case KW_ECRC:
+        return KC_CORRUPT;
     case KW_EVERSION:
-    case KW_EUNSUPPORTED: return KC_UNSUPPORTED;
-    case KW_EINVAL: return KC_INVALID;
-    case KW_EIO: return KC_TRANSPORT;
-    default: return err;
+    case KW_EUNSUPPORTED:
+        return KC_UNSUPPORTED;
+    case KW_EINVAL:
+        return KC_INVALID;
+    case KW_EIO:
+        return KC_TRANSPORT;
+    default:
+        return err;
     }
 }
 
-const char *kc_version(void) { return "0.1.0"; }
+const char *kc_version(void) {
+    return "0.1.0";
+}
 
 /* ---- Attempts ---- */
 
@@ -133,7 +143,9 @@ static const struct note *note_at(const struct kc_attempts *a, size_t i) {
     return &a->notes[KEEP_FIRST + (a->count - KEEP_FIRST - KEEP_LAST + i - KEEP_FIRST) % KEEP_LAST];
 }
 
-static size_t kept(const struct kc_attempts *a) { return KW_MIN(a->count, (size_t)(KEEP_FIRST + KEEP_LAST)); }
+static size_t kept(const struct kc_attempts *a) {
+    return KW_MIN(a->count, (size_t)(KEEP_FIRST + KEEP_LAST));
+}
 
 /* ---- Errors ---- */
 
@@ -148,7 +160,11 @@ struct kc_error {
 };
 
 /* Given when there is no memory for one. */
-static kc_error no_memory = {.code = KC_NO_MEMORY, .is_static = true, .outcome = KC_MAYBE_PERSISTED, .action = KC_ACTION_NONE, .message = (char *)(uintptr_t)"out of memory"};
+static kc_error no_memory = {.code = KC_NO_MEMORY,
+                             .is_static = true,
+                             .outcome = KC_MAYBE_PERSISTED,
+                             .action = KC_ACTION_NONE,
+                             .message = (char *)(uintptr_t) "out of memory"};
 
 static kc_error *error_new(size_t count, const char *message) {
     kc_error *e = kw_calloc(1, sizeof *e + count * sizeof *e->attempts);
@@ -203,14 +219,30 @@ kc_error *kc_error_dup(const kc_error *e) {
     return d;
 }
 
-kc_err kc_error_code(const kc_error *e) { return e ? e->code : KC_OK; }
-const char *kc_error_name(const kc_error *e) { return kc_err_name(kc_error_code(e)); }
-const char *kc_error_message(const kc_error *e) { return e ? e->message : ""; }
-int32_t kc_error_retriable(const kc_error *e) { return e && !e->fatal ? kc_err_retriable(e->code) : 0; }
-int32_t kc_error_fatal(const kc_error *e) { return e ? e->fatal : 0; }
-int32_t kc_error_outcome(const kc_error *e) { return e ? (int32_t)e->outcome : KC_NOT_PERSISTED; }
-int32_t kc_error_action(const kc_error *e) { return e ? e->action : KC_ACTION_NONE; }
-size_t kc_error_attempt_count(const kc_error *e) { return e ? e->attempt_count : 0; }
+kc_err kc_error_code(const kc_error *e) {
+    return e ? e->code : KC_OK;
+}
+const char *kc_error_name(const kc_error *e) {
+    return kc_err_name(kc_error_code(e));
+}
+const char *kc_error_message(const kc_error *e) {
+    return e ? e->message : "";
+}
+int32_t kc_error_retriable(const kc_error *e) {
+    return e && !e->fatal ? kc_err_retriable(e->code) : 0;
+}
+int32_t kc_error_fatal(const kc_error *e) {
+    return e ? e->fatal : 0;
+}
+int32_t kc_error_outcome(const kc_error *e) {
+    return e ? (int32_t)e->outcome : KC_NOT_PERSISTED;
+}
+int32_t kc_error_action(const kc_error *e) {
+    return e ? e->action : KC_ACTION_NONE;
+}
+size_t kc_error_attempt_count(const kc_error *e) {
+    return e ? e->attempt_count : 0;
+}
 
 kc_err kc_error_attempt(const kc_error *e, size_t index, kc_attempt *out) {
     if (!e || !out || index >= e->attempt_count) return KC_INVALID;
@@ -228,7 +260,8 @@ void kc_error_free(kc_error *e) {
 
 /* ---- Budget ---- */
 
-/* Each role has a floor that the other can never take: over its floor a role may use only what the other has neither used nor been promised. */
+/* Each role has a floor that the other can never take: over its floor a role may use only what the other has neither used nor been
+ * promised. */
 bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n) {
     int64_t size = n > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)n;
     int64_t mine = atomic_fetch_add_explicit(&b->used[role], size, memory_order_relaxed) + size;

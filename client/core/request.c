@@ -10,8 +10,10 @@ static void on_deadline(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kc_core *core = ctx;
     bool nobody = rq->state == KC_RQ_ROUTING && core->all_down;
     if (rq->state != KC_RQ_FLIGHT)
-        kc_request_note(core, rq, rq->to, KC_TIMED_OUT, "queue", nobody ? "no broker could be reached" : "the request's deadline passed before it could be sent");
-    else kc_request_note(core, rq, rq->sent_to, KC_TIMED_OUT, "await answer", "the request's deadline passed");
+        kc_request_note(core, rq, rq->to, KC_TIMED_OUT, "queue",
+                        nobody ? "no broker could be reached" : "the request's deadline passed before it could be sent");
+    else
+        kc_request_note(core, rq, rq->sent_to, KC_TIMED_OUT, "await answer", "the request's deadline passed");
     kc_request_finish(core, rq, nobody ? KC_ALL_BROKERS_DOWN : KC_TIMED_OUT);
 }
 
@@ -116,8 +118,10 @@ void kc_lane_fail(struct kc_broker *b, enum kc_channel ch, kc_err err, const cha
         rq->state = KC_RQ_ROUTING;
         kc_request_note(core, rq, b->id, err, phase, detail);
         bool roams = rq->broker == KC_BROKER_ANY || rq->broker == KC_BROKER_CONTROLLER;
-        if (roams && !core->stopping) kc_request_reroute(core, rq);
-        else kc_request_finish(core, rq, core->stopping ? KC_CLOSED : err);
+        if (roams && !core->stopping)
+            kc_request_reroute(core, rq);
+        else
+            kc_request_finish(core, rq, core->stopping ? KC_CLOSED : err);
     }
 }
 
@@ -138,15 +142,17 @@ size_t kc_core_in_flight(struct kc_core *core, int32_t broker, enum kc_channel c
 
 /* ---- The router: requests to "any" and "the controller" ---- */
 
-void kc_core_route(struct kc_core *core) { kc_core_defer(core, &core->route); }
+void kc_core_route(struct kc_core *core) {
+    kc_core_defer(core, &core->route);
+}
 
 struct choice {
-    struct kc_broker *ready;  /* least loaded */
+    struct kc_broker *ready; /* least loaded */
     size_t ready_load;
-    struct kc_broker *fresh;  /* could be connected to now; picked at random */
+    struct kc_broker *fresh; /* could be connected to now; picked at random */
     size_t fresh_count;
     bool connecting;
-    int64_t next_us;          /* when one comes out of backoff or throttling */
+    int64_t next_us; /* when one comes out of backoff or throttling */
 };
 
 static void consider(struct kc_core *core, struct kc_broker *b, enum kc_channel ch, struct choice *best) {
@@ -218,8 +224,10 @@ void kc_core_route_run(struct kc_task *task, void *ctx) {
         while (l != lists[i]) { /* each either leaves the list or stays where it is */
             struct kw_list *next = l->next;
             struct kc_request *rq = KW_CONTAINER_OF(l, struct kc_request, link);
-            if (i == 0) route_any(core, rq);
-            else route_controller(core, rq);
+            if (i == 0)
+                route_any(core, rq);
+            else
+                route_controller(core, rq);
             l = next;
         }
     }

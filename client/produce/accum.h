@@ -17,7 +17,7 @@
 #include "core/config.h"
 #include "core/event.h"
 #include "guid.h"
-#include "lock.h"
+#include "base/lock.h"
 #include "partitioner.h"
 #include "pool.h"
 #include "wire/batch.h"

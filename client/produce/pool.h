@@ -7,7 +7,7 @@
 
 #include "base/blk.h"
 #include "core/outcome.h"
-#include "lock.h"
+#include "base/lock.h"
 
 enum { KC_POOL_CLASS_MIN = 10, KC_POOL_CLASS_MAX = 20, KC_POOL_CLASSES = KC_POOL_CLASS_MAX - KC_POOL_CLASS_MIN + 1 };
 /* Blocks are this much larger than their power of two: the head of a kw_blk does not push a round size into the next class. */

@@ -1,7 +1,7 @@
 /* peer.h - a shell for unit tests of the client's core: virtual time, no sockets, and brokers that do what the test says.
  *
- * A test makes a net, describes brokers and topics, and advances the clock; requests are answered by the test's hook, or by the default broker (ApiVersions and
- * Metadata from the description). Everything is deterministic.
+ * A test makes a net, describes brokers and topics, and advances the clock; requests are answered by the test's hook, or by the default
+ * broker (ApiVersions and Metadata from the description). Everything is deterministic.
  */
 #ifndef TESTS_CLIENT_PEER_H
 #define TESTS_CLIENT_PEER_H
@@ -26,9 +26,9 @@ struct link { /* one connection, as the peer sees it */
     struct kc_conn *conn; /* NULL once closed */
     char host[64];
     int port;
-    int address;          /* which of the resolved ones */
-    bool up, pending;     /* pending: connecting or resolving, held back by the test */
-    uint8_t *bytes;       /* written by the client, not yet taken */
+    int address;      /* which of the resolved ones */
+    bool up, pending; /* pending: connecting or resolving, held back by the test */
+    uint8_t *bytes;   /* written by the client, not yet taken */
     size_t len, cap;
     uint64_t written;
 };
@@ -63,14 +63,14 @@ struct net {
     int32_t controller;
     struct model_topic topics[NET_TOPICS];
     size_t topic_count;
-    int addresses;               /* how many a name resolves to; 0: none */
-    size_t write_max, read_max;  /* bytes a turn, 0 no limit */
-    bool hold_writes;            /* the socket is full */
+    int addresses;                                   /* how many a name resolves to; 0: none */
+    size_t write_max, read_max;                      /* bytes a turn, 0 no limit */
+    bool hold_writes;                                /* the socket is full */
     bool (*hook)(struct net *n, struct request *rq); /* true: handled */
     void *ctx;
     int16_t api_max[128], api_min[128]; /* what ApiVersions advertises; -1 not there */
     int32_t throttle_ms;
-    int requests[128];           /* counted by API key */
+    int requests[128]; /* counted by API key */
     char log[NET_LOG][512];
     int log_level[NET_LOG];
     size_t log_count;
@@ -204,7 +204,8 @@ static inline void answer_versions(struct net *n, struct request *rq) {
     m.api_keys.v = keys;
     for (int16_t i = 0; i < 128; i++) {
         if (n->api_max[i] < 0) continue;
-        keys[m.api_keys.n++] = (struct kw_api_versions_response_api_version){.api_key = i, .min_version = n->api_min[i], .max_version = n->api_max[i]};
+        keys[m.api_keys.n++] =
+            (struct kw_api_versions_response_api_version){.api_key = i, .min_version = n->api_min[i], .max_version = n->api_max[i]};
     }
     if (rq->head.version > n->api_max[18]) {
         m.error_code = KE_UNSUPPORTED_VERSION;
@@ -214,7 +215,8 @@ static inline void answer_versions(struct net *n, struct request *rq) {
 }
 
 static inline void fill_topic(struct net *n, struct kw_metadata_response_topic *t, struct kw_str name) {
-    *t = (struct kw_metadata_response_topic){.name = name, .error_code = KE_UNKNOWN_TOPIC_OR_PARTITION, .topic_authorized_operations = INT32_MIN};
+    *t = (struct kw_metadata_response_topic){
+        .name = name, .error_code = KE_UNKNOWN_TOPIC_OR_PARTITION, .topic_authorized_operations = INT32_MIN};
     for (size_t i = 0; i < n->topic_count; i++) {
         struct model_topic *m = &n->topics[i];
         if (!kw_str_eq(kw_str_of(m->name), name)) continue;
@@ -250,7 +252,8 @@ static inline void fill_metadata(struct net *n, struct request *rq, struct kw_me
     for (size_t i = 0; i < n->broker_count; i++) {
         if (n->brokers[i].id < 0) continue; /* a bootstrap address alone */
         struct kw_metadata_response_broker *b = &m->brokers.v[m->brokers.n++];
-        *b = (struct kw_metadata_response_broker){.node_id = n->brokers[i].id, .host = kw_str_of(n->brokers[i].host), .port = n->brokers[i].port, .rack = kw_str_null()};
+        *b = (struct kw_metadata_response_broker){
+            .node_id = n->brokers[i].id, .host = kw_str_of(n->brokers[i].host), .port = n->brokers[i].port, .rack = kw_str_null()};
     }
     int32_t count = q.topics.n < 0 ? 0 : q.topics.n;
     m->topics.v = net_calloc(n, (size_t)count + 1, sizeof *m->topics.v);
@@ -268,8 +271,10 @@ static inline void net_serve(struct net *n, struct request *rq) {
     if (n->hook && n->hook(n, rq)) return;
     struct model_broker *b = net_broker_at(n, rq->link->host, rq->link->port);
     if (b && b->silent) return;
-    if (rq->head.api_key == KW_API_API_VERSIONS) answer_versions(n, rq);
-    else if (rq->head.api_key == KW_API_METADATA) answer_metadata(n, rq);
+    if (rq->head.api_key == KW_API_API_VERSIONS)
+        answer_versions(n, rq);
+    else if (rq->head.api_key == KW_API_METADATA)
+        answer_metadata(n, rq);
 }
 
 /* Takes one request off what the client wrote. An ApiVersions request of an unknown version still has its key and id. */

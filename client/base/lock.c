@@ -6,7 +6,9 @@ kw_err kc_lock_init(struct kc_lock *l, enum kc_rank rank) {
     return pthread_mutex_init(&l->mutex, NULL) == 0 ? KW_OK : KW_ENOMEM;
 }
 
-void kc_lock_deinit(struct kc_lock *l) { pthread_mutex_destroy(&l->mutex); }
+void kc_lock_deinit(struct kc_lock *l) {
+    pthread_mutex_destroy(&l->mutex);
+}
 
 static _Thread_local uint32_t held; /* a bit for each rank */
 
@@ -18,4 +20,6 @@ void kc_lock_check_give(enum kc_rank rank) {
     KW_ASSERT(held & 1u << rank);
     held &= ~(1u << rank);
 }
-void kc_lock_check_none(void) { KW_ASSERT(held == 0); }
+void kc_lock_check_none(void) {
+    KW_ASSERT(held == 0);
+}

@@ -1,5 +1,7 @@
 /* lock.h - a mutex with a rank: locks are only taken in rising rank, which debug and sanitizer builds assert on every take.
  *
+ * For the client's thread-safe side and the sending path (produce/accum), which runs in the callers' threads; the simulator runs it uncontended.
+ *
  * The order, outermost first. Owning the loop (loop.h) is not a lock but comes before all of them: whoever runs the loop may take any; nobody waits
  * for the loop while holding one.
  *   KC_RANK_ROLE       a producer's or consumer's own lock
@@ -9,12 +11,12 @@
  *   KC_RANK_LOG        the ring of log lines
  * So a role may post, raise readiness and log under its own locks.
  */
-#ifndef KC_LOCK_H
-#define KC_LOCK_H
+#ifndef KC_BASE_LOCK_H
+#define KC_BASE_LOCK_H
 
 #include <pthread.h>
 
-#include "base/base.h"
+#include "base.h"
 
 enum kc_rank { KC_RANK_ROLE = 1, KC_RANK_PARTITION, KC_RANK_LOOP, KC_RANK_CLIENT, KC_RANK_LOG };
 
