@@ -13,7 +13,7 @@ static void fail(struct kc_admin *a, kc_err err) {
     finish(a, err, error);
 }
 
-static void send(struct kc_admin *a);
+static void send_step(struct kc_admin *a);
 
 static void again(struct kc_admin *a) {
     struct kc_core *core = a->op.client->core;
@@ -31,7 +31,7 @@ static void again(struct kc_admin *a) {
 static void timer_fired(struct kw_timer *t, void *ctx, int64_t now_us) {
     (void)t;
     (void)now_us;
-    send(ctx);
+    send_step(ctx);
 }
 
 static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
@@ -45,7 +45,7 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
         kw_arena_deinit(&arena);
         if (err == ADMIN_NEXT) {
             a->tries = 0;
-            send(a);
+            send_step(a);
         } else if (err == ADMIN_AGAIN) {
             again(a);
         } else if (err == KC_BAD_MESSAGE && !error) {
@@ -73,7 +73,7 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
     return err;
 }
 
-static void send(struct kc_admin *a) {
+static void send_step(struct kc_admin *a) {
     struct kc_core *core = a->op.client->core;
     kc_request_init(&a->rq, a->api);
     if (a->rq.version_min < a->version_min) a->rq.version_min = a->version_min;
@@ -90,7 +90,7 @@ static void send(struct kc_admin *a) {
 
 static void op_start(struct kc_op *op) {
     struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
-    send(a);
+    send_step(a);
 }
 
 static void op_cancel(struct kc_op *op) {

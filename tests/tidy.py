@@ -36,14 +36,14 @@ BANNED_HEADERS = set("""time.h sys/time.h sys/socket.h netinet/in.h arpa/inet.h 
 sys/mman.h dirent.h pthread.h threads.h signal.h uv.h sys/uio.h sys/random.h microhttpd.h""".split())
 # file -> {symbol or header: reason}
 ALLOWED = {
-    "client/base/base.c": {"abort": "", "fprintf": "an assertion says where it failed before it aborts"},
+    "client/base/base.c": {"fprintf": "an assertion says where it failed before it aborts"},
     "client/base/lock.h": {"pthread.h": "the one mutex of the sending path; the simulator runs it uncontended"},
     "client/base/lock.c": {"pthread.h": "the one mutex of the sending path; the simulator runs it uncontended"},
 }
 # Archives whose undefined symbols are checked; what a mutex needs is allowed.
 CORE_ARCHIVES = ["libkwire.a", "libkccore.a", "libkbcore.a"]
 
-EXCEPTIONS = ROOT / "tests" / "tidy_exceptions.txt"  # "file|function-or-*-or-line|reason"
+EXCEPTIONS = ROOT / "tests" / "tidy_exceptions.txt"  # "file | a function, `file` (its length) or `columns` | reason"
 problems = []
 
 
@@ -116,13 +116,15 @@ def check_sources():
         if f.endswith(".h") and "#ifndef" not in code and "#pragma once" not in code and "_table.h" not in f:
             say(f, "header without a guard")
         for number, line in enumerate(lines, 1):
-            if len(line) > LINE_MAX:
+            if len(line) > LINE_MAX and (f, "columns") in exceptions:
+                used.add((f, "columns"))
+            elif len(line) > LINE_MAX:
                 say(f"{f}:{number}", f"{len(line)} columns, at most {LINE_MAX}")
             if "\t" in line and product:
                 say(f"{f}:{number}", "tab")
         if len(lines) > FILE_MAX:
-            if (f, "*") in exceptions:
-                used.add((f, "*"))
+            if (f, "file") in exceptions:
+                used.add((f, "file"))
             else:
                 say(f, f"{len(lines)} lines, at most {FILE_MAX}: split it, or list it with a reason in {EXCEPTIONS.name}")
         for name, at, count in functions(code):
