@@ -169,7 +169,7 @@ static kc_err open_batch(struct kc_accum *a, struct kc_part *p, size_t need, int
 }
 
 static kc_err grow_block(struct kc_accum *a, struct kc_part *p, struct kc_batch *b, size_t size) {
-    size_t need = b->len + size, want = KW_MIN((size_t)b->blk->cap * 4, batch_limit(a, p));
+    size_t need = b->len + size, want = KW_MIN((b->blk->cap & ~(KC_POOL_SLACK - 1)) * 4, batch_limit(a, p));
     bool over;
     struct kw_blk *n = kc_pool_blk(&a->pool, KW_MAX(want, need), &over);
     if (!n && want > need) n = kc_pool_blk(&a->pool, need, &over);

@@ -1,0 +1,793 @@
+/* test_sender.c - batches into requests, answers into outcomes: order, retries, sequences, leaders, throttling, deadlines. Cases CP-01 … CP-05,
+ * CP-11, CP-13, CP-15, CX-02, CX-12 (producer part).
+ */
+#include "produce_peer.h"
+
+#define MS 1000
+#define SECOND 1000000
+
+static const char *const plain[] = {"enable.idempotence", "false", "linger.ms", "5", NULL};
+static const char *const idempotent[] = {"linger.ms", "5", NULL};
+
+/* ---- Scripts ---- */
+
+static enum verdict fail_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s;
+    *code = KE_NOT_ENOUGH_REPLICAS;
+    return w->step++ == 0 ? V_ERROR : V_SERVE;
+}
+static enum verdict lose_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_LOSE : V_SERVE;
+}
+static enum verdict break_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_BREAK : V_SERVE;
+}
+static enum verdict silent(struct world *w, const struct sent *s, int16_t *code) {
+    (void)w, (void)s, (void)code;
+    return V_SILENT;
+}
+
+/* ---- The plain way ---- */
+
+static void test_one_record(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 3);
+    world_send_n(w, 1, 1, 100);
+    net_advance(w->net, 100 * MS);
+    assert_log(w, 1, 1);
+    assert_all_ok(w, 1);
+    assert_int_equal(w->reports[0].topic, w->topic);
+    assert_int_equal(w->reports[0].partition, 1);
+    assert_int_equal(w->reports[0].size, 100);
+    assert_int_equal(w->reports[0].timestamp_ms, w->logs[0][1].records[0].timestamp);
+    assert_int_equal(w->trace[0].version, 13);
+    assert_int_equal(w->trace[0].h.producer_id, 1000);
+    assert_int_equal(w->trace[0].h.base_sequence, 0);
+    assert_int_equal(w->reports_ready, 1);
+    world_free(w);
+}
+
+static void test_linger_gathers(void **state) {
+    (void)state;
+    struct world *w = world_new(plain, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 50 * MS); /* connected, topic known */
+    int before = w->trace_count;
+    world_send_n(w, 0, 5, 16);
+    net_advance(w->net, 4 * MS);
+    assert_int_equal(w->trace_count, before); /* lingers */
+    world_send_n(w, 0, 5, 16);
+    net_advance(w->net, 2 * MS);
+    assert_int_equal(w->trace_count, before + 1);
+    assert_int_equal(w->trace[before].h.record_count, 10);
+    assert_int_equal(w->trace[before].h.producer_id, -1);
+    assert_all_ok(w, 11);
+    world_free(w);
+}
+
+static void test_many_partitions_in_one_request(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 8);
+    for (int32_t i = 0; i < 8; i++) world_send_n(w, i, 2, 16);
+    net_advance(w->net, 100 * MS);
+    assert_int_equal(w->net->requests[KW_API_PRODUCE], 1);
+    assert_int_equal(w->trace_count, 8);
+    world_drain(w);
+    assert_int_equal(w->report_count, 16);
+    world_free(w);
+}
+
+static void test_versions_3_to_13(void **state) {
+    (void)state;
+    for (int16_t v = 3; v <= 13; v++) {
+        struct world *w = world_new(idempotent, 2);
+        w->net->api_max[KW_API_PRODUCE] = v;
+        world_send_n(w, 0, 3, 16);
+        net_advance(w->net, 100 * MS);
+        assert_int_equal(w->trace[0].version, v);
+        assert_log(w, 0, 3);
+        assert_all_ok(w, 3);
+        world_free(w);
+    }
+}
+
+static void test_broker_too_old(void **state) {
+    (void)state;
+    struct world *w = world_new(plain, 1);
+    w->net->api_max[KW_API_PRODUCE] = 2;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 1 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->report_count, 1);
+    assert_int_equal(w->reports[0].err, KC_UNSUPPORTED);
+    assert_int_equal(w->reports[0].outcome, KC_NOT_PERSISTED);
+    assert_non_null(strstr(w->last_message, "Produce 3"));
+    world_free(w);
+}
+
+static void test_acks_0(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"acks", "0", NULL};
+    struct world *w = world_new(pairs, 1);
+    world_send_n(w, 0, 3, 16);
+    net_advance(w->net, 100 * MS);
+    assert_log(w, 0, 3);
+    world_drain(w);
+    assert_int_equal(w->report_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(w->reports[i].err, KC_OK);
+        assert_int_equal(w->reports[i].offset, -1);
+        assert_int_equal(w->reports[i].outcome, KC_MAYBE_PERSISTED);
+    }
+    world_free(w);
+}
+
+static void test_log_append_time(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->log_append_time = true;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    world_drain(w);
+    assert_int_equal(w->reports[0].timestamp_ms, 77);
+    world_free(w);
+}
+
+/* ---- Retries and order ---- */
+
+static void test_cp01_a_failed_batch_stays_ahead(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"enable.idempotence", "false", "max.in.flight.requests.per.connection", "1", NULL};
+    struct world *w = world_new(pairs, 1);
+    w->script = fail_first;
+    world_send_batches(w, 0, 4);
+    net_advance(w->net, 5 * SECOND);
+    assert_log(w, 0, 4);
+    assert_all_ok(w, 4);
+    assert_true(w->trace[1].at_us - w->trace[0].at_us >= 80 * MS); /* retry.backoff.ms less a fifth */
+    world_free(w);
+}
+
+static void test_cp02_same_bytes_on_retry(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 500, 1000);
+    w->script = lose_first;
+    net_advance(w->net, 10 * SECOND);
+    assert_int_equal(w->trace[0].h.base_sequence, w->trace[1].h.base_sequence);
+    assert_int_equal(w->trace[0].h.record_count, w->trace[1].h.record_count);
+    assert_int_equal(w->trace[0].crc, w->trace[1].crc);
+    assert_int_equal(w->trace[0].size, w->trace[1].size);
+    assert_log(w, 0, 500);
+    assert_all_ok(w, 500);
+    world_free(w);
+}
+
+/* Batch 0 is not answered in a useful way; batch 1 behind it comes back out of order. */
+static enum verdict cp03(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s;
+    *code = KE_REQUEST_TIMED_OUT;
+    return w->step++ == 0 ? V_ERROR : V_SERVE;
+}
+static void test_cp03_out_of_order_behind_an_unknown_outcome(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = cp03;
+    world_send_batches(w, 0, 2);
+    net_advance(w->net, 5 * SECOND);
+    /* 0, then 1 and 2 (2 refused), then 1 and 2 with the same numbers */
+    for (int i = 1; i < w->trace_count; i++) assert_in_range(w->trace[i].h.base_sequence, 1, 2);
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    assert_log(w, 0, 3);
+    assert_all_ok(w, 3);
+    world_free(w);
+}
+
+static enum verdict store_then_duplicate(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s;
+    *code = w->step == 0 ? KE_REQUEST_TIMED_OUT : KE_DUPLICATE_SEQUENCE_NUMBER;
+    return w->step++ == 0 ? V_STORE_ERROR : V_ERROR;
+}
+static void test_duplicate_sequence_counts_as_delivered(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->script = store_then_duplicate;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_log(w, 0, 1);
+    world_drain(w);
+    assert_int_equal(w->report_count, 1);
+    assert_int_equal(w->reports[0].err, KC_OK);
+    assert_int_equal(w->reports[0].outcome, KC_PERSISTED);
+    assert_int_equal(w->reports[0].offset, -1);
+    assert_true(w->reports[0].flags & KC_REPORT_DUPLICATE);
+    world_free(w);
+}
+
+static void test_cp04_sequences_wrap(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 1, 16); /* makes the partition's state */
+    net_advance(w->net, 100 * MS);
+    struct kc_part *p = w->p->accum.topics[w->topic]->parts[0];
+    p->next_sequence = INT32_MAX - 2; /* as after 2^31-3 records */
+    w->logs[0][0].producers[0].last_sequence = INT32_MAX - 3;
+    w->logs[0][0].producers[0].recent_count = 0;
+    world_send_batches(w, 0, 6);
+    net_advance(w->net, 1 * SECOND);
+    static const int32_t expected[] = {0, INT32_MAX - 2, INT32_MAX - 1, INT32_MAX, 0, 1, 2};
+    assert_int_equal(w->trace_count, 7);
+    for (int i = 0; i < 7; i++) assert_int_equal(w->trace[i].h.base_sequence, expected[i]);
+    /* one that straddles the wrap, whose answer is lost: still known as a duplicate */
+    p->next_sequence = INT32_MAX - 1;
+    w->logs[0][0].producers[0].last_sequence = INT32_MAX - 2;
+    w->logs[0][0].producers[0].recent_count = 0;
+    w->script = lose_first;
+    world_send_n(w, 0, 5, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(w->trace[7].h.base_sequence, INT32_MAX - 1);
+    assert_int_equal(w->trace[8].h.base_sequence, INT32_MAX - 1);
+    assert_int_equal(p->next_sequence, 3);
+    assert_log(w, 0, 12);
+    assert_all_ok(w, 12);
+    world_free(w);
+}
+
+static void test_cp05_leader_dies_with_a_torn_request(void **state) {
+    (void)state;
+    for (int idem = 0; idem < 2; idem++) {
+        struct world *w = world_new(idem ? idempotent : plain, 2);
+        net_broker(w->net, 2, "b1", 9092);
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 100 * MS);
+        uint8_t value[2000] = {0};
+        for (uint64_t v = 2; v <= 20; v++) {
+            memcpy(value, &v, 8);
+            assert_int_equal(world_send(w, 0, NULL, -1, value, sizeof value, v), KC_OK);
+        }
+        uint64_t before = net_link(w->net, "b0")->written;
+        w->net->write_max = 100; /* the socket takes a little at a time: the request is torn */
+        w->net->now.mono_us += 6 * MS;
+        for (int i = 0; i < 8; i++) {
+            uint32_t wants;
+            kc_core_tick(w->net->core, w->net->now);
+            struct kc_conn *c = kc_core_next_action(w->net->core, &wants);
+            if (c) net_act(w->net, c, wants);
+        }
+        assert_true(net_link(w->net, "b0")->written > before);
+        assert_true(net_link(w->net, "b0")->written < before + 2000);
+        w->net->topics[0].leader[0] = w->net->topics[0].leader[1] = 2;
+        w->net->topics[0].epoch[0] = w->net->topics[0].epoch[1] = 1;
+        w->net->brokers[0].refuses = true;
+        for (size_t i = 0; i < w->net->link_count; i++)
+            if (w->net->links[i].conn && strcmp(w->net->links[i].host, "b0") == 0) link_lost(&w->net->links[i], KW_EIO, "connection reset");
+        w->net->write_max = 0;
+        net_advance(w->net, 10 * SECOND);
+        assert_log(w, 0, 20);
+        assert_all_ok(w, 20);
+        world_free(w);
+    }
+}
+
+static enum verdict always_not_enough(struct world *w, const struct sent *s, int16_t *code) {
+    (void)w, (void)s;
+    *code = KE_NOT_ENOUGH_REPLICAS;
+    return V_ERROR;
+}
+static enum verdict always_not_enough_after(struct world *w, const struct sent *s, int16_t *code) {
+    (void)w, (void)s;
+    *code = KE_NOT_ENOUGH_REPLICAS_AFTER_APPEND;
+    return V_ERROR;
+}
+static void test_retries_are_counted(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"enable.idempotence", "false", "retries", "2", NULL};
+    for (int after = 0; after < 2; after++) {
+        struct world *w = world_new(pairs, 1);
+        w->script = after ? always_not_enough_after : always_not_enough;
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 10 * SECOND);
+        assert_int_equal(w->trace_count, 3);
+        assert_true(w->trace[2].at_us - w->trace[1].at_us > w->trace[1].at_us - w->trace[0].at_us); /* the backoff grows */
+        world_drain(w);
+        assert_int_equal(w->report_count, 1);
+        assert_int_equal(w->reports[0].err, after ? KE_NOT_ENOUGH_REPLICAS_AFTER_APPEND : KE_NOT_ENOUGH_REPLICAS);
+        assert_int_equal(w->reports[0].outcome, after ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED);
+        world_free(w);
+    }
+}
+
+static enum verdict invalid_record(struct world *w, const struct sent *s, int16_t *code) {
+    (void)w, (void)s;
+    *code = KE_INVALID_RECORD;
+    return V_ERROR;
+}
+static void test_record_errors(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->script = invalid_record;
+    w->bad_index = 1;
+    world_send_n(w, 0, 3, 16);
+    net_advance(w->net, 100 * MS);
+    world_drain(w);
+    assert_int_equal(w->report_count, 3);
+    assert_int_equal(count_err(w, KE_INVALID_RECORD), 3);
+    assert_int_equal(w->trace_count, 1); /* not tried again */
+    assert_non_null(strstr(w->last_message, "record 1 of the same batch"));
+    assert_non_null(strstr(w->last_message, "this one is bad"));
+    w->script = NULL; /* the numbers of the refused batch are used again */
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    assert_int_equal(w->trace[1].h.base_sequence, 0);
+    assert_int_equal(w->logs[0][0].count, 1);
+    world_free(w);
+}
+
+static void test_too_large_is_split(void **state) {
+    (void)state;
+    static const char *const codecs[] = {"none", "lz4"};
+    for (size_t c = 0; c < KW_COUNTOF(codecs); c++) {
+        const char *pairs[] = {"compression.type", codecs[c], NULL};
+        struct world *w = world_new(pairs, 1);
+        w->max_bytes = c ? 60 : 3000;
+        world_send_n(w, 0, 50, 200);
+        if (c == 1) w->max_bytes = 200;
+        net_advance(w->net, 10 * SECOND);
+        assert_log(w, 0, 50);
+        assert_all_ok(w, 50);
+        for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+        if (c == 0) { /* later ones fit from the start */
+            int before = w->trace_count;
+            world_send_n(w, 0, 50, 200);
+            net_advance(w->net, 1 * SECOND);
+            for (int i = before; i < w->trace_count; i++) assert_true(w->trace[i].size <= 3000);
+            assert_log(w, 0, 100);
+        }
+        world_free(w);
+    }
+    struct world *w = world_new(idempotent, 1); /* a record alone cannot be split */
+    w->max_bytes = 100;
+    world_send_n(w, 0, 1, 200);
+    net_advance(w->net, 1 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->reports[0].err, KE_MESSAGE_TOO_LARGE);
+    assert_int_equal(w->reports[0].outcome, KC_NOT_PERSISTED);
+    world_free(w);
+}
+
+/* ---- Producer ids and epochs ---- */
+
+static void test_cp15_producer_id_is_asked_again(void **state) {
+    (void)state;
+    static const int16_t codes[] = {KE_REQUEST_TIMED_OUT, KE_COORDINATOR_LOAD_IN_PROGRESS, KE_COORDINATOR_NOT_AVAILABLE};
+    for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
+        struct world *w = world_new(idempotent, 1);
+        w->pid_error = codes[i];
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 3 * SECOND);
+        assert_true(w->pid_requests >= 3 && w->pid_requests < 30); /* with a growing backoff */
+        assert_int_equal(w->p->accum.fatal, KC_OK);
+        assert_int_equal(w->trace_count, 0);
+        w->pid_error = 0;
+        net_advance(w->net, 2 * SECOND);
+        assert_log(w, 0, 1);
+        assert_all_ok(w, 1);
+        world_free(w);
+    }
+}
+
+static void test_no_right_to_a_producer_id_is_fatal(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->pid_error = KE_CLUSTER_AUTHORIZATION_FAILED;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 1 * SECOND);
+    world_drain(w);
+    assert_int_equal(count_err(w, KE_CLUSTER_AUTHORIZATION_FAILED), 2);
+    assert_int_equal(world_send(w, 0, NULL, -1, "x", 1, 9), KE_CLUSTER_AUTHORIZATION_FAILED);
+    assert_non_null(w->p->sender.fatal);
+    world_free(w);
+}
+
+/* Stored, not answered before the records' deadline: the next batch goes on, and the log says that all is well. */
+static enum verdict store_silent_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_STORE_SILENT : V_SERVE;
+}
+static enum verdict silent_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_SILENT : V_SERVE;
+}
+static void test_expired_batch_that_was_stored_needs_no_new_epoch(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"delivery.timeout.ms", "1000", "request.timeout.ms", "800", NULL};
+    struct world *w = world_new(pairs, 1);
+    w->script = store_silent_first;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 700 * MS);
+    w->net->brokers[0].silent = true;
+    net_advance(w->net, 2 * SECOND);
+    world_drain(w);
+    assert_int_equal(count_err(w, KC_EXPIRED), 2);
+    assert_int_equal(w->reports[0].outcome, KC_MAYBE_PERSISTED);
+    w->net->brokers[0].silent = false;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 900 * MS);
+    assert_log(w, 0, 3);
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    world_free(w);
+}
+
+static void test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"delivery.timeout.ms", "1000", "request.timeout.ms", "800", NULL};
+    struct world *w = world_new(pairs, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = silent_first;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 700 * MS);
+    w->net->brokers[0].silent = true;
+    net_advance(w->net, 2 * SECOND);
+    world_drain(w);
+    assert_int_equal(count_err(w, KC_EXPIRED), 2);
+    w->net->brokers[0].silent = false;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 900 * MS);
+    struct part_log *l = &w->logs[0][0];
+    assert_int_equal(l->count, 2);
+    assert_int_equal(l->records[1].value, 4);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 1);
+    assert_int_equal(w->trace[w->trace_count - 1].h.base_sequence, 0);
+    world_drain(w);
+    assert_int_equal(w->reports[w->report_count - 1].err, KC_OK);
+    world_free(w);
+}
+
+static void test_unknown_producer_id_goes_on_in_a_new_epoch(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_batches(w, 0, 2);
+    net_advance(w->net, 100 * MS);
+    w->logs[0][0].forgets = true;
+    world_send_batches(w, 0, 3); /* all in flight */
+    net_advance(w->net, 2 * SECOND);
+    assert_log(w, 0, 5);
+    assert_all_ok(w, 5);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 1);
+    world_free(w);
+}
+
+static void test_used_up_epochs_ask_for_a_new_id(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    struct kc_part *p = w->p->accum.topics[w->topic]->parts[0];
+    p->producer_epoch = INT16_MAX;
+    w->logs[0][0].producers[0].epoch = INT16_MAX;
+    w->logs[0][0].forgets = true;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 2 * SECOND);
+    assert_log(w, 0, 2);
+    assert_int_equal(w->pid_requests, 2);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_id, 1001);
+    world_free(w);
+}
+
+/* ---- Leaders ---- */
+
+static void test_cp11_topic_unknown_once(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 100, 16);
+    net_advance(w->net, 100 * MS);
+    w->net->topics[0].err = KE_UNKNOWN_TOPIC_OR_PARTITION; /* a broker that has just come up */
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 150 * MS);
+    world_send_n(w, 0, 1, 16);
+    w->net->topics[0].err = KE_NONE;
+    net_advance(w->net, 5 * SECOND);
+    assert_log(w, 0, 101);
+    assert_all_ok(w, 101);
+    assert_int_equal(w->trace[w->trace_count - 1].h.base_sequence, 100);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 0);
+    world_free(w);
+}
+
+static void move_leader(struct world *w, int32_t to) {
+    w->net->topics[0].leader[0] = to;
+    w->net->topics[0].epoch[0]++;
+}
+
+static void test_cp13_leader_moves_to_and_fro(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "1", "request.timeout.ms", "1000", NULL};
+    struct world *w = world_new(pairs, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    int n = 0;
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 20; i++) {
+            world_send_n(w, 0, 1, 16);
+            n++;
+            net_advance(w->net, 10 * MS);
+            if (i == 10) {
+                w->step = 0;
+                w->script = round % 3 == 0 ? lose_first : round % 3 == 1 ? store_silent_first : NULL;
+            }
+        }
+        move_leader(w, 1 + round % 2);
+    }
+    net_advance(w->net, 20 * SECOND);
+    assert_log(w, 0, n);
+    assert_all_ok(w, n);
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    world_free(w);
+}
+
+static void test_kip951_hint_saves_the_backoff(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->hint_leader = true;
+    move_leader(w, 2);
+    int metadata = w->net->requests[KW_API_METADATA];
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 20 * MS); /* far less than the backoff */
+    assert_log(w, 0, 2);
+    assert_int_equal(w->net->requests[KW_API_METADATA], metadata);
+    world_free(w);
+}
+
+static void test_cx02_topic_made_anew(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    w->net->topics[0].epoch[0] = 57;
+    world_send_n(w, 0, 5, 16);
+    net_advance(w->net, 100 * MS);
+    w->net->topics[0].id.b[0] = 9;
+    w->net->topics[0].epoch[0] = 0;
+    w->net->topics[0].leader[0] = 2;
+    struct part_log *l = &w->logs[0][0];
+    l->count = 0;
+    l->producer_count = 0;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(l->count, 1);
+    assert_int_equal(l->records[0].value, 6);
+    const struct sent *last = &w->trace[w->trace_count - 1];
+    assert_int_equal(last->broker, 2);
+    assert_int_equal(last->h.base_sequence, 0);
+    assert_int_equal(last->h.producer_epoch, 1);
+    world_drain(w);
+    assert_int_equal(w->report_count, 6);
+    assert_int_equal(w->reports[5].offset, 0);
+    world_free(w);
+}
+
+static void test_leader_gone_and_back(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->net->topics[0].leader[0] = -1;
+    w->net->topics[0].partition_err[0] = KE_LEADER_NOT_AVAILABLE;
+    world_send_n(w, 0, 3, 16);
+    net_advance(w->net, 3 * SECOND);
+    assert_int_equal(w->trace_count, 0);
+    assert_true(w->net->requests[KW_API_METADATA] < 30);
+    w->net->topics[0].leader[0] = 1;
+    w->net->topics[0].partition_err[0] = 0;
+    net_advance(w->net, 3 * SECOND);
+    assert_log(w, 0, 3);
+    assert_all_ok(w, 3);
+    world_free(w);
+}
+
+/* A connection attempt that hangs must not hold records when another broker leads meanwhile. */
+static void test_unsent_request_follows_the_leader(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092)->hangs = true;
+    w->net->topics[0].leader[0] = 2;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 500 * MS);
+    assert_int_equal(w->trace_count, 0);
+    move_leader(w, 1);
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 1 * SECOND);
+    assert_log(w, 0, 1);
+    assert_all_ok(w, 1);
+    world_free(w);
+}
+
+/* A hung leader: with idempotence what it has not answered goes to the next one at once. */
+static void test_sent_request_follows_the_leader(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = silent;
+    world_send_batches(w, 0, 3);
+    net_advance(w->net, 100 * MS);
+    w->script = NULL;
+    move_leader(w, 2);
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 2 * SECOND); /* the request's own timeout is 30 s */
+    assert_log(w, 0, 4);
+    assert_all_ok(w, 4);
+    assert_int_equal(w->trace[w->trace_count - 1].broker, 2);
+    world_free(w);
+}
+
+/* ---- Throttling and deadlines ---- */
+
+static void test_cx12_throttled_broker_is_left_alone(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->throttle_ms = 2000;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    assert_int_equal(w->trace_count, 1);
+    w->throttle_ms = 0;
+    for (int i = 0; i < 10; i++) {
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 100 * MS);
+    }
+    assert_int_equal(w->trace_count, 1);
+    net_advance(w->net, 2 * SECOND);
+    assert_true(w->trace[1].at_us - w->trace[0].at_us >= 1990 * MS);
+    assert_int_equal(w->trace[1].h.record_count, 10); /* the batch grew meanwhile */
+    assert_all_ok(w, 11);
+    world_free(w);
+}
+
+static void test_expiry_in_the_queue(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"delivery.timeout.ms", "3000", "request.timeout.ms", "2000", NULL};
+    struct world *w = world_new(pairs, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->net->brokers[0].refuses = true;
+    struct link *l;
+    while ((l = net_link(w->net, "b0"))) link_lost(l, KW_EIO, "connection reset");
+    int64_t start = w->net->now.mono_us;
+    world_send_n(w, 0, 3, 16);
+    net_advance(w->net, 2900 * MS);
+    world_drain(w);
+    assert_int_equal(w->report_count, 1);
+    net_advance(w->net, 110 * MS);
+    world_drain(w);
+    assert_int_equal(w->report_count, 4);
+    assert_int_equal(count_err(w, KC_EXPIRED), 3);
+    assert_int_equal(w->reports[3].outcome, KC_NOT_PERSISTED);
+    assert_non_null(strstr(w->last_message, "refused")); /* never "timed out" alone */
+    assert_true(w->net->now.mono_us - start < 3100 * MS);
+    world_free(w);
+}
+
+static void test_records_own_deadline(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->net->topics[0].leader[0] = -1;
+    struct kw_header_view headers[2];
+    bool wake = false;
+    static const int64_t timeouts[] = {500 * MS, 0, 500 * MS, -1};
+    for (uint64_t i = 0; i < 4; i++) {
+        uint64_t v = ++w->next_value;
+        struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = headers, .opaque = v,
+                           .timeout_us = timeouts[i]};
+        assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
+        assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, false, &wake), KC_OK);
+        if (wake) kc_produce_turn(w->p);
+    }
+    net_advance(w->net, 600 * MS);
+    world_drain(w);
+    assert_int_equal(w->report_count, 2);
+    assert_int_equal(w->reports[0].opaque, 1);
+    assert_int_equal(w->reports[1].opaque, 3);
+    net_advance(w->net, 130 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->report_count, 3);
+    assert_int_equal(w->reports[2].opaque, 2);
+    w->net->topics[0].leader[0] = 1; /* the one without a limit is still there */
+    net_advance(w->net, 60 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->report_count, 4);
+    assert_int_equal(w->reports[3].err, KC_OK);
+    world_free(w);
+}
+
+/* CX-08: absurd limits neither wrap nor end early. */
+static void test_cx08_absurd_deadlines(void **state) {
+    (void)state;
+    static const int64_t timeouts[] = {INT64_MAX, INT64_MAX / 2, (int64_t)36 * 3600 * SECOND, -1};
+    struct world *w = world_new(idempotent, 1);
+    w->net->topics[0].leader[0] = -1;
+    struct kw_header_view headers[2];
+    bool wake = false;
+    for (uint64_t i = 0; i < 4; i++) {
+        uint64_t v = ++w->next_value;
+        struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = headers, .opaque = v,
+                           .timeout_us = timeouts[i]};
+        assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
+        assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, false, &wake), KC_OK);
+        if (wake) kc_produce_turn(w->p);
+    }
+    net_advance(w->net, 200 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->report_count, 0);
+    w->net->topics[0].leader[0] = 1;
+    net_advance(w->net, 10 * SECOND);
+    assert_log(w, 0, 4);
+    assert_all_ok(w, 4);
+    world_free(w);
+}
+
+static void test_lost_answer_without_idempotence_may_store_twice(void **state) {
+    (void)state;
+    struct world *w = world_new(plain, 1);
+    w->script = lose_first;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(w->logs[0][0].count, 2); /* at least once: this is what idempotence is for */
+    world_drain(w);
+    assert_int_equal(w->report_count, 1);
+    assert_int_equal(w->reports[0].err, KC_OK);
+    world_free(w);
+    static const char *const once[] = {"enable.idempotence", "false", "retries", "0", NULL};
+    w = world_new(once, 1);
+    w->script = break_first;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 5 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->reports[0].err, KC_TRANSPORT);
+    assert_int_equal(w->reports[0].outcome, KC_MAYBE_PERSISTED);
+    world_free(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_record),
+        cmocka_unit_test(test_linger_gathers),
+        cmocka_unit_test(test_many_partitions_in_one_request),
+        cmocka_unit_test(test_versions_3_to_13),
+        cmocka_unit_test(test_broker_too_old),
+        cmocka_unit_test(test_acks_0),
+        cmocka_unit_test(test_log_append_time),
+        cmocka_unit_test(test_cp01_a_failed_batch_stays_ahead),
+        cmocka_unit_test(test_cp02_same_bytes_on_retry),
+        cmocka_unit_test(test_cp03_out_of_order_behind_an_unknown_outcome),
+        cmocka_unit_test(test_duplicate_sequence_counts_as_delivered),
+        cmocka_unit_test(test_cp04_sequences_wrap),
+        cmocka_unit_test(test_cp05_leader_dies_with_a_torn_request),
+        cmocka_unit_test(test_retries_are_counted),
+        cmocka_unit_test(test_record_errors),
+        cmocka_unit_test(test_too_large_is_split),
+        cmocka_unit_test(test_cp15_producer_id_is_asked_again),
+        cmocka_unit_test(test_no_right_to_a_producer_id_is_fatal),
+        cmocka_unit_test(test_expired_batch_that_was_stored_needs_no_new_epoch),
+        cmocka_unit_test(test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch),
+        cmocka_unit_test(test_unknown_producer_id_goes_on_in_a_new_epoch),
+        cmocka_unit_test(test_used_up_epochs_ask_for_a_new_id),
+        cmocka_unit_test(test_cp11_topic_unknown_once),
+        cmocka_unit_test(test_cp13_leader_moves_to_and_fro),
+        cmocka_unit_test(test_kip951_hint_saves_the_backoff),
+        cmocka_unit_test(test_cx02_topic_made_anew),
+        cmocka_unit_test(test_leader_gone_and_back),
+        cmocka_unit_test(test_unsent_request_follows_the_leader),
+        cmocka_unit_test(test_sent_request_follows_the_leader),
+        cmocka_unit_test(test_cx12_throttled_broker_is_left_alone),
+        cmocka_unit_test(test_expiry_in_the_queue),
+        cmocka_unit_test(test_records_own_deadline),
+        cmocka_unit_test(test_cx08_absurd_deadlines),
+        cmocka_unit_test(test_lost_answer_without_idempotence_may_store_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
