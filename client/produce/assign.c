@@ -119,46 +119,54 @@ static void assign_staged(struct kc_sender *s, struct kc_ptopic *t, int32_t coun
 
 /* ---- Changes ---- */
 
-/* Fails what waits for partitions of the topic: all (what may be in flight is left), or those that do not exist. */
-static void fail_topic(struct kc_sender *s, struct kc_ptopic *t, int32_t from_index, int64_t opened_before_us, kc_err err, const char *text) {
-    struct kw_list failed, *n;
-    kw_list_init(&failed);
-    kc_lock_take(&s->a->lock);
-    if (from_index < 0) {
-        (void)kc_accum_seal(s->a, &t->staging);
-        while ((n = kw_list_shift(&t->staged))) kw_list_push(&failed, n);
+/* Moves what p has not sent, as far as it was there before a moment, to a list. With the lock. */
+static void collect(struct kc_sender *s, struct kc_part *p, int64_t before_us, struct kw_list *out) {
+    for (struct kw_list *b = p->queue.next, *after; b != &p->queue; b = after) {
+        after = b->next;
+        if (KW_CONTAINER_OF(b, struct kc_batch, link)->opened_us >= before_us) continue;
+        kw_list_remove(b);
+        kw_list_push(out, b);
     }
-    for (int32_t i = KW_MAX(from_index, 0); i < t->part_cap; i++)
-        if (t->parts[i] && t->parts[i]->open && t->parts[i]->open->opened_us < opened_before_us) {
-            struct kc_batch *b = kc_accum_seal(s->a, t->parts[i]);
-            kw_list_remove(&b->link);
-            kw_list_push(&failed, &b->link);
-        }
-    kc_lock_give(&s->a->lock);
-    for (n = s->parts.next; n != &s->parts; n = n->next) {
-        struct kc_part *p = KW_CONTAINER_OF(n, struct kc_part, all_link);
-        if (p->topic != t || p->index < from_index) continue;
-        for (struct kw_list *b = p->queue.next, *after; b != &p->queue; b = after) {
-            after = b->next;
-            if (KW_CONTAINER_OF(b, struct kc_batch, link)->opened_us >= opened_before_us) continue;
-            kw_list_remove(b);
-            kw_list_push(&failed, b);
-        }
-    }
-    while ((n = kw_list_shift(&failed))) {
+    if (!p->open || p->open->opened_us >= before_us) return;
+    struct kc_batch *b = kc_accum_seal(s->a, p);
+    kw_list_remove(&b->link);
+    kw_list_push(out, &b->link);
+}
+
+static void fail_list(struct kc_sender *s, struct kw_list *l, kc_err err, const char *text) {
+    struct kw_list *n;
+    while ((n = kw_list_shift(l))) {
         struct kc_batch *b = KW_CONTAINER_OF(n, struct kc_batch, link);
         kc_sender_complete(s, b, err, kc_sender_outcome(b), text);
     }
 }
 
-static bool waits_beyond(struct kc_sender *s, struct kc_ptopic *t, int32_t count, int64_t before_us) {
-    bool any = false;
+/* The topic cannot be used: fails all that waits for it. What is in flight gets an answer of its own. */
+static void fail_topic(struct kc_sender *s, struct kc_ptopic *t, kc_err err, const char *text) {
+    struct kw_list failed, *n;
+    kw_list_init(&failed);
     kc_lock_take(&s->a->lock);
-    for (int32_t i = count; i < t->part_cap && !any; i++)
-        if (t->parts[i])
-            any = (t->parts[i]->open && t->parts[i]->open->opened_us < before_us) || !kw_list_empty(&t->parts[i]->queue);
+    (void)kc_accum_seal(s->a, &t->staging);
+    while ((n = kw_list_shift(&t->staged))) kw_list_push(&failed, n);
+    for (int32_t i = 0; i < t->part_cap; i++)
+        if (t->parts[i]) collect(s, t->parts[i], KW_NEVER, &failed);
     kc_lock_give(&s->a->lock);
-    return any;
+    fail_list(s, &failed, err, text);
+}
+
+bool kc_sender_is_missing(struct kc_sender *s, const struct kc_part *p) {
+    const struct kc_topic_meta *m = kc_metadata_topic(s->core, p->topic->topic);
+    return m && m->known && !m->err && p->index >= m->partition_count;
+}
+
+void kc_sender_fail_missing(struct kc_sender *s, struct kc_part *p) {
+    const struct kc_topic_meta *m = kc_metadata_topic(s->core, p->topic->topic);
+    struct kw_list failed;
+    kw_list_init(&failed);
+    kc_lock_take(&s->a->lock);
+    collect(s, p, m->updated_us, &failed);
+    kc_lock_give(&s->a->lock);
+    fail_list(s, &failed, KE_UNKNOWN_TOPIC_OR_PARTITION, "the topic has no such partition");
 }
 
 /* The same name, another topic: its partitions know nothing of our sequences (CX-02). */
@@ -171,7 +179,7 @@ static void made_anew(struct kc_sender *s, struct kc_ptopic *t) {
 
 static void topic_changed(struct kc_sender *s, struct kc_ptopic *t, const struct kc_topic_meta *m) {
     if (m->err == KE_INVALID_TOPIC_EXCEPTION || m->err == KE_TOPIC_AUTHORIZATION_FAILED) {
-        fail_topic(s, t, -1, KW_NEVER, m->err, kw_kerror_info(m->err)->text);
+        fail_topic(s, t, m->err, kw_kerror_info(m->err)->text);
         return;
     }
     if (!m->known || m->err || m->partition_count <= 0) return; /* what was known stays: an answer may be wrong for once (CP-11) */
@@ -186,8 +194,6 @@ static void topic_changed(struct kc_sender *s, struct kc_ptopic *t, const struct
         if (t->sticky.partition >= t->count) t->sticky.partition = -1;
         kc_lock_give(&s->a->lock);
     }
-    if (waits_beyond(s, t, m->partition_count, m->updated_us))
-        fail_topic(s, t, m->partition_count, m->updated_us, KE_UNKNOWN_TOPIC_OR_PARTITION, "the topic has no such partition");
 }
 
 static int32_t leader_now(struct kc_sender *s, const struct kc_ptopic *t, int32_t index) {

@@ -133,9 +133,10 @@ void kc_sender_activate(struct kc_sender *s, struct kc_part *p) {
         return;
     }
     int32_t leader = leader_of(s, p);
-    if (leader < 0) {
+    if (leader < 0) { /* an answer that changes nothing is not told to us: where the partition itself is missing, look again */
         kc_metadata_refresh(s->core, "a partition to produce to has no leader");
-        kc_sender_park(s, p, KW_NEVER);
+        bool missing = kc_sender_is_missing(s, p);
+        kc_sender_park(s, p, missing ? kc_core_now(s->core).mono_us + s->settings->retry_backoff_max_us : KW_NEVER);
         return;
     }
     struct kc_pbroker *b = broker_of(s, leader);
@@ -196,6 +197,7 @@ static void take(struct kc_sender *s, int64_t now_us) {
     s->deadline_us = KW_MIN(s->deadline_us, a->deadline_us);
     a->deadline_us = KW_NEVER;
     kc_lock_give(&a->lock);
+    s->took |= !kw_list_empty(&sealed) || !kw_list_empty(&due);
     while ((n = kw_list_shift(&topics))) {
         struct kc_ptopic *t = KW_CONTAINER_OF(n, struct kc_ptopic, link);
         kw_list_push(&s->topics, n);
@@ -506,7 +508,11 @@ static void unpark(struct kc_sender *s) {
     struct kw_list parked, *n;
     kw_list_init(&parked);
     while ((n = kw_list_shift(&s->parked))) kw_list_push(&parked, n);
-    while ((n = kw_list_shift(&parked))) kc_sender_activate(s, KW_CONTAINER_OF(n, struct kc_part, link)); /* which may park it again */
+    while ((n = kw_list_shift(&parked))) {
+        struct kc_part *p = KW_CONTAINER_OF(n, struct kc_part, link);
+        if (kc_sender_is_missing(s, p)) kc_sender_fail_missing(s, p);
+        kc_sender_activate(s, p); /* which may park it again */
+    }
 }
 
 static const char *why_waiting(struct kc_sender *s, const struct kc_part *p, char *text, size_t size) {
@@ -596,6 +602,9 @@ static bool arm(struct kc_sender *s, int64_t now_us) {
         const struct kc_part *p = KW_CONTAINER_OF(a->open.next, struct kc_part, open_link);
         next = KW_MIN(next, p->open->opened_us + (a->flushing ? 0 : s->settings->linger_us));
     }
+    /* While records keep coming, look after a linger period anyway: then no sender has to wake us for the batch that it opens. */
+    if (s->took && !a->flushing) next = KW_MIN(next, now_us + s->settings->linger_us);
+    s->took = false;
     a->stats.in_flight_requests = s->flight_count;
     a->hungry = room && !more;
     a->look_us = more ? INT64_MIN : next;

@@ -66,7 +66,7 @@ struct kc_sender {
     int64_t retry_us;          /* no parked partition wants to go on before it */
     int64_t held_us;           /* a throttled broker can be used again */
     int64_t trim_us;           /* when the pool is trimmed if nothing happens */
-    bool metadata_changed, unpark, stopping;
+    bool metadata_changed, unpark, stopping, took;
     void (*stopped)(struct kc_sender *s); /* after kc_sender_stop, once nothing is in flight: the end of a turn */
     uint64_t batches_sent, bytes_sent, retries; /* since the last delivery */
     kc_error *fatal;           /* under the accumulator's lock */
@@ -86,6 +86,8 @@ bool kc_sender_idle(const struct kc_sender *s);
 void kc_sender_activate(struct kc_sender *s, struct kc_part *p); /* onto the ready list of its broker, or parked; nothing to send: neither */
 void kc_sender_park(struct kc_sender *s, struct kc_part *p, int64_t until_us);
 void kc_sender_queue(struct kc_sender *s, struct kc_part *p, struct kc_batch *b); /* by serial */
+bool kc_sender_is_missing(struct kc_sender *s, const struct kc_part *p); /* the topic is known, and has no such partition */
+void kc_sender_fail_missing(struct kc_sender *s, struct kc_part *p);    /* what is older than the metadata that says so */
 void kc_sender_topics_changed(struct kc_sender *s);             /* assign.c */
 void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk); /* answer.c: done of a Produce request */
 /* The batch has its outcome. `detail` (may be NULL) is copied. */
