@@ -244,6 +244,8 @@ static void take_apart(struct run *r) {
     kb_shell_net_free(s->net);
     if (s->node) {
         while (kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
+        kb_node_drop(s->node);
+        while (kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
         kb_node_free(s->node);
         s->node = NULL;
     }

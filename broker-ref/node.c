@@ -119,8 +119,9 @@ static void boot_free(struct kb_boot *b) {
     kw_free(b);
 }
 
-void kb_node_free(struct kb_node *n) {
-    if (!n) return;
+void kb_node_drop(struct kb_node *n) {
+    if (n->dropped) return;
+    n->dropped = true;
     kw_timers_deinit(&n->parts.timers); /* first: timers lie in what goes below, and cancelling an idle one is nothing */
     kb_net_deinit(n);
     kb_fetch_cache_free(n);
@@ -128,9 +129,14 @@ void kb_node_free(struct kb_node *n) {
     if (n->parts.controller) kb_controller_free(n->parts.controller);
     if (n->parts.store) kb_store_free(n->parts.store);
     kb_pid_source_free(n);
+}
+
+void kb_node_free(struct kb_node *n) {
+    if (!n) return;
+    kb_node_drop(n);
+    for (struct kb_disk_req *r; (r = kb_disk_take(&n->parts.disk));) r->done(r, n->now); /* closes that the shell did not carry out */
     if (n->parts.log_env.disk) kb_log_env_deinit(&n->parts.log_env);
-    for (struct kb_disk_req *r; (r = kb_disk_take(&n->parts.disk));) /* closes of files: nothing waits for them */
-        if (r->op == KB_DISK_CLOSE) r->done(r, n->now);
+    kw_timers_deinit(&n->parts.timers);
     kb_image_deinit(&n->image);
     kb_faults_free(n->faults);
     kw_compressor_free(n->compressor);

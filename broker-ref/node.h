@@ -30,7 +30,11 @@ struct kb_node_options {
 kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) KW_CHECK;
 kw_err kb_node_start(struct kb_node *n, struct kb_now now) KW_CHECK; /* queues the loading; kb_node_state tells */
 void kb_node_stop(struct kb_node *n, struct kb_now now); /* clean shutdown: refuses new work, syncs, writes checkpoints and the marker */
-void kb_node_free(struct kb_node *n); /* any time, once the shell has no request of it left; a free without stop is what kill -9 leaves */
+/* The end, at any time, once the shell has told of every connection's close and given back every disk request; without a stop before, it is
+ * what a kill -9 leaves. drop lets go of everything: what the disk queue has then are closes of files, which the shell still carries out;
+ * then free. */
+void kb_node_drop(struct kb_node *n);
+void kb_node_free(struct kb_node *n); /* NULL is fine */
 enum kb_node_state { KB_NODE_NEW, KB_NODE_LOADING, KB_NODE_READY, KB_NODE_STOPPING, KB_NODE_STOPPED, KB_NODE_FAILED };
 enum kb_node_state kb_node_state(const struct kb_node *n);
 const char *kb_node_failure(const struct kb_node *n); /* what failed, where, why, what to do; NULL unless FAILED */

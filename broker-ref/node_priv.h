@@ -21,6 +21,7 @@ struct kb_node {
     struct kb_now now; /* of the event under way */
     struct kw_compressor *compressor;
     enum kb_node_state state;
+    bool dropped;
     char failure[640];
     int32_t id;            /* node.id */
     uint16_t port;         /* what the shell listens on */

@@ -13,7 +13,7 @@ struct kb_stop {
     void *ctx;
     struct kw_timer timer; /* only to be called in a later turn when there is nothing to wait for */
     struct kb_now now;
-    bool stored, timed;
+    bool stored, timed, tried;
 };
 
 /* ---- What logs share ---- */
@@ -319,6 +319,11 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
     }
     if (p->stores || p->sync.running) return;
     if (!log->env->ephemeral && (log->synced < log->leo || log->epochs->dirty || (p->dir_unsynced && !kb_log_active(log)->fresh))) {
+        if (s->tried && p->sync.failed) { /* a full disk: the next start recovers */
+            stop_end(log, KW_EIO, now);
+            return;
+        }
+        s->tried = true;
         p->sync.wanted = true;
         kb_sync_step(log);
         return;

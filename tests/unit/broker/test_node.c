@@ -1,0 +1,305 @@
+/* test_node.c - a node's life: first start, clean stop, kill -9, folders, checkpoints, disk trouble. */
+#include "node_rig.h"
+
+#include "log/log.h"
+
+static int64_t produce(struct rig_conn *c, const char *topic) {
+    rig_produced a = rig_produce(c, topic, (struct rig_batch){.count = 3, .value_size = 50});
+    assert_int_equal(a.error_code, KE_NONE);
+    return a.base_offset;
+}
+
+static bool has(struct rig *r, const char *path) {
+    size_t n;
+    return sim_disk_peek(r->disk, path, &n) != NULL;
+}
+
+static void test_first_start(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    assert_int_equal(rig_create(c, "t", 2, NULL, NULL), KE_NONE);
+    assert_int_equal(produce(c, "t"), 0); /* usable as soon as its creation was answered */
+    assert_int_equal(produce(c, "t"), 3);
+    rig_settle(&r);
+    size_t n;
+    const uint8_t *text = sim_disk_peek(r.disk, "/data/t-1/partition.metadata", &n);
+    assert_non_null(text);
+    assert_memory_equal(text, "version: 0\ntopic_id: ", 21);
+    assert_string_equal(r.lines, "");
+    rig_deinit(&r);
+}
+
+static void test_clean_restart(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 2);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    rig_stop(&r);
+    assert_true(has(&r, "/data/.kafka_cleanshutdown"));
+    size_t n;
+    const uint8_t *text = sim_disk_peek(r.disk, "/data/replication-offset-checkpoint", &n);
+    assert_int_equal(n, strlen("0\n1\nt 0 3\n"));
+    assert_memory_equal(text, "0\n1\nt 0 3\n", n);
+    rig_start(&r);
+    assert_false(has(&r, "/data/.kafka_cleanshutdown"));
+    c = rig_connect(&r);
+    assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    assert_int_equal(produce(c, "t"), 3);
+    rig_deinit(&r);
+}
+
+/* BL-02: the marker is gone, for good, before anything is loaded: killed while loading, the next start recovers. */
+static void test_BL_02(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 3);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    rig_stop(&r);
+    sim_disk_sync_all(r.disk);
+    char text[200];
+    assert_int_equal(kb_config_finish(r.config, text, sizeof(text)), KW_OK);
+    struct kb_node_options o = {.config = r.config, .seed = 9, .logger = {rig_line, &r, KB_INFO}, .port = 9092};
+    assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
+    assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
+    bool gone = false;
+    while (kb_node_state(r.node) == KB_NODE_LOADING && !gone) {
+        rig_turn(&r);
+        gone = r.node->parts.store != NULL; /* loading begins */
+        int64_t next = sim_disk_next(r.disk);
+        if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
+    }
+    assert_true(gone);
+    sim_disk_power_loss(r.disk, r.now);
+    rig_free_node(&r);
+    sim_disk_restart(r.disk);
+    assert_false(has(&r, "/data/.kafka_cleanshutdown"));
+    rig_start(&r);
+    c = rig_connect(&r);
+    assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    rig_deinit(&r);
+}
+
+static void test_kill_keeps_acknowledged(void **state) {
+    (void)state;
+    for (uint64_t seed = 10; seed < 30; seed++) {
+        struct rig r;
+        rig_init(&r, seed);
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        rig_create(c, "t", 1, NULL, NULL);
+        int64_t last = 0;
+        for (uint64_t i = 0; i < seed % 7 + 1; i++) last = produce(c, "t");
+        rig_kill(&r);
+        rig_start(&r);
+        c = rig_connect(&r);
+        rig_fetched *f = rig_fetch_one(c, RIG_FETCH(.topic = "t", .offset = last));
+        assert_int_equal(f->error_code, KE_NONE);
+        assert_true(f->high_watermark >= last + 3);
+        assert_true(f->records.len > 0);
+        assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 1}).base_offset, last + 3);
+        rig_deinit(&r);
+    }
+}
+
+/* The epoch of a partition rises with every process of its leader. */
+static void test_epoch_rises(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 4);
+    rig_start(&r);
+    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    struct kb_partition *p;
+    assert_int_equal(kb_partition_find(r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
+    int32_t before = p->leader_epoch;
+    rig_kill(&r);
+    rig_start(&r);
+    assert_int_equal(kb_partition_find(r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
+    assert_true(p->leader_epoch > before);
+    rig_deinit(&r);
+}
+
+static void test_folders(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 5);
+    sim_disk_poke(r.disk, "/data/stranger-0/00000000000000000000.log", "", 0);
+    sim_disk_poke(r.disk, "/data/old-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log", "", 0);
+    rig_start(&r);
+    assert_non_null(strstr(r.lines, "/data/stranger-0 belongs to no topic"));
+    rig_settle(&r);
+    assert_true(has(&r, "/data/stranger-0/00000000000000000000.log"));
+    assert_false(has(&r, "/data/old-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log"));
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    rig_stop(&r);
+    /* the folder of another topic of that name is set aside, and the topic starts empty */
+    static const char other[] = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg";
+    sim_disk_poke(r.disk, "/data/t-0/partition.metadata", other, sizeof(other) - 1);
+    rig_start(&r);
+    assert_non_null(strstr(r.lines, "set aside as /data/t-0.00000000000000000000000000000002-stray"));
+    assert_true(has(&r, "/data/t-0.00000000000000000000000000000002-stray/00000000000000000000.log"));
+    assert_int_equal(produce(rig_connect(&r), "t"), 0);
+    rig_stop(&r);
+    /* without partition.metadata a folder is taken over */
+    sim_disk_remove(r.disk, "/data/t-0/partition.metadata");
+    rig_start(&r);
+    assert_int_equal(produce(rig_connect(&r), "t"), 3);
+    rig_settle(&r);
+    assert_true(has(&r, "/data/t-0/partition.metadata"));
+    rig_stop(&r);
+    /* one that nobody understands is not guessed at */
+    sim_disk_poke(r.disk, "/data/t-0/partition.metadata", "garbage", 7);
+    rig_start(&r);
+    assert_int_equal(rig_produce(rig_connect(&r), "t", (struct rig_batch){.count = 1}).error_code, KE_KAFKA_STORAGE_ERROR);
+    rig_deinit(&r);
+}
+
+static void test_delete_topic(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 6);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r), *waiting = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    rig_request(waiting, KW_API_FETCH, 11, 7, &rig_fetch_msg(&r, &RIG_FETCH(.topic = "t", .offset = 3, .max_wait_ms = 60000))->req);
+    rig_settle(&r);
+    struct kw_delete_topics_request req;
+    struct kw_delete_topics_response resp;
+    struct kw_str name = kw_str_of("t");
+    kw_msg_init(&kw_delete_topics_request_desc, &req);
+    req.topic_names.v = &name;
+    req.topic_names.n = 1;
+    req.timeout_ms = 1000;
+    rig_call(c, KW_API_DELETE_TOPICS, 3, &req, &resp);
+    assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
+    struct kw_fetch_response f;
+    assert_true(rig_response(waiting, KW_API_FETCH, 11, 7, &f)); /* who waited on it is told at once */
+    assert_int_equal(f.responses.v[0].partitions.v[0].error_code, KE_UNKNOWN_TOPIC_OR_PARTITION);
+    assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
+    assert_int_equal(produce(c, "t"), 0);
+    rig_pass(&r, 120 * 1000000LL);
+    assert_int_equal(kb_node_state(r.node), KB_NODE_READY);
+    rig_deinit(&r);
+}
+
+/* BL-03, for the stop: a checkpoint that cannot be written leaves no marker of a clean stop. */
+static void test_BL_03_no_marker(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 7);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    sim_disk_faults(r.disk)->free_bytes = 0;
+    rig_stop(&r);
+    assert_false(has(&r, "/data/.kafka_cleanshutdown"));
+    sim_disk_faults(r.disk)->free_bytes = -1;
+    rig_start(&r);
+    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    rig_deinit(&r);
+}
+
+static void test_disk_full(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 8);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    sim_disk_faults(r.disk)->free_bytes = 0;
+    assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 2, .value_size = 5000}).error_code, KE_KAFKA_STORAGE_ERROR);
+    rig_fetched *f = rig_fetch_one(c, RIG_FETCH(.topic = "t")); /* readable, and whole */
+    assert_int_equal(f->error_code, KE_NONE);
+    assert_int_equal(f->high_watermark, 3);
+    assert_true(f->records.len > 0);
+    sim_disk_faults(r.disk)->free_bytes = -1;
+    assert_int_equal(produce(c, "t"), 3);
+    rig_deinit(&r);
+}
+
+static void test_write_error(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 9);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    rig_create(c, "u", 1, NULL, NULL);
+    produce(c, "t");
+    sim_disk_faults(r.disk)->eio_write_at = 0;
+    assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 1}).error_code, KE_KAFKA_STORAGE_ERROR);
+    sim_disk_faults(r.disk)->eio_write_at = -1;
+    assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 1}).error_code, KE_KAFKA_STORAGE_ERROR);
+    assert_non_null(strstr(r.lines, "t-0 is offline"));
+    assert_int_equal(produce(c, "u"), 0); /* the others go on */
+    rig_deinit(&r);
+}
+
+static void test_idle_node_sleeps(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 31);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    produce(c, "t");
+    rig_close_conns(&r);
+    rig_pass(&r, 200 * 1000000LL); /* checkpoints and trims are done */
+    assert_true(kb_node_deadline(r.node) - r.now.mono_us > 50 * 1000000LL);
+    rig_deinit(&r);
+}
+
+static void test_no_memory_is_no_crash(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 32);
+    rig_start(&r);
+    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    for (int64_t n = 0; n < 60; n++) {
+        struct rig_conn *c = rig_connect(&r);
+        size_t size;
+        uint8_t *p = rig_batch(&r, &(struct rig_batch){.count = 1, .pid = -1, .epoch = -1, .seq = -1}, &size);
+        struct rig_produce *m = rig_produce_msg(&r, "t", 0, 1, p, size);
+        struct kw_out out;
+        kw_out_init(&out);
+        assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, 1, kw_str_of("x"), &m->req), KW_OK);
+        rig_pass(&r, 1000);
+        uint8_t *to;
+        size_t room;
+        kb_conn_recv_buf(c->conn, &to, &room);
+        assert_true(room >= out.len);
+        memcpy(to, out.p, out.len);
+        kw_alloc_fail_after(n);
+        kb_conn_received(c->conn, out.len, r.now);
+        kb_node_tick(r.node, r.now);
+        kw_alloc_fail_after(-1);
+        rig_pass(&r, 40000000);
+        kw_out_deinit(&out);
+    }
+    assert_int_equal(kb_node_state(r.node), KB_NODE_READY);
+    assert_int_equal(rig_produce(rig_connect(&r), "t", (struct rig_batch){.count = 1}).error_code, KE_NONE);
+    rig_deinit(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_start),    cmocka_unit_test(test_clean_restart),     cmocka_unit_test(test_BL_02),
+        cmocka_unit_test(test_kill_keeps_acknowledged), cmocka_unit_test(test_epoch_rises), cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_delete_topic),   cmocka_unit_test(test_BL_03_no_marker),   cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_write_error),    cmocka_unit_test(test_idle_node_sleeps),  cmocka_unit_test(test_no_memory_is_no_crash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
