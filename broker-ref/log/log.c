@@ -230,12 +230,13 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     log->priv = kw_calloc(1, sizeof(*log->priv));
     if (log->epochs) kb_epochs_init(log->epochs);
     if (log->pids) kb_pid_state_init(log->pids);
-    if (!log->dir || !log->epochs || !log->pids || !log->priv) goto fail;
-    log->priv->pins = 1;
-    log->priv->unsynced_since_us = KW_NEVER;
+    if (!log->priv) goto fail;
     kw_list_init(&log->priv->writes);
     kw_list_init(&log->priv->cursors);
     kw_list_init(&log->priv->removals);
+    if (!log->dir || !log->epochs || !log->pids) goto fail;
+    log->priv->pins = 1;
+    log->priv->unsynced_since_us = KW_NEVER;
     kb_recover_init(&o->recover);
     o->recover.dir = log->dir;
     o->recover.create = in->create;

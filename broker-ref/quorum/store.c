@@ -13,6 +13,9 @@
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now);
 static void log_failed(void *ctx, struct kb_log *log, struct kb_now now);
 static void cut_back(void *ctx, struct kb_log *log, struct kb_now now);
+static void sync_again(struct kw_timer *t, void *ctx, int64_t now_us);
+
+#define SYNC_AGAIN_US 100000
 
 static kw_err set_paths(struct kb_store *s) {
     const char *dir = kb_config_log_dir(s->o.config);
@@ -38,6 +41,7 @@ kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **out) {
     s->snapshot_end = s->snapshot_previous = -1;
     s->load.node_id = (int32_t)kb_config_int(o->config, "node.id");
     kw_list_init(&s->pending);
+    kw_timer_init(&s->sync_again, sync_again, s);
     kb_replay_init(&s->replay, o->image, o->env->compressor, s->load.node_id, 0);
     kw_out_init(&s->snap.bytes);
     kw_out_init(&s->vote_bytes);
@@ -60,6 +64,7 @@ static struct kb_pending_batch *pending_of(struct kw_list *l) { return KW_CONTAI
 
 void kb_store_free(struct kb_store *s) {
     if (!s) return;
+    kw_timers_cancel(s->o.env->timers, &s->sync_again);
     if (s->reading) kb_read_cancel(&s->read);
     if (s->log) kb_log_free(s->log);
     while (!kw_list_empty(&s->pending)) pending_free(pending_of(s->pending.next));
@@ -169,11 +174,17 @@ void kb_store_committed(struct kb_store *s, struct kb_now now) {
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_store *s = ctx;
     if (s->state == KB_STORE_FAILED) return;
-    if (log->synced < log->written && !log->poisoned && kb_log_sync(log)) {
-        kb_store_fail(s, now, "%s: the metadata log could not be synced: %s", s->load.meta_dir, log->failure);
-        return;
-    }
+    /* The log syncs what it writes (flush_on_ack); should a round of that have failed in a way that may pass, it is asked again a little later. */
+    if (log->synced < log->written && !log->poisoned && !kw_timer_armed(&s->sync_again))
+        (void)!kw_timers_set(s->o.env->timers, &s->sync_again, now.mono_us + SYNC_AGAIN_US);
     kb_store_committed(s, now);
+}
+
+static void sync_again(struct kw_timer *t, void *ctx, int64_t now_us) {
+    struct kb_store *s = ctx;
+    (void)t;
+    (void)now_us;
+    if (s->log && s->state != KB_STORE_FAILED && s->log->synced < s->log->written) (void)!kb_log_sync(s->log); /* poisoned: log_failed tells */
 }
 
 static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {

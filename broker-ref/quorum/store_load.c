@@ -178,10 +178,16 @@ static bool load_vote(struct kb_store_load *l, struct kb_fs *fs) {
     return !failed(l, l->meta_dir, "quorum-state", err);
 }
 
+/* Folders and their names, durable: by whom and in which start they were made is not known. */
 static bool make_folders(struct kb_store_load *l, struct kb_fs *fs) {
+    char parent[4200];
+    const char *slash = strrchr(l->dir, '/');
+    snprintf(parent, sizeof(parent), "%.*s", slash ? (int)KW_MAX(slash - l->dir, 1) : 1, slash ? l->dir : ".");
     enum kb_disk_err err = fs->ops->mkdir(fs, l->dir);
+    if (!err && !l->ephemeral) err = fs->ops->sync_dir(fs, parent);
     if (failed(l, l->dir, "", err)) return false;
     err = fs->ops->mkdir(fs, l->meta_dir);
+    if (!err && !l->ephemeral) err = fs->ops->sync_dir(fs, l->dir);
     return !failed(l, l->meta_dir, "", err);
 }
 

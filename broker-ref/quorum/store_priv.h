@@ -60,6 +60,7 @@ struct kb_store {
     struct kb_read read;
     bool reading;
     struct kw_list pending;
+    struct kw_timer sync_again;
     bool dirty;                    /* appended since the last flush */
     int32_t epoch;
     int64_t broker_epoch;
