@@ -35,15 +35,9 @@ static size_t free_kept(struct kc_pool *p) {
 void kc_pool_trim(struct kc_pool *p) {
     kc_lock_take(&p->lock);
     size_t freed = free_kept(p);
+    p->idle = true;
     kc_lock_give(&p->lock);
     if (freed && p->budget) kc_budget_give(p->budget, KC_ROLE_PRODUCE, freed);
-}
-
-size_t kc_pool_kept(struct kc_pool *p) {
-    kc_lock_take(&p->lock);
-    size_t kept = p->kept;
-    kc_lock_give(&p->lock);
-    return kept;
 }
 
 void kc_pool_deinit(struct kc_pool *p) {
@@ -57,6 +51,7 @@ void *kc_pool_take(struct kc_pool *p, size_t size, size_t *cap, bool *over_budge
     size_t want = c < KC_POOL_CLASSES ? class_size(c) : size;
     void *mem = NULL;
     kc_lock_take(&p->lock);
+    p->idle = false;
     if (c < KC_POOL_CLASSES && p->free[c]) {
         mem = p->free[c];
         p->free[c] = p->free[c]->next;
@@ -87,8 +82,8 @@ void *kc_pool_take(struct kc_pool *p, size_t size, size_t *cap, bool *over_budge
 void kc_pool_give(struct kc_pool *p, void *mem, size_t cap) {
     if (!mem) return;
     unsigned c = class_of(cap);
-    bool keep = c < KC_POOL_CLASSES;
     kc_lock_take(&p->lock);
+    bool keep = c < KC_POOL_CLASSES && !p->idle;
     KW_ASSERT(p->used >= cap);
     p->used -= cap;
     if (keep) {

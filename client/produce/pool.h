@@ -20,6 +20,7 @@ struct kc_pool {
     struct kc_pool_free *free[KC_POOL_CLASSES];
     size_t kept;               /* bytes in `free` */
     size_t used;               /* bytes handed out */
+    bool idle;                 /* trimmed, and nothing was taken since */
 };
 kw_err kc_pool_init(struct kc_pool *p, struct kc_budget *budget) KW_CHECK;
 void kc_pool_deinit(struct kc_pool *p); /* everything was given back */
@@ -28,7 +29,6 @@ void *kc_pool_take(struct kc_pool *p, size_t size, size_t *cap, bool *over_budge
 void kc_pool_give(struct kc_pool *p, void *mem, size_t cap);
 /* The same as a counted block, whose last reference gives it back; cap >= size. */
 struct kw_blk *kc_pool_blk(struct kc_pool *p, size_t size, bool *over_budget);
-size_t kc_pool_kept(struct kc_pool *p);
-void kc_pool_trim(struct kc_pool *p); /* frees what is kept */
+void kc_pool_trim(struct kc_pool *p); /* frees what is kept, and keeps nothing until the next take */
 
 #endif

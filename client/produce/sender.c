@@ -197,7 +197,10 @@ static void take(struct kc_sender *s, int64_t now_us) {
     s->deadline_us = KW_MIN(s->deadline_us, a->deadline_us);
     a->deadline_us = KW_NEVER;
     kc_lock_give(&a->lock);
-    s->took |= !kw_list_empty(&sealed) || !kw_list_empty(&due);
+    if (!kw_list_empty(&sealed) || !kw_list_empty(&due)) {
+        s->heartbeat_us = now_us + s->settings->linger_us;
+        s->trim_us = now_us + TRIM_AFTER_US;
+    }
     while ((n = kw_list_shift(&topics))) {
         struct kc_ptopic *t = KW_CONTAINER_OF(n, struct kc_ptopic, link);
         kw_list_push(&s->topics, n);
@@ -595,16 +598,13 @@ static bool arm(struct kc_sender *s, int64_t now_us) {
     int64_t next = KW_MIN(KW_MIN(s->deadline_us, s->retry_us), s->held_us);
     kc_lock_take(&a->lock);
     bool more = !kw_list_empty(&a->sealed) || !kw_list_empty(&a->new_topics) || a->pressed;
-    if (a->records > 0) s->trim_us = KW_NEVER;
-    else if (s->trim_us == KW_NEVER && kc_pool_kept(&a->pool) > 0) s->trim_us = now_us + TRIM_AFTER_US;
     next = KW_MIN(KW_MIN(next, s->trim_us), a->deadline_us);
     if (!kw_list_empty(&a->open)) {
         const struct kc_part *p = KW_CONTAINER_OF(a->open.next, struct kc_part, open_link);
         next = KW_MIN(next, p->open->opened_us + (a->flushing ? 0 : s->settings->linger_us));
     }
     /* While records keep coming, look after a linger period anyway: then no sender has to wake us for the batch that it opens. */
-    if (s->took && !a->flushing) next = KW_MIN(next, now_us + s->settings->linger_us);
-    s->took = false;
+    if (s->heartbeat_us > now_us) next = KW_MIN(next, s->heartbeat_us);
     a->stats.in_flight_requests = s->flight_count;
     a->hungry = room && !more;
     a->look_us = more ? INT64_MIN : next;

@@ -65,8 +65,9 @@ struct kc_sender {
     int64_t deadline_us;       /* no batch here ends before it */
     int64_t retry_us;          /* no parked partition wants to go on before it */
     int64_t held_us;           /* a throttled broker can be used again */
+    int64_t heartbeat_us;      /* while records keep coming: a linger period after the last batch */
     int64_t trim_us;           /* when the pool is trimmed if nothing happens */
-    bool metadata_changed, unpark, stopping, took;
+    bool metadata_changed, unpark, stopping;
     void (*stopped)(struct kc_sender *s); /* after kc_sender_stop, once nothing is in flight: the end of a turn */
     uint64_t batches_sent, bytes_sent, retries; /* since the last delivery */
     kc_error *fatal;           /* under the accumulator's lock */
