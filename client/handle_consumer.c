@@ -20,15 +20,8 @@ struct kc_consumer {
 };
 
 void kc_event_free(kc_event *e) {
-    if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return;
-    kc_client *client = e->client;
-    if (e->budget) kc_budget_give(e->budget, KC_ROLE_FETCH, e->owned_size);
-    kc_chunk_unref(e->chunk);
-    kw_free(e->owned);
-    kw_free(e->views);
-    kc_error_free(e->error);
-    kw_free(e);
-    if (client) kc_client_unref(client);
+    kc_client *held = kc_event_drop(e);
+    if (held) kc_client_unref(held);
 }
 
 /* ---- Loop context ---- */

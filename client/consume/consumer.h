@@ -153,6 +153,9 @@ void kc_chunk_unref(struct kc_chunk *k); /* any thread */
 kc_event *kc_consume_take(struct kc_consume *c, kc_client *owner);
 bool kc_consume_ready(struct kc_consume *c); /* whether take may give something */
 
+/* One reference less. With the last one the event goes; what it held of the client is the caller's then (NULL: nothing). */
+kc_client *kc_event_drop(kc_event *e);
+
 struct kc_event {
     _Atomic uint32_t refs;
     int32_t kind, topic, partition;

@@ -75,3 +75,15 @@ kc_event *kc_event_ref(kc_event *e) {
     if (e) atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
     return e;
 }
+
+kc_client *kc_event_drop(kc_event *e) {
+    if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return NULL;
+    kc_client *client = e->client;
+    if (e->budget) kc_budget_give(e->budget, KC_ROLE_FETCH, e->owned_size);
+    kc_chunk_unref(e->chunk);
+    kw_free(e->owned);
+    kw_free(e->views);
+    kc_error_free(e->error);
+    kw_free(e);
+    return client;
+}

@@ -244,12 +244,12 @@ static void work(struct taker *t) {
     if (go < 0 && t->e && t->e->count > 0 && !t->e->owned) return; /* hand out what is sound first; the next take meets the error again */
     if (go < 0) {
         t->err = go;
-        kc_event_free(t->e);
+        (void)kc_event_drop(t->e);
         t->e = NULL;
     }
     if (go == 1) k->p = k->end;
     if (t->e && t->e->count == 0) { /* all of it lay before the position */
-        kc_event_free(t->e);
+        (void)kc_event_drop(t->e);
         t->e = NULL;
     }
 }
@@ -298,7 +298,7 @@ static void settle(struct taker *t, uint32_t generation) {
     struct kc_part *p = t->part;
     struct kc_chunk *k = t->k;
     if (!p->assigned || p->generation != generation) {
-        kc_event_free(t->e);
+        (void)kc_event_drop(t->e);
         t->e = NULL;
         give_up_bytes(c, p, k, false);
         kc_chunk_unref(k);
