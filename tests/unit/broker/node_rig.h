@@ -223,7 +223,6 @@ static inline size_t rig_send(struct rig_conn *c, const void *p, size_t n) {
         size_t take = KW_MIN(room, n - sent);
         memcpy(to, (const uint8_t *)p + sent, take);
         sent += take;
-        sent += take;
         kb_conn_received(c->conn, take, c->rig->now);
         if (take == n - sent) continue;
         while (c->conn && kb_conn_wants_close(c->conn)) rig_turn(c->rig);
