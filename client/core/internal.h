@@ -124,6 +124,7 @@ struct kc_metadata {
     struct kw_timer timer, rebootstrap_timer;
     struct kc_task send, announce;
     bool busy, known;    /* known: an answer came since the last bootstrap */
+    bool want_failed;    /* a wanted topic is not in `wanted` for lack of memory */
     bool brokers_wanted; /* asked for without a topic (controller) */
     bool changed;
     uint32_t quiet_rounds; /* refreshes in a row that brought nothing new */

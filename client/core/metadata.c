@@ -6,6 +6,8 @@
  */
 #include "internal.h"
 
+#define STARVED_RETRY_US 100000
+
 #include <stdio.h>
 
 enum { CHUNK_FIRST = 64, TOPICS_MAX = 1 << 24, TOPIC_NAME_SIZE_MAX = 249, PARTITIONS_MAX = 1 << 20 };
@@ -146,18 +148,31 @@ static void set_due(struct kc_topic_slot *s, int64_t at_us) {
     s->due_us = KW_MIN(s->due_us, KW_MAX(at_us, s->not_before_us));
 }
 
+/* Without memory the topic is put on the list later (schedule). */
+static bool add_wanted(struct kc_core *core, struct kc_topic_slot *s) {
+    struct kc_metadata *md = &core->metadata;
+    if (kw_map_put(&md->wanted, s->meta.name, strlen(s->meta.name), s) != KW_OK) {
+        md->want_failed = true;
+        kc_core_arm(core, &md->timer, kc_after(core->now.mono_us, STARVED_RETRY_US));
+        return false;
+    }
+    return s->in_wanted = true;
+}
+
+static void add_left_out(struct kc_core *core) {
+    core->metadata.want_failed = false;
+    int32_t count = atomic_load_explicit(&core->metadata.topic_count, memory_order_acquire);
+    for (int32_t i = 1; i <= count; i++) {
+        struct kc_topic_slot *s = slot_of(core, i);
+        if (s && s->wants > 0 && !s->in_wanted && add_wanted(core, s)) set_due(s, core->now.mono_us);
+    }
+}
+
 void kc_metadata_want(struct kc_core *core, int32_t topic) {
     struct kc_topic_slot *s = slot_of(core, topic);
     if (!s) return;
     s->wants++;
-    if (!s->in_wanted) {
-        /* Without memory the topic is looked for again at the next want or refresh; the senders' deadlines bound the wait. */
-        if (kw_map_put(&core->metadata.wanted, s->meta.name, strlen(s->meta.name), s) != KW_OK) {
-            kc_core_arm(core, &core->metadata.timer, kc_after(core->now.mono_us, 100000));
-            return;
-        }
-        s->in_wanted = true;
-    }
+    if (!s->in_wanted && !add_wanted(core, s)) return;
     bool fresh = s->meta.known && s->meta.err == KE_NONE && s->due_us != KW_NEVER;
     if (!fresh) set_due(s, core->now.mono_us);
     schedule(core);
@@ -185,6 +200,7 @@ void kc_metadata_refresh(struct kc_core *core, const char *why) {
 static void schedule(struct kc_core *core) {
     struct kc_metadata *md = &core->metadata;
     if (core->stopping || md->busy) return; /* when the answer is there it is looked at again */
+    if (md->want_failed) add_left_out(core);
     int64_t at = md->refresh_us;
     struct kc_topic_slot *s;
     for (size_t it = 0; (s = kw_map_next(&md->wanted, &it));) at = KW_MIN(at, s->due_us);

@@ -73,6 +73,7 @@ struct kc_batch {
     int32_t base_sequence;     /* KC_NO_SEQUENCE: none given */
     int64_t producer_id;
     uint64_t serial;           /* order within the partition */
+    uint64_t number;           /* counts the batches that were given a sequence */
     uint32_t tries, bumps;
     struct kc_slot *slot;      /* its place in the request under way */
     struct kc_attempts *attempts;
@@ -106,7 +107,7 @@ struct kc_part {
     bool resequence;           /* its sequence is broken: when nothing is in flight, go on in a new epoch */
     bool need_new_id;          /* … and by a new producer id */
     int64_t retry_at_us;
-    uint64_t next_serial;
+    uint64_t next_serial, next_number;
     int64_t producer_id;
     int16_t producer_epoch;
     int32_t next_sequence;

@@ -272,11 +272,27 @@ static void number(struct kc_sender *s, struct kc_part *p, struct kc_batch *b) {
     b->producer_id = p->producer_id;
     b->producer_epoch = p->producer_epoch;
     b->base_sequence = p->next_sequence;
+    b->number = p->next_number++;
     p->next_sequence = kc_sequence_add(p->next_sequence, b->count);
     b->final = false;
 }
 
 /* ---- Requests ---- */
+
+/* A broker knows a batch again while it is among the last five of its producer. So nothing may be sent that would push one out whose outcome is open,
+ * be it in flight or waiting to be tried again: afterwards "out of order" could mean that it was stored long ago. */
+static bool window_open(const struct kc_part *p) {
+    const struct kw_list *lists[] = {&p->queue, &p->flight};
+    const struct kc_batch *head = kw_list_empty(&p->queue) ? NULL : KW_CONTAINER_OF(p->queue.next, struct kc_batch, link);
+    uint64_t next = head && head->base_sequence != KC_NO_SEQUENCE ? head->number : p->next_number;
+    for (size_t i = 0; i < KW_COUNTOF(lists); i++)
+        for (const struct kw_list *n = lists[i]->next; n != lists[i]; n = n->next) {
+            const struct kc_batch *b = KW_CONTAINER_OF(n, struct kc_batch, link);
+            if (b->base_sequence == KC_NO_SEQUENCE) break; /* of the queue: those behind have none either */
+            if (b->number < next && next - b->number >= IDEMPOTENT_FLIGHT_MAX) return false;
+        }
+    return true;
+}
 
 /* Whether the partition may have one more batch in flight; if not, it waits off the list for what will let it go on. */
 static bool may_send(struct kc_sender *s, struct kc_part *p) {
@@ -293,7 +309,7 @@ static bool may_send(struct kc_sender *s, struct kc_part *p) {
     }
     uint32_t limit = set->idempotence ? KW_MIN((uint32_t)set->producer_in_flight_max, (uint32_t)IDEMPOTENT_FLIGHT_MAX)
                      : set->producer_in_flight_max == 1 ? 1 : UINT32_MAX;
-    if (p->flight_count >= limit) {
+    if (p->flight_count >= limit || (set->idempotence && !window_open(p))) {
         kw_list_remove(&p->link);
         return false;
     }

@@ -97,6 +97,17 @@ static void drop(struct kc_sender *s, struct kc_batch *b) {
     kc_lock_give(&s->a->lock);
 }
 
+/* One more number behind a batch's own. */
+static void make_place(struct kc_part *p, uint64_t number) {
+    struct kw_list *lists[] = {&p->queue, &p->flight};
+    for (size_t i = 0; i < KW_COUNTOF(lists); i++)
+        for (struct kw_list *n = lists[i]->next; n != lists[i]; n = n->next) {
+            struct kc_batch *b = KW_CONTAINER_OF(n, struct kc_batch, link);
+            if (b->base_sequence != KC_NO_SEQUENCE && b->number > number) b->number++;
+        }
+    p->next_number++;
+}
+
 kc_err kc_sender_split(struct kc_sender *s, struct kc_batch *b) {
     struct kw_batch_header h;
     const uint8_t *body;
@@ -129,12 +140,15 @@ kc_err kc_sender_split(struct kc_sender *s, struct kc_batch *b) {
     half[0]->serial = b->serial;
     half[1]->serial = b->serial + first;
     half[0]->base_sequence = b->base_sequence;
+    half[0]->number = b->number;
+    half[1]->number = b->number + 1;
     if (b->base_sequence != KC_NO_SEQUENCE) half[1]->base_sequence = kc_sequence_add(b->base_sequence, first);
     kc_lock_take(&s->a->lock); /* later ones are to fit from the start */
     int64_t size = KW_MAX(half[0]->len, half[1]->len);
     if (p->size_limit == 0 || size < p->size_limit) p->size_limit = size;
     kc_lock_give(&s->a->lock);
     kc_sender_detach(s, b);
+    if (b->base_sequence != KC_NO_SEQUENCE) make_place(p, b->number);
     kc_sender_queue(s, p, half[0]);
     kc_sender_queue(s, p, half[1]);
     drop(s, b);

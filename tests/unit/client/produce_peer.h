@@ -81,6 +81,13 @@ struct world {
 
 /* ---- The broker ---- */
 
+static inline struct kw_compressor *peer_compressor(void) {
+    static struct kw_compressor *c;
+    if (!c) c = kw_compressor_new();
+    if (!c) c = kw_compressor_new();
+    return c;
+}
+
 static inline struct producer_state *state_of(struct part_log *l, int64_t id) {
     for (int i = 0; i < l->producer_count; i++)
         if (l->producers[i].id == id) return &l->producers[i];
@@ -128,11 +135,11 @@ static inline int16_t judge(struct part_log *l, const struct kw_batch_header *h,
 }
 
 static inline void store(struct world *w, struct part_log *l, const uint8_t *p, size_t size, const struct kw_batch_header *h) {
-    static struct kw_compressor *c;
     const uint8_t *body;
     size_t body_size;
-    if (!c) c = kw_compressor_new();
-    assert_int_equal(kw_batch_body(p, size, h, 64 << 20, c, &body, &body_size), KW_OK);
+    kw_err err = kw_batch_body(p, size, h, 64 << 20, peer_compressor(), &body, &body_size);
+    if (err == KW_ENOMEM) err = kw_batch_body(p, size, h, 64 << 20, peer_compressor(), &body, &body_size);
+    assert_int_equal(err, KW_OK);
     struct kw_record_iter it;
     struct kw_record_view v;
     kw_record_iter_init(&it, h, body, body_size);
@@ -163,13 +170,13 @@ static inline void serve_batch(struct world *w, struct request *rq, int32_t brok
                      .version = rq->head.version};
     assert_int_equal(kw_batch_parse(rec->p, (size_t)rec->len, &s.h), KW_OK);
     s.crc = s.h.crc;
-    struct kw_batch_check check = {.limit = 64 << 20, .compressor = kw_compressor_new()};
+    struct kw_batch_check check = {.limit = 64 << 20, .compressor = peer_compressor()};
     struct kw_batch_facts facts;
     const char *why = "";
     kw_err err = kw_batch_check(rec->p, (size_t)rec->len, &check, &facts, &why);
-    kw_compressor_free(check.compressor);
+    if (err == KW_ENOMEM) err = kw_batch_check(rec->p, (size_t)rec->len, &check, &facts, &why); /* a planned failure that hit us */
     if (err == KW_OK) assert_int_equal(facts.max_timestamp, s.h.max_timestamp);
-    else if (err != KW_ENOMEM) fail_msg("a batch is not sound: %s", why);
+    else fail_msg("a batch is not sound: %s", why);
     assert_true(w->trace_count < TRACE_MAX);
     w->trace[w->trace_count++] = s;
     int16_t code = KE_NONE;
