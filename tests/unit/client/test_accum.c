@@ -388,7 +388,8 @@ static enum verdict slow_third(struct world *w, const struct sent *s, int16_t *c
 }
 static void test_cp10_sticky_is_uniform(void **state) {
     (void)state;
-    static const char *const pairs[] = {"batch.size", "4000", "linger.ms", "2", "queue.buffering.max.messages", "5000", "sticky.partitioning.linger.ms", "0", NULL};
+    static const char *const pairs[] = {"batch.size", "4000", "linger.ms", "2", "queue.buffering.max.messages", "5000",
+                                        "sticky.partitioning.linger.ms", "0", NULL};
     struct world *w = world_new(pairs, 3);
     net_broker(w->net, 2, "b1", 9092);
     net_broker(w->net, 3, "b2", 9092);

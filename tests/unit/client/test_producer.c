@@ -1,0 +1,479 @@
+/* test_producer.c - the public functions of a producer over real sockets and threads: concurrent senders, waiting for room, sync sends, flat records,
+ * the application's own loop and partitioner, close, free in any order, fork (CX-05), limits of time (CX-08).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <kclient/kclient.h>
+#include <kclient/producer.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "bench/mini_broker.h"
+
+struct rig {
+    struct mini_broker *broker;
+    kc_client *client;
+    kc_producer *producer;
+    int32_t topic;
+};
+
+static kc_config *config(struct mini_broker *b, const char *const *pairs) {
+    kc_config *c = kc_config_new();
+    char address[64];
+    snprintf(address, sizeof address, "127.0.0.1:%d", b->port);
+    assert_int_equal(kc_config_set(c, "bootstrap.servers", address, NULL), KC_OK);
+    for (; pairs && pairs[0]; pairs += 2) assert_int_equal(kc_config_set(c, pairs[0], pairs[1], NULL), KC_OK);
+    return c;
+}
+
+static struct rig rig_new(const char *const *pairs, int32_t partitions) {
+    struct rig r = {.broker = mini_start(partitions)};
+    r.broker->check = true;
+    kc_config *c = config(r.broker, pairs);
+    assert_int_equal(kc_client_new(c, &r.client, NULL), KC_OK);
+    assert_int_equal(kc_producer_new(r.client, NULL, &r.producer, NULL), KC_OK);
+    kc_config_free(c);
+    r.topic = kc_client_topic(r.client, "t");
+    assert_true(r.topic > 0);
+    return r;
+}
+static void rig_free(struct rig *r) {
+    assert_int_equal(atomic_load(&r->broker->bad), 0);
+    kc_producer_free(r->producer);
+    kc_client_close(r->client, 5000000, NULL);
+    kc_client_free(r->client);
+    mini_stop(r->broker);
+}
+
+/* ---- Many threads ---- */
+
+enum { SENDERS = 4, EACH = 20000 };
+struct sender {
+    struct rig *rig;
+    int index;
+    pthread_t thread;
+    int refused;
+};
+static void *send_each(void *arg) {
+    struct sender *s = arg;
+    char value[100] = {0};
+    for (int i = 0; i < EACH; i++) {
+        kc_record rec = {.topic = s->rig->topic, .opaque = (uint64_t)(s->index * EACH + i + 1), .value = {value, sizeof value}};
+        if (s->index == 3) { /* one that does not wait */
+            kc_err err;
+            while ((err = kc_producer_send(s->rig->producer, &rec, 0)) == KC_QUEUE_FULL) {
+                s->refused++;
+                usleep(100);
+            }
+            if (err) return s;
+        } else if (kc_producer_send(s->rig->producer, &rec, KC_FOREVER) != KC_OK) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static void test_concurrent_senders(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "500", "linger.ms", "1", NULL};
+    struct rig r = rig_new(pairs, 3);
+    struct sender senders[SENDERS];
+    char *seen = calloc(SENDERS * EACH + 1, 1);
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i] = (struct sender){.rig = &r, .index = i};
+        assert_int_equal(pthread_create(&senders[i].thread, NULL, send_each, &senders[i]), 0);
+    }
+    for (int got = 0; got < SENDERS * EACH;) {
+        kc_reports *reports;
+        kc_report one;
+        assert_int_equal(kc_producer_reports(r.producer, &reports, 20000000), KC_OK);
+        while (kc_reports_next(reports, &one)) {
+            assert_int_equal(one.err, KC_OK);
+            assert_in_range(one.opaque, 1, SENDERS * EACH);
+            assert_false(seen[one.opaque]);
+            seen[one.opaque] = 1;
+            got++;
+        }
+        kc_reports_free(reports);
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        void *failed;
+        pthread_join(senders[i].thread, &failed);
+        assert_null(failed);
+    }
+    free(seen);
+    assert_int_equal(atomic_load(&r.broker->records), SENDERS * EACH);
+    kc_producer_stats st;
+    assert_int_equal(kc_producer_stats_get(r.producer, &st, sizeof st), KC_OK);
+    assert_int_equal(st.queued_records, 0);
+    assert_int_equal(st.queued_bytes, 0);
+    assert_int_equal(st.records_ok, SENDERS * EACH);
+    rig_free(&r);
+}
+
+static void *send_sync(void *arg) {
+    struct sender *s = arg;
+    for (int i = 0; i < 300; i++) {
+        kc_report report;
+        kc_record rec = {.topic = s->rig->topic, .opaque = (uint64_t)i, .value = {"sync", 4}};
+        if (kc_producer_send_wait(s->rig->producer, &rec, &report, NULL) != KC_OK) return s;
+        if (report.opaque != (uint64_t)i || report.offset < 0) return s;
+    }
+    return NULL;
+}
+
+static void test_concurrent_sync_senders(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "60000", NULL}; /* which does not hold them back */
+    struct rig r = rig_new(pairs, 2);
+    struct sender senders[SENDERS];
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i] = (struct sender){.rig = &r, .index = i};
+        assert_int_equal(pthread_create(&senders[i].thread, NULL, send_sync, &senders[i]), 0);
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        void *failed;
+        pthread_join(senders[i].thread, &failed);
+        assert_null(failed);
+    }
+    kc_reports *reports;
+    assert_int_equal(kc_producer_reports(r.producer, &reports, 0), KC_TIMED_OUT); /* they had theirs */
+    rig_free(&r);
+}
+
+/* ---- Room ---- */
+
+static int64_t now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void test_c2_enqueue_timeouts(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "10", NULL};
+    struct rig r = rig_new(pairs, 1);
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+    for (int i = 0; i < 10; i++) assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_QUEUE_FULL); /* 0: at once */
+    int64_t start = now_us();
+    assert_int_equal(kc_producer_send(r.producer, &rec, 100000), KC_QUEUE_FULL); /* N: not before N */
+    assert_true(now_us() - start >= 99000);
+    assert_int_equal(kc_producer_flush(r.producer, 20000000, NULL), KC_OK);
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_QUEUE_FULL); /* the reports still hold their places */
+    kc_ready ready[4];
+    while (kc_client_ready(r.client, ready, sizeof ready[0], 4) > 0) { /* drained, to see the next */
+    }
+    kc_reports *reports;
+    assert_int_equal(kc_producer_reports(r.producer, &reports, 0), KC_OK);
+    assert_int_equal(kc_reports_count(reports), 10);
+    kc_reports_free(reports);
+    bool space = false;
+    for (size_t n; (n = kc_client_ready(r.client, ready, sizeof ready[0], 4)) > 0;)
+        for (size_t i = 0; i < n; i++) space |= ready[i].kind == KC_READY_SPACE && ready[i].role == r.producer;
+    assert_true(space);
+    assert_int_equal(kc_producer_send(r.producer, &rec, KC_FOREVER), KC_OK);
+    assert_int_equal(kc_producer_send(r.producer, &rec, INT64_MAX), KC_OK); /* CX-08 */
+    rig_free(&r);
+}
+
+/* A sender that waits for room is let go by a close, with an error. */
+static void *send_forever(void *arg) {
+    struct rig *r = arg;
+    kc_record rec = {.topic = r->topic, .value = {"x", 1}};
+    kc_err err;
+    while ((err = kc_producer_send(r->producer, &rec, KC_FOREVER)) == KC_OK) {
+    }
+    return (void *)(intptr_t)err;
+}
+static void test_close_lets_waiting_senders_go(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "10", NULL};
+    struct rig r = rig_new(pairs, 1);
+    pthread_t t;
+    void *result;
+    assert_int_equal(pthread_create(&t, NULL, send_forever, &r), 0);
+    usleep(50000);
+    assert_int_equal(kc_producer_close(r.producer, 20000000, NULL), KC_OK);
+    pthread_join(t, &result);
+    assert_int_equal((intptr_t)result, KC_CLOSED);
+    int told = 0;
+    kc_err err;
+    for (;;) {
+        kc_reports *reports;
+        err = kc_producer_reports(r.producer, &reports, 0);
+        if (err) break;
+        told += (int)kc_reports_count(reports);
+        kc_reports_free(reports);
+    }
+    assert_int_equal(err, KC_CLOSED);
+    assert_int_equal(told, 10);
+    assert_int_equal(kc_producer_close(r.producer, 0, NULL), KC_CLOSED);
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, NULL, NULL), KC_CLOSED);
+    rig_free(&r);
+}
+
+/* ---- Arrays ---- */
+
+static void test_send_many(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "1000", NULL};
+    struct rig r = rig_new(pairs, 1);
+    struct { /* a later version's struct may be longer */
+        kc_record rec;
+        uint64_t more;
+    } recs[1200];
+    memset(recs, 0, sizeof recs);
+    kc_header headers[200];
+    for (size_t i = 0; i < 200; i++) headers[i] = (kc_header){.name = "name", .value = {"v", 1}};
+    for (size_t i = 0; i < 1200; i++) {
+        recs[i].rec = (kc_record){.topic = r.topic, .opaque = i, .value = {"value", 5}, .headers = headers, .header_count = i == 500 ? 200 : (uint32_t)(i % 3)};
+        recs[i].more = UINT64_MAX;
+    }
+    kc_err err = KC_OK;
+    assert_int_equal(kc_producer_send_many(r.producer, &recs[0].rec, sizeof recs[0], 1200, 0, &err), 1000);
+    assert_int_equal(err, KC_QUEUE_FULL);
+    assert_int_equal(kc_producer_flush(r.producer, 20000000, NULL), KC_OK);
+    kc_reports *reports;
+    assert_int_equal(kc_producer_reports(r.producer, &reports, 0), KC_OK);
+    struct {
+        kc_report report;
+        uint64_t more;
+    } out[1200];
+    memset(out, 0xff, sizeof out);
+    assert_int_equal(kc_reports_take(reports, &out[0].report, sizeof out[0], 1200), 1000);
+    for (size_t i = 0; i < 1000; i++) {
+        assert_int_equal(out[i].report.opaque, i);
+        assert_int_equal(out[i].report.offset, i);
+        assert_int_equal(out[i].more, UINT64_MAX);
+    }
+    kc_reports_free(reports);
+    recs[3].rec.topic = 0; /* a bad one ends the prefix */
+    assert_int_equal(kc_producer_send_many(r.producer, &recs[0].rec, sizeof recs[0], 10, 0, &err), 3);
+    assert_int_equal(err, KC_INVALID);
+    recs[0].rec.value = (kc_bytes){NULL, 5};
+    assert_int_equal(kc_producer_send_many(r.producer, &recs[0].rec, sizeof recs[0], 10, 0, &err), 0);
+    assert_int_equal(err, KC_INVALID);
+    assert_int_equal(kc_producer_send_many(r.producer, NULL, 0, 0, 0, &err), 0);
+    assert_int_equal(err, KC_OK);
+    rig_free(&r);
+}
+
+static void test_send_flat(void **state) {
+    (void)state;
+    struct rig r = rig_new(NULL, 2);
+    uint8_t arena[256];
+    memset(arena, 7, sizeof arena);
+    int32_t sizes[2] = {4, 3};
+    memcpy(arena + 101, sizes, 8); /* unaligned */
+    memcpy(arena + 109, "nameval", 7);
+    kc_flat good = {.topic = r.topic, .key_size = -1, .value_at = 10, .value_size = 20, .headers_at = 101, .header_count = 1, .guid_at = 200, .opaque = 1};
+    kc_err err;
+    assert_int_equal(kc_producer_send_flat(r.producer, &good, 0, 1, arena, sizeof arena, 0, &err), 1);
+    assert_int_equal(err, KC_OK);
+    kc_flat bad[] = {good, good, good, good, good, good, good, good, good};
+    bad[0].value_at = 240, bad[0].value_size = 17;       /* past the end by one */
+    bad[1].key_at = UINT32_MAX, bad[1].key_size = INT32_MAX;
+    bad[2].value_size = -2;
+    bad[3].headers_at = 250;
+    bad[4].header_count = UINT32_MAX;
+    bad[5].guid_at = 242;                                /* 16 bytes from 241: one too many */
+    bad[6].headers_at = 0, bad[6].header_count = 1;      /* sizes of 0x07070707 */
+    bad[7].partition = -4, bad[7].flags = KC_HAS_PARTITION;
+    bad[8].topic = -1;
+    for (size_t i = 0; i < KW_COUNTOF(bad); i++) {
+        assert_int_equal(kc_producer_send_flat(r.producer, &bad[i], sizeof bad[i], 1, arena, sizeof arena, 0, &err), 0);
+        assert_int_equal(err, KC_INVALID);
+    }
+    bad[0].value_size = 16; /* up to the end is fine */
+    bad[5].guid_at = 241;
+    assert_int_equal(kc_producer_send_flat(r.producer, &bad[0], 0, 1, arena, sizeof arena, 0, &err), 1);
+    assert_int_equal(kc_producer_send_flat(r.producer, &bad[5], 0, 1, arena, sizeof arena, 0, &err), 1);
+    kc_flat none = {.topic = r.topic, .key_size = -1, .value_size = -1};
+    assert_int_equal(kc_producer_send_flat(r.producer, &none, 0, 1, NULL, 0, 0, &err), 1);
+    assert_int_equal(kc_producer_flush(r.producer, 20000000, NULL), KC_OK);
+    assert_int_equal(atomic_load(&r.broker->records), 4);
+    rig_free(&r);
+}
+
+/* ---- Partitioner ---- */
+
+static int calls;
+static int32_t third(void *ctx, int32_t topic, const void *key, size_t key_size, int32_t has_key, int32_t count) {
+    struct rig *r = ctx;
+    (void)topic;
+    calls++;
+    kc_record rec = {.topic = r->topic, .value = {"x", 1}};
+    assert_int_equal(kc_producer_send(r->producer, &rec, 0), KC_REENTRANT);
+    assert_int_equal(count, 5);
+    if (has_key && key_size == 3 && memcmp(key, "bad", 3) == 0) return 5;
+    return has_key ? 3 : -1;
+}
+static void test_own_partitioner(void **state) {
+    (void)state;
+    struct rig r = rig_new(NULL, 5);
+    calls = 0;
+    assert_int_equal(kc_producer_partitioner_set(r.producer, third, &r), KC_OK);
+    kc_report report;
+    kc_record rec = {.topic = r.topic, .key = {"key", 3}, .value = {"x", 1}};
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK);
+    assert_int_equal(report.partition, 3);
+    rec.key = (kc_bytes){NULL, 0};
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK);
+    assert_int_equal(calls, 2);
+    rec.partition = 4; /* given: not asked */
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK);
+    assert_int_equal(report.partition, 4);
+    assert_int_equal(calls, 2);
+    rec.partition = 0;
+    rec.key = (kc_bytes){"bad", 3};
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_INVALID);
+    rig_free(&r);
+}
+
+/* ---- The application's own loop ---- */
+
+static void test_without_a_thread(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"client.thread", "none", "linger.ms", "2", NULL};
+    struct rig r = rig_new(pairs, 2);
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+    for (int i = 0; i < 100; i++) assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    int got = 0;
+    struct pollfd p = {.fd = kc_client_fd(r.client), .events = POLLIN};
+    for (int turn = 0; got < 100 && turn < 10000; turn++) {
+        int64_t wait = kc_client_next_deadline_us(r.client);
+        assert_true(poll(&p, 1, wait < 0 || wait > 1000000 ? 1000 : (int)(wait / 1000)) >= 0);
+        assert_int_equal(kc_client_run_once(r.client, 0, 0), KC_OK);
+        kc_ready ready[8];
+        size_t n = kc_client_ready(r.client, ready, sizeof ready[0], 8);
+        for (size_t i = 0; i < n; i++) {
+            if (ready[i].kind != KC_READY_REPORTS) continue;
+            kc_reports *reports;
+            if (kc_producer_reports(r.producer, &reports, 0) != KC_OK) continue;
+            got += (int)kc_reports_count(reports);
+            kc_reports_free(reports);
+        }
+    }
+    assert_int_equal(got, 100);
+    kc_report report;
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK); /* drives the loop itself */
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    assert_int_equal(kc_producer_close(r.producer, 20000000, NULL), KC_OK);
+    rig_free(&r);
+}
+
+/* ---- Operations and ends ---- */
+
+static void test_operations(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "60000", NULL};
+    struct rig r = rig_new(pairs, 1);
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+    kc_op *op;
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    assert_int_equal(kc_producer_flush_start(r.producer, 42, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_opaque(op), 42);
+    assert_int_equal(kc_op_wait(op, 20000000, NULL), KC_OK);
+    kc_op_free(op);
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    assert_int_equal(kc_producer_purge(r.producer, KC_PURGE_QUEUED), KC_OK);
+    assert_int_equal(kc_producer_purge(r.producer, 8), KC_INVALID);
+    kc_reports *reports;
+    kc_report one;
+    int ok = 0, cancelled = 0;
+    while (kc_producer_reports(r.producer, &reports, 0) == KC_OK) {
+        while (kc_reports_next(reports, &one)) {
+            ok += one.err == KC_OK;
+            cancelled += one.err == KC_CANCELLED;
+            assert_true((one.err == KC_OK) == (kc_reports_error(reports) == NULL));
+        }
+        kc_reports_free(reports);
+    }
+    assert_int_equal(ok, 1);
+    assert_int_equal(cancelled, 1);
+    assert_null(kc_producer_fatal(r.producer));
+    uint8_t a[16], b[16];
+    assert_int_equal(kc_producer_guid_make(r.producer, a), KC_OK);
+    assert_int_equal(kc_producer_guid_make(r.producer, b), KC_OK);
+    assert_true(memcmp(a, b, 16) < 0);
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    assert_int_equal(kc_producer_close_start(r.producer, 20000000, 1, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_wait(op, KC_FOREVER, NULL), KC_OK);
+    kc_op_free(op);
+    rig_free(&r);
+}
+
+static void test_free_in_any_order(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "1", NULL};
+    for (int order = 0; order < 4; order++) {
+        struct rig r = rig_new(pairs, 1);
+        kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+        for (int i = 0; i < 100; i++) assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+        kc_reports *reports;
+        assert_int_equal(kc_producer_reports(r.producer, &reports, 20000000), KC_OK);
+        kc_op *op;
+        assert_int_equal(kc_producer_flush_start(r.producer, 0, &op, NULL), KC_OK);
+        if (order & 1) kc_client_free(r.client);
+        kc_producer_free(r.producer);
+        if (order & 2) kc_op_free(op);
+        kc_report one;
+        while (kc_reports_next(reports, &one)) assert_int_equal(one.err, KC_OK);
+        kc_reports_free(reports);
+        if (!(order & 2)) kc_op_free(op);
+        if (!(order & 1)) kc_client_free(r.client);
+        mini_stop(r.broker);
+    }
+    kc_producer_free(NULL);
+    kc_reports_free(NULL);
+}
+
+static void test_cx05_fork(void **state) {
+    (void)state;
+    struct rig r = rig_new(NULL, 1);
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+    kc_report report;
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK);
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        kc_reports *reports;
+        bool good = kc_producer_send(r.producer, &rec, KC_FOREVER) == KC_FORKED;
+        good &= kc_producer_send_wait(r.producer, &rec, &report, NULL) == KC_FORKED;
+        good &= kc_producer_reports(r.producer, &reports, KC_FOREVER) == KC_FORKED;
+        good &= kc_producer_flush(r.producer, KC_FOREVER, NULL) == KC_FORKED;
+        good &= kc_producer_close(r.producer, KC_FOREVER, NULL) == KC_FORKED;
+        kc_producer_free(r.producer);
+        kc_client_free(r.client);
+        _exit(good ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK); /* the parent has not noticed */
+    assert_int_equal(kc_producer_close(r.producer, 20000000, NULL), KC_OK);
+    rig_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_concurrent_senders),
+        cmocka_unit_test(test_concurrent_sync_senders),
+        cmocka_unit_test(test_c2_enqueue_timeouts),
+        cmocka_unit_test(test_close_lets_waiting_senders_go),
+        cmocka_unit_test(test_send_many),
+        cmocka_unit_test(test_send_flat),
+        cmocka_unit_test(test_own_partitioner),
+        cmocka_unit_test(test_without_a_thread),
+        cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_free_in_any_order),
+        cmocka_unit_test(test_cx05_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
