@@ -26,6 +26,7 @@ struct kc_ready_source {
     void *role;
     uint64_t opaque;
     _Atomic bool raised;   /* since it was last re-armed */
+    bool dropped;          /* under the client's lock */
 };
 void kc_ready_init(struct kc_ready_source *s, int32_t kind, void *role, uint64_t opaque);
 /* Something became ready. Once raised it stays so, and further raises cost one atomic load, until the role re-arms it. Any thread. */

@@ -169,16 +169,31 @@ static void on_close(struct kc_post *post) {
     kc_core_stop(c->core, kc_clock_now());
 }
 
+/* Whether loop context was at rest when this child was forked: what a thread was changing at that moment stays as it is. */
+static bool is_whole(const kc_client *c) {
+    int state = atomic_load(&c->loop.state);
+    return state == KC_LOOP_FREE || (state == KC_LOOP_SLEEPING && !kc_shell_in_event(c->shell));
+}
+
 static void client_free(kc_client *c, bool forked) {
-    kc_core_free(c->core);
-    kc_shell_free(c->shell, forked);
+    bool whole = !forked || is_whole(c);
+    if (forked) {
+        kc_shell_free_forked(c->shell, whole);
+        if (whole) kc_core_abandon(c->core);
+    } else {
+        kc_core_free(c->core);
+        kc_shell_free(c->shell);
+    }
     if (c->public_fd >= 0 && c->public_fd != c->ready_fd) close(c->public_fd);
     if (c->ready_fd >= 0) close(c->ready_fd);
-    for (uint32_t i = 0; i < c->log_count; i++) kw_free(c->log[(c->log_head + i) % KC_LOG_LINES_MAX].text);
+    /* A forked child leaves the lines: a thread may have been at them. */
+    for (uint32_t i = 0; i < c->log_count && !forked; i++)
+        kw_free(c->log[(c->log_head + i) % KC_LOG_LINES_MAX].text);
     if (!forked) {
         kc_lock_deinit(&c->lock);
         kc_lock_deinit(&c->log_lock);
     }
+    if (!whole) return;
     kc_settings_free(c->settings);
     kc_config_free(c->config);
     kw_free(c);
@@ -307,14 +322,16 @@ void kc_ready_init(struct kc_ready_source *s, int32_t kind, void *role, uint64_t
     s->role = role;
     s->opaque = opaque;
     atomic_init(&s->raised, false);
+    s->dropped = false;
 }
 
 void kc_ready_raise(kc_client *c, struct kc_ready_source *s) {
     if (atomic_load(&s->raised) || atomic_exchange(&s->raised, true)) return;
     kc_lock_take(&c->lock);
     bool was_empty = kw_list_empty(&c->ready);
-    if (kw_list_empty(&s->link)) kw_list_push(&c->ready, &s->link);
-    if (was_empty && c->ready_fd >= 0) (void)!write(c->ready_fd, &(uint64_t){1}, sizeof(uint64_t));
+    bool joins = !s->dropped && kw_list_empty(&s->link);
+    if (joins) kw_list_push(&c->ready, &s->link);
+    if (was_empty && joins && c->ready_fd >= 0) (void)!write(c->ready_fd, &(uint64_t){1}, sizeof(uint64_t));
     kc_lock_give(&c->lock);
 }
 
@@ -331,7 +348,7 @@ static void settle_fd(kc_client *c) {
 void kc_ready_drop(kc_client *c, struct kc_ready_source *s) {
     if (kc_client_is_forked(c)) return;
     kc_lock_take(&c->lock);
-    atomic_store(&s->raised, true); /* no raise gets through any more */
+    s->dropped = true; /* also for a raise that waits for the lock */
     if (!kw_list_empty(&s->link)) {
         kw_list_remove(&s->link);
         settle_fd(c);

@@ -24,7 +24,15 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { IOV_MAX_ = 64, READS_MAX = 16, SETTLE_ROUNDS_MAX = 64, LOOKUPS_MAX = 8, LOOKUP_ADDRESSES_MAX = 16, LOOKUP_STACK_SIZE = 512 * 1024 };
+enum {
+    IOV_MAX_ = 64,
+    READS_MAX = 16,
+    SETTLE_ROUNDS_MAX = 64,
+    LOOKUPS_MAX = 8,
+    LOOKUP_ADDRESSES_MAX = 16,
+    LOOKUP_STACK_SIZE = 512 * 1024,
+    FORKED_SOCKS_MAX = 100000
+};
 _Static_assert(sizeof(struct kc_iov) == sizeof(struct iovec) && offsetof(struct kc_iov, len) == offsetof(struct iovec, iov_len),
                "kc_iov is an iovec");
 _Static_assert(sizeof(struct sockaddr_storage) <= KC_ADDRESS_MAX, "an address fits");
@@ -52,6 +60,7 @@ struct sock {
     uv_poll_t poll;
     struct kw_list link;
     struct peer *peer; /* NULL once it is being closed */
+    struct kc_shell *shell;
     int fd, events;
     bool connecting;
 };
@@ -73,7 +82,8 @@ struct kc_shell {
     struct resolver *resolver;
     struct kw_list lookups; /* waiting for a thread */
     size_t lookups_running;
-    bool dirty; /* watches changed since the kernel was told */
+    _Atomic bool in_event; /* since the last wait began */
+    bool dirty;            /* watches changed since the kernel was told */
 };
 
 /* ---- Clock and randomness ---- */
@@ -96,6 +106,7 @@ uint64_t kc_random_seed(void) {
 
 static void on_sock_closed(uv_handle_t *h) {
     struct sock *s = h->data;
+    atomic_store(&s->shell->in_event, true);
     kw_list_remove(&s->link);
     kw_free(s);
 }
@@ -165,6 +176,7 @@ static const char *start_connect(struct kc_shell *sh, struct peer *p) {
     s->poll.data = s;
     s->fd = fd;
     s->peer = p;
+    s->shell = sh;
     s->connecting = true;
     p->sock = s;
     kw_list_push(&sh->socks, &s->link);
@@ -251,6 +263,7 @@ static void on_event(uv_poll_t *h, int status, int events) {
     struct peer *p = s->peer;
     if (!p) return;
     struct kc_shell *sh = p->shell;
+    atomic_store(&sh->in_event, true);
     if (s->connecting) {
         on_connected(sh, s, status);
         return;
@@ -444,6 +457,7 @@ void kc_shell_wait(struct kc_shell *sh, int64_t timeout_us) {
         timeout_us = KW_MIN(timeout_us, KW_MAX(left, 0));
     }
     sh->dirty = false;
+    atomic_store(&sh->in_event, false);
     if (timeout_us <= 0) {
         uv_run(&sh->loop, UV_RUN_NOWAIT);
         return;
@@ -462,6 +476,7 @@ static void on_wake(uv_poll_t *h, int status, int events) {
     (void)events;
     struct kc_shell *sh = h->data;
     uint64_t n;
+    atomic_store(&sh->in_event, true);
     (void)!read(sh->wake_fd, &n, sizeof n);
     lookups_done(sh);
 }
@@ -562,28 +577,30 @@ static void free_lists(struct kc_shell *sh) {
 
 /* The loop's own descriptors are closed by hand and its few hundred bytes of lists are left: closing it properly would take our watches out
  * of the epoll instance, which is the parent's too. */
-static void free_forked(struct kc_shell *sh) {
-    struct kw_list *l;
-    while ((l = kw_list_shift(&sh->socks))) {
+void kc_shell_free_forked(struct kc_shell *sh, bool whole) {
+    if (!sh) return;
+    struct kw_list *l = sh->socks.next;
+    for (int i = 0; l != &sh->socks && i < FORKED_SOCKS_MAX; i++) { /* forwards a list is always whole */
         struct sock *s = KW_CONTAINER_OF(l, struct sock, link);
+        l = l->next;
         if (s->fd >= 0) close(s->fd);
-        kw_free(s);
+        if (whole) kw_free(s);
     }
-    free_lists(sh);
+    if (whole) free_lists(sh);
     close(sh->loop.backend_fd);
     close(sh->loop.async_io_watcher.fd);
     if (sh->loop.signal_pipefd[0] >= 0) close(sh->loop.signal_pipefd[0]);
     if (sh->loop.signal_pipefd[1] >= 0) close(sh->loop.signal_pipefd[1]);
     close(sh->wake_fd);
-    kw_free(sh);
+    if (whole) kw_free(sh);
 }
 
-void kc_shell_free(struct kc_shell *sh, bool forked) {
+bool kc_shell_in_event(const struct kc_shell *sh) {
+    return atomic_load(&sh->in_event);
+}
+
+void kc_shell_free(struct kc_shell *sh) {
     if (!sh) return;
-    if (forked) {
-        free_forked(sh);
-        return;
-    }
     struct kw_list *l;
     for (l = sh->socks.next; l != &sh->socks; l = l->next) {
         struct sock *s = KW_CONTAINER_OF(l, struct sock, link);

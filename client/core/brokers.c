@@ -37,11 +37,11 @@ static struct kc_broker *broker_new(struct kc_core *core, int32_t id, const char
 
 static void broker_free(struct kc_broker *b) {
     for (int i = 0; i < KC_CHANNEL_COUNT; i++) {
-        KW_ASSERT(kw_list_empty(&b->lanes[i].queue));
+        KW_ASSERT(b->core->abandoned || kw_list_empty(&b->lanes[i].queue));
         if (b->lanes[i].conn) kc_conn_release(b->lanes[i].conn);
     }
-    kw_timers_cancel(&b->core->timers, &b->timer);
-    kc_task_cancel(&b->pump);
+    kc_core_disarm(b->core, &b->timer);
+    if (!b->core->abandoned) kc_task_cancel(&b->pump); /* its neighbours are tasks of others */
     kw_free(b->versions);
     kw_free(b->host);
     kw_free(b);

@@ -42,7 +42,7 @@ void kc_conn_release(struct kc_conn *c) {
     if (c->broker) c->broker->lanes[c->channel].conn = NULL;
     kw_list_remove(&c->action_link);
     kw_list_remove(&c->closing_link);
-    kw_timers_cancel(&c->core->timers, &c->timer);
+    kc_core_disarm(c->core, &c->timer);
     kc_conn_out_deinit(c);
     kc_conn_in_deinit(c);
     kw_free(c->versions);

@@ -87,8 +87,17 @@ void kc_core_free(struct kc_core *core) {
     kc_attempts_unref(core->trouble);
     kw_map_deinit(&core->brokers);
     kw_arena_deinit(&core->arena);
-    kw_timers_deinit(&core->timers);
+    if (core->abandoned)
+        kw_free(core->timers.heap); /* the timers in it are not to be touched */
+    else
+        kw_timers_deinit(&core->timers);
     kw_free(core);
+}
+
+void kc_core_abandon(struct kc_core *core) {
+    if (!core) return;
+    core->abandoned = true;
+    kc_core_free(core);
 }
 
 void kc_core_stop(struct kc_core *core, struct kc_now now) {
@@ -121,6 +130,10 @@ struct kw_rng *kc_core_rng(struct kc_core *core) {
 }
 struct kc_attempts *kc_core_trouble(struct kc_core *core) {
     return core->trouble;
+}
+
+void kc_core_disarm(struct kc_core *core, struct kw_timer *t) {
+    if (!core->abandoned) kw_timers_cancel(&core->timers, t);
 }
 
 void kc_core_arm(struct kc_core *core, struct kw_timer *t, int64_t at_us) {

@@ -29,6 +29,8 @@ struct kc_core_options {
     void *ctx;
 };
 kw_err kc_core_new(const struct kc_core_options *o, struct kc_core **core) KW_CHECK;
+/* In a forked child: gives the memory back without looking at requests, timers and listeners of others, which may be gone already. */
+void kc_core_abandon(struct kc_core *core);
 void kc_core_free(struct kc_core *core); /* the shell has closed its sockets; outstanding requests have been failed by kc_core_stop */
 void kc_core_stop(struct kc_core *core, struct kc_now now); /* fails every request with KC_CLOSED, wants every connection closed */
 bool kc_core_stopped(const struct kc_core *core);            /* no connection is left */

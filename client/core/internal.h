@@ -151,7 +151,7 @@ struct kc_core {
     struct kc_broker *boots[KC_BOOTSTRAP_MAX];
     size_t boot_count;
     bool use_boots; /* no metadata yet, or bootstrapping again */
-    bool stopping, all_down, running_tasks;
+    bool stopping, all_down, abandoned;
     int64_t starved_until_us; /* a timer could not be set for lack of memory: look again then */
     struct kw_timer route_timer;
     struct kc_task route;
@@ -161,6 +161,7 @@ struct kc_core {
 };
 
 /* core.c */
+void kc_core_disarm(struct kc_core *core, struct kw_timer *t);
 void kc_core_arm(struct kc_core *core, struct kw_timer *t, int64_t at_us); /* never fails: the core looks again soon without memory */
 void kc_core_want(struct kc_conn *c, uint32_t want);
 int64_t kc_after(int64_t now_us, int64_t duration_us); /* saturating */

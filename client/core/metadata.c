@@ -80,8 +80,8 @@ void kc_metadata_deinit(struct kc_core *core) {
     kw_map_deinit(&md->wanted);
     kw_map_deinit(&md->ids);
     kw_free(md->cluster_id);
-    kw_timers_cancel(&core->timers, &md->timer);
-    kw_timers_cancel(&core->timers, &md->rebootstrap_timer);
+    kc_core_disarm(core, &md->timer);
+    kc_core_disarm(core, &md->rebootstrap_timer);
 }
 
 void kc_metadata_stop(struct kc_core *core) {
