@@ -164,7 +164,7 @@ static void test_a_waiting_caller_drives_the_loop(void **state) {
     int64_t start = mono_ms();
     for (int i = 0; i < 3000; i++) assert_int_equal(ask_once(c), KC_OK);
     long woken = switches_of(io) - before;
-    assert_true(woken <= 3 * (mono_ms() - start) + 20); /* by the millisecond, not by the call */
+    assert_true(woken <= 5 * (mono_ms() - start) + 100); /* by the millisecond, not by the call */
     kc_client_free(c);
 }
 
