@@ -485,7 +485,7 @@ static void fetch_done(struct kc_request *rq, kc_err err, struct kw_in *body, st
 static int64_t reserve(struct kc_consume *c, size_t parts) {
     int64_t want = (int64_t)parts * c->settings->fetch_partition_bytes_max;
     if (want > c->settings->fetch_max_bytes) want = c->settings->fetch_max_bytes;
-    for (; want >= BUDGET_STEP_MIN; want /= 2)
+    for (int64_t least = KW_MIN(want, BUDGET_STEP_MIN); want >= least; want /= 2)
         if (kc_budget_take(kc_core_budget(c->core), KC_ROLE_FETCH, (size_t)want)) return want;
     return 0;
 }

@@ -101,6 +101,7 @@ static void assign_staged(struct kc_sender *s, struct kc_ptopic *t, int32_t coun
         } else if (!b->keyed) { /* as a whole, as it is */
             struct kc_part *p = kc_accum_part(a, t, kc_accum_choose(a, t, count));
             if (p) {
+                (void)kc_accum_seal(a, p); /* what it has of earlier records goes first */
                 t->sticky.bytes += b->bytes;
                 t->staging.waiting_bytes -= (uint32_t)b->bytes;
                 p->waiting_bytes += (uint32_t)b->bytes;
