@@ -180,7 +180,7 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
     }
     log->start = r->start;
     log->leo = log->written = p->submitted = r->leo;
-    bool safe = r->clean && !r->cut_below_recovery_point;
+    bool safe = (r->clean || r->sync) && !r->cut_below_recovery_point;
     log->synced = safe || log->env->ephemeral ? r->leo : KW_MAX(KW_MIN(r->recovery_point, r->leo), r->segs[0].facts.base);
     log->recovery_point = log->synced;
     if (r->cut_below_recovery_point) {
@@ -188,8 +188,8 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
         p->regress_floor = r->recovery_point;
     }
     p->unsynced_since_us = log->synced < log->leo ? now.mono_us : KW_NEVER;
-    p->dir_unsynced = !r->clean;
-    p->parent_unsynced = r->created || !r->clean;
+    p->dir_unsynced = !r->clean && !r->sync;
+    p->parent_unsynced = r->created || (!r->clean && !r->sync);
     p->last_pid_offset = r->last_pid_offset;
     p->start_snapshot = r->snapshot_kept;
     *log->epochs = r->epochs;
@@ -241,6 +241,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     o->recover.dir = log->dir;
     o->recover.create = in->create;
     o->recover.clean = in->clean;
+    o->recover.sync = in->config->flush_on_ack && !in->env->ephemeral;
     o->recover.start_checkpoint = in->start_checkpoint;
     o->recover.recovery_point = in->recovery_point;
     o->recover.interval = in->config->index_interval_bytes;

@@ -292,6 +292,16 @@ static kw_err cut_file(struct kb_recover *r, const char *path, int64_t size) {
     return err;
 }
 
+static kw_err sync_file(struct kb_recover *r, const char *path) {
+    void *f;
+    int64_t size;
+    kw_err err = fs_err(r->fs->ops->open(r->fs, path, 0, &f, &size));
+    if (err) return err;
+    err = fs_err(r->fs->ops->sync(r->fs, f));
+    r->fs->ops->close(r->fs, f);
+    return err;
+}
+
 static void store_index(struct kb_recover *r, struct kb_found *g) {
     static const char *const suffixes[] = {".index", ".timeindex"};
     for (int i = 0; i < 2; i++) {
@@ -336,15 +346,7 @@ static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, b
     g->scanned = true;
     if (!err && !last && !w.cut) {
         err = kb_facts_seal(&g->facts);
-        void *f; /* what is sealed is durable before anything relies on it */
-        int64_t n;
-        if (!err && !r->clean) {
-            err = fs_err(r->fs->ops->open(r->fs, path, 0, &f, &n));
-            if (!err) {
-                err = fs_err(r->fs->ops->sync(r->fs, f));
-                r->fs->ops->close(r->fs, f);
-            }
-        }
+        if (!err && !r->clean) err = sync_file(r, path); /* what is sealed is durable before anything relies on it */
         if (!err) store_index(r, g);
         g->synced = !err;
     }
@@ -451,6 +453,28 @@ static kw_err fresh(struct kb_recover *r, int64_t base) {
     return KW_OK;
 }
 
+/* Sealed segments are synced when they are scanned; this does the last one, and the names. */
+static kw_err sync_all(struct kb_recover *r) {
+    const struct kb_found *g = &r->segs[r->seg_count - 1];
+    const char *slash = strrchr(r->dir, '/');
+    char *path = kb_recover_path(r, g->facts.base, ".log");
+    char *parent = slash && slash > r->dir ? kw_memdup(r->dir, (size_t)(slash - r->dir) + 1) : NULL;
+    kw_err err = path ? KW_OK : KW_ENOMEM;
+    if (!err && g->mtime_ms >= 0) err = sync_file(r, path);
+    if (!err) err = fs_err(r->fs->ops->sync_dir(r->fs, r->dir));
+    if (!err && slash && slash > r->dir) {
+        if (!parent) {
+            err = KW_ENOMEM;
+        } else {
+            parent[slash - r->dir] = 0;
+            err = fs_err(r->fs->ops->sync_dir(r->fs, parent));
+        }
+    }
+    kw_free(path);
+    kw_free(parent);
+    return err;
+}
+
 void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
     r->fs = fs;
     r->expected = 0;
@@ -470,6 +494,7 @@ void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
         err = kb_recover_state(r);
     }
     if (!err && r->dirty_names) err = fs_err(fs->ops->sync_dir(fs, r->dir));
+    if (!err && r->sync && !r->clean) err = sync_all(r);
     if (err == KW_EIO) kb_recover_note(r, KB_ERROR, "%s: cannot be loaded: reading or repairing it failed", r->dir);
     r->err = err;
 }

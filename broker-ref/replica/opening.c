@@ -164,13 +164,20 @@ static void set_aside(struct kb_opening *o, struct kw_uuid old, struct kb_now no
     kb_disk_submit(&p->node->parts.disk, &o->req);
 }
 
+/* Nothing, or only zeros: written, and lost with the power. */
+static bool is_blank(const uint8_t *p, int64_t size) {
+    for (int64_t i = 0; i < size; i++)
+        if (p[i]) return false;
+    return true;
+}
+
 static void metadata_read(struct kb_disk_req *r, struct kb_now now) {
     struct kb_opening *o = r->ctx;
     struct kw_uuid id;
     uint8_t *data = r->data;
     int64_t size = r->result;
     r->data = NULL;
-    if (r->err == KB_DISK_ENOENT || (r->err == KB_DISK_OK && size == 0)) { /* empty: written, and lost with the power */
+    if (r->err == KB_DISK_ENOENT || (r->err == KB_DISK_OK && is_blank(data, size))) {
         open_log(o, now);
     } else if (r->err != KB_DISK_OK) {
         KB_SAY(o->p->node, KB_ERROR, "%s cannot be read (error %d)", o->metadata_path, r->os_errno);
