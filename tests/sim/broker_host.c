@@ -1,0 +1,324 @@
+/* broker_host.c - see broker_host.h. A turn does what the real shell's does: events in, disk requests out, replies out, timer. */
+#include "broker_host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "conn.h"
+
+enum { ROUNDS_MAX = 2000, READS = 8, PIECE = 16384 };
+
+struct sock {
+    struct kw_list link;
+    struct sim_conn *net;
+    struct kb_conn *core;
+    struct kw_list replies;
+    size_t part, part_sent;
+};
+
+static struct sock *sock_at(struct kw_list *l) { return KW_CONTAINER_OF(l, struct sock, link); }
+
+static void say(void *ctx, enum kb_level level, const char *text) {
+    (void)level;
+    struct sim_broker *b = ctx;
+    sim_say(b->w, "broker", text);
+}
+
+/* ---- Connections ---- */
+
+static void sock_close(struct sim_broker *b, struct sock *k, bool reset) {
+    struct kw_list *l;
+    kw_list_remove(&k->link);
+    while ((l = kw_list_shift(&k->replies))) kb_reply_free(KW_CONTAINER_OF(l, struct kb_reply, link));
+    kb_conn_closed(k->core, sim_broker_now(b));
+    if (k->net) sim_close(k->net, SIM_BROKER, reset);
+    free(k);
+}
+
+static bool take_connections(struct sim_broker *b) {
+    struct sim_conn *c;
+    bool any = false;
+    while (b->life == SIM_UP && (c = sim_accept(b->net))) {
+        char peer[32];
+        snprintf(peer, sizeof peer, "10.0.1.%d:%u", c->client + 1, 40000 + (unsigned)(c->id % 20000));
+        struct kb_conn_info info = {.local_host = "10.0.0.1", .local_port = 9092, .peer = peer};
+        struct sock *k = sim_need(calloc(1, sizeof *k));
+        kw_list_init(&k->link);
+        kw_list_init(&k->replies);
+        k->net = c;
+        k->core = kb_node_accept(b->node, &info, k, sim_broker_now(b));
+        sim_trace(b->w, "broker accepts connection %llu of client %d%s", (unsigned long long)c->id, c->client, k->core ? "" : ": refused");
+        if (!k->core) {
+            sim_close(c, SIM_BROKER, true);
+            free(k);
+            continue;
+        }
+        c->peer[SIM_BROKER] = k;
+        kw_list_push(&b->socks, &k->link);
+        any = true;
+    }
+    return any;
+}
+
+/* false: it is over. */
+static bool receive(struct sim_broker *b, struct sock *k, bool *any) {
+    for (int i = 0; i < READS; i++) {
+        if (!kb_conn_wants_read(k->core) || !sim_readable(k->net, SIM_BROKER)) return true;
+        uint8_t *p;
+        size_t n;
+        kb_conn_recv_buf(k->core, &p, &n);
+        if (n == 0) return true;
+        int64_t got = sim_read(k->net, SIM_BROKER, p, n);
+        if (got == SIM_READ_NONE) {
+            kb_conn_received(k->core, 0, sim_broker_now(b));
+            return true;
+        }
+        if (got <= 0) {
+            sim_trace(b->w, "broker: connection %llu %s", (unsigned long long)k->net->id, got == SIM_READ_EOF ? "ended" : "reset");
+            return false;
+        }
+        *any = true;
+        sim_hash(b->w, p, (size_t)got);
+        kb_conn_received(k->core, (size_t)got, sim_broker_now(b));
+    }
+    return true;
+}
+
+static void advance(struct sim_broker *b, struct sock *k, size_t bytes) {
+    kb_conn_sent(k->core, bytes, sim_broker_now(b));
+    while (!kw_list_empty(&k->replies)) {
+        struct kb_reply *r = KW_CONTAINER_OF(k->replies.next, struct kb_reply, link);
+        while (k->part < r->part_count && bytes >= r->parts[k->part].len - k->part_sent) {
+            bytes -= r->parts[k->part].len - k->part_sent;
+            k->part_sent = 0;
+            k->part++;
+        }
+        if (k->part < r->part_count) {
+            k->part_sent += bytes;
+            return;
+        }
+        kw_list_remove(&r->link);
+        kb_reply_free(r);
+        k->part = 0;
+    }
+}
+
+/* Memory or a file's bytes, as they are now. */
+static int64_t send_part(struct sim_broker *b, struct sock *k, const struct kb_part *p) {
+    uint8_t piece[PIECE];
+    const uint8_t *at = p->p ? p->p + k->part_sent : piece;
+    size_t n = p->len - k->part_sent;
+    if (!p->p) {
+        n = KW_MIN(n, sizeof piece);
+        size_t got = sim_disk_pread(b->disk, p->file, p->offset + (int64_t)k->part_sent, piece, n);
+        if (got < n) sim_fail(b->w, 10, "a reply takes %zu bytes at %lld of a file that has %zu of them", n, (long long)p->offset, got);
+    }
+    return sim_write(k->net, SIM_BROKER, at, n);
+}
+
+/* false: the connection is broken. */
+static bool send_some(struct sim_broker *b, struct sock *k, bool *any) {
+    for (;;) {
+        for (struct kb_reply *r; (r = kb_conn_take_reply(k->core));) {
+            kw_list_push(&k->replies, &r->link);
+            if (k->replies.next == &r->link && r->total == 0) advance(b, k, 0);
+        }
+        if (kw_list_empty(&k->replies)) return true;
+        struct kb_reply *r = KW_CONTAINER_OF(k->replies.next, struct kb_reply, link);
+        int64_t n = send_part(b, k, &r->parts[k->part]);
+        if (n < 0) return false;
+        if (n == 0) return true;
+        *any = true;
+        advance(b, k, (size_t)n);
+    }
+}
+
+static bool serve(struct sim_broker *b, struct sock *k) {
+    bool any = false;
+    if (!send_some(b, k, &any) || (kb_conn_wants_close(k->core) && kw_list_empty(&k->replies))) {
+        sock_close(b, k, false);
+        return true;
+    }
+    return any;
+}
+
+static bool run_connections(struct sim_broker *b) {
+    bool any = false;
+    struct kw_list *l, *next;
+    for (l = b->socks.next; l != &b->socks; l = next) {
+        next = l->next;
+        struct sock *k = sock_at(l);
+        if (!receive(b, k, &any)) {
+            sock_close(b, k, false);
+            any = true;
+        }
+    }
+    for (struct kb_conn *c; (c = kb_node_next_conn(b->node));) any = serve(b, kb_conn_shell(c)) || any;
+    for (l = b->socks.next; l != &b->socks; l = next) { /* those whose pipe has room again */
+        next = l->next;
+        struct sock *k = sock_at(l);
+        if (!kw_list_empty(&k->replies)) any = serve(b, k) || any;
+    }
+    return any;
+}
+
+static bool run_disk(struct sim_broker *b) {
+    bool any = false;
+    struct kb_now now = sim_broker_now(b);
+    sim_disk_take(b->disk, kb_node_disk(b->node), now);
+    for (struct kb_disk_req *r; (r = sim_disk_pop(b->disk, now));) {
+        any = true;
+        if (r->err == KB_DISK_EIO) {
+            b->disk_was_broken = true;
+            if (b->on_broken && (r->op == KB_DISK_APPEND || r->op == KB_DISK_SYNC)) b->on_broken(b, r->file, r->op == KB_DISK_SYNC);
+        } else if (r->err == KB_DISK_ENOSPC) {
+            b->disk_was_broken = true;
+        }
+        kb_node_disk_done(b->node, r, now);
+        sim_disk_take(b->disk, kb_node_disk(b->node), now);
+    }
+    return any;
+}
+
+/* ---- Lives ---- */
+
+static void close_all(struct sim_broker *b) {
+    while (!kw_list_empty(&b->socks)) {
+        struct sock *k = sock_at(b->socks.next);
+        k->net = NULL; /* its end was told of by sim_net_broker_died */
+        sock_close(b, k, false);
+    }
+}
+
+/* What a process leaves behind when it is gone, however. */
+static void bury(struct sim_broker *b, enum sim_death how) {
+    struct kb_now now = sim_broker_now(b);
+    if (b->on_death) b->on_death(b, how);
+    sim_trace(b->w, "broker dies: %s", how == SIM_DEATH_STOP ? "stopped" : how == SIM_DEATH_KILL ? "kill -9" : how == SIM_DEATH_POWER ? "power loss" : "gave up");
+    b->death = how;
+    sim_net_broker_died(b->net, how == SIM_DEATH_POWER);
+    close_all(b);
+    if (how == SIM_DEATH_POWER) sim_disk_power_loss(b->disk, now);
+    else if (how != SIM_DEATH_STOP) sim_disk_kill9(b->disk, now);
+    b->life = SIM_DOWN;
+    for (int i = 0; i < ROUNDS_MAX && (kb_node_disk(b->node)->outstanding || sim_disk_next(b->disk) != INT64_MAX); i++) {
+        sim_disk_take(b->disk, kb_node_disk(b->node), now);
+        struct kb_disk_req *r = sim_disk_pop(b->disk, (struct kb_now){INT64_MAX - 1, now.wall_ms});
+        if (r) kb_node_disk_done(b->node, r, now);
+    }
+    kb_node_free(b->node);
+    b->node = NULL;
+    if (how != SIM_DEATH_STOP) sim_disk_restart(b->disk);
+    if (b->on_dead) b->on_dead(b, how);
+}
+
+void sim_broker_kill(struct sim_broker *b) {
+    if (b->life == SIM_DOWN) return;
+    sim_fire(b->w, b->life == SIM_STARTING ? SIM_F_KILL_STARTING : SIM_F_KILL);
+    bury(b, SIM_DEATH_KILL);
+}
+
+void sim_broker_power_loss(struct sim_broker *b) {
+    if (b->life == SIM_DOWN) return;
+    sim_fire(b->w, SIM_F_POWER);
+    bury(b, SIM_DEATH_POWER);
+}
+
+void sim_broker_stop(struct sim_broker *b) {
+    if (b->life != SIM_UP) return;
+    sim_fire(b->w, SIM_F_STOP);
+    sim_trace(b->w, "broker stops");
+    b->life = SIM_STOPPING;
+    b->net->listening = false;
+    b->stop_since_us = b->w->now_us;
+    kb_node_stop(b->node, sim_broker_now(b));
+    sim_host_wake(&b->host, b->w->now_us);
+}
+
+void sim_broker_start(struct sim_broker *b) {
+    if (b->life != SIM_DOWN) return;
+    struct kb_node_options o = {.config = b->config, .seed = kw_rng_next(&b->w->rng), .logger = {say, b, b->w->loud ? KB_DEBUG : KB_INFO}, .port = 9092};
+    char text[400];
+    if (b->lives++ == 0 && kb_config_finish(b->config, text, sizeof text) != KW_OK) sim_fail(b->w, 37, "configuration: %s", text);
+    sim_disk_faults(b->disk)->hung_until_us = 0;
+    sim_trace(b->w, "broker starts, life %llu", (unsigned long long)b->lives);
+    sim_host_boot(&b->host, b->death == SIM_DEATH_POWER);
+    b->net->machine_up = true;
+    b->life = SIM_STARTING;
+    b->start_since_us = b->w->now_us;
+    b->disk_was_broken = false;
+    if (kb_node_new(&o, &b->node) != KW_OK || kb_node_start(b->node, sim_broker_now(b)) != KW_OK) sim_fail(b->w, 37, "the node cannot be made");
+}
+
+static void follow(struct sim_broker *b) {
+    switch (kb_node_state(b->node)) {
+    case KB_NODE_READY:
+        if (b->life != SIM_STARTING) return;
+        b->life = SIM_UP;
+        b->ready_lives++;
+        b->failed_in_row = 0;
+        b->net->listening = true;
+        sim_trace(b->w, "broker is ready");
+        if (b->on_ready) b->on_ready(b);
+        sim_host_wake(&b->host, b->w->now_us);
+        return;
+    case KB_NODE_FAILED:
+        sim_fire(b->w, SIM_F_NODE_FAILED);
+        if (!b->disk_was_broken && ++b->failed_in_row > 3) sim_fail(b->w, 36, "the node does not start any more: %s", kb_node_failure(b->node));
+        bury(b, SIM_DEATH_FAILED);
+        return;
+    case KB_NODE_STOPPED: {
+        bool flushed = true;
+        for (struct kw_list *l = b->socks.next; l != &b->socks; l = l->next) flushed &= kw_list_empty(&sock_at(l)->replies);
+        if (flushed || b->w->now_us - b->stop_since_us > 2 * SIM_S) bury(b, SIM_DEATH_STOP);
+        else sim_host_wake(&b->host, b->w->now_us + 100 * SIM_MS);
+        return;
+    }
+    default: return;
+    }
+}
+
+static void turn(struct sim_host *h) {
+    struct sim_broker *b = (struct sim_broker *)h;
+    if (!b->node) return;
+    bool more = true;
+    for (int i = 0; more; i++) {
+        if (i == ROUNDS_MAX) sim_fail(b->w, 37, "the node has had %d rounds at one moment and still finds something to do", i);
+        kb_node_tick(b->node, sim_broker_now(b));
+        more = run_disk(b);
+        more = take_connections(b) || more;
+        more = run_connections(b) || more;
+        more = more || kb_node_deadline(b->node) <= sim_broker_now(b).mono_us || !kw_list_empty(&kb_node_disk(b->node)->queue);
+    }
+    sim_host_wake_mono(h, kb_node_deadline(b->node));
+    sim_host_wake_mono(h, sim_disk_next(b->disk));
+    follow(b);
+    if (b->node && b->on_turn) b->on_turn(b);
+}
+
+void sim_broker_set(struct sim_broker *b, const char *name, const char *value) {
+    char text[400];
+    if (kb_config_set(b->config, name, value, text, sizeof text, NULL, NULL) != KW_OK) {
+        fprintf(stderr, "%s=%s: %s\n", name, value, text);
+        abort();
+    }
+}
+
+void sim_broker_init(struct sim_broker *b, struct sim_world *w, struct sim_net *net, const struct sim_disk_options *o) {
+    memset(b, 0, sizeof *b);
+    sim_host_init(&b->host, w, "broker", 0, turn);
+    b->w = w;
+    b->net = net;
+    net->hosts[0] = &b->host;
+    kw_list_init(&b->socks);
+    b->disk = sim_disk_new(kw_rng_next(&w->rng), o);
+    if (kb_config_new(&b->config) != KW_OK) abort();
+    sim_broker_set(b, "log.dirs", SIM_DATA);
+    sim_broker_set(b, "listeners", "PLAINTEXT://10.0.0.1:9092");
+}
+
+void sim_broker_deinit(struct sim_broker *b) {
+    if (b->node) bury(b, SIM_DEATH_KILL);
+    kb_config_free(b->config);
+    sim_disk_free(b->disk);
+}

@@ -1,0 +1,74 @@
+/* check_lookup.c - invariant 12 from outside: ListOffsets by time, of the start and of the end, against a full scan. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node_priv.h"
+#include "replica/partition.h"
+#include "scan.h"
+#include "workload.h"
+
+enum { TIMES = 6, LOOKUP_S = 60 };
+
+struct times {
+    int64_t *v; /* of each record, in order */
+    size_t count, cap;
+    int64_t first;
+};
+static void one(void *ctx, const struct sim_batch *b, const struct kw_record_view *r) {
+    struct times *t = ctx;
+    (void)b;
+    if (t->count == 0) t->first = r->offset;
+    t->v = sim_grow(t->v, t->count, &t->cap, sizeof *t->v);
+    t->v[t->count++] = r->timestamp;
+}
+
+static bool answered;
+static void done(void *ctx, struct sim_lookup *items, size_t n) {
+    (void)ctx, (void)items, (void)n;
+    answered = true;
+}
+
+static void check_partition(struct sim_run *r, struct kb_partition *p, int topic, struct kw_compressor *c) {
+    struct sim_world *w = &r->w;
+    struct sim_scan s;
+    struct times t = {0};
+    sim_scan_log(r->broker.disk, p->log->dir, &s);
+    for (size_t i = 0; i < s.count; i++)
+        if (!sim_scan_records(r->broker.disk, &s, &s.v[i], c, one, &t)) sim_fail(w, 10, "%s: the batch at %lld does not decode", p->log->dir, (long long)s.v[i].h.base_offset);
+    struct sim_lookup q[TIMES + 2];
+    int64_t expected[TIMES + 2];
+    for (int i = 0; i < TIMES; i++) {
+        int64_t time = t.count ? t.v[sim_below(w, t.count)] + sim_range(w, -2, 2) : 0;
+        expected[i] = -1;
+        for (size_t k = 0; k < t.count; k++)
+            if (t.v[k] >= time && t.first + (int64_t)k >= p->log->start && t.first + (int64_t)k < p->hw) {
+                expected[i] = t.first + (int64_t)k;
+                break;
+            }
+        q[i] = (struct sim_lookup){topic, p->index, time, -9, KC_OK};
+    }
+    q[TIMES] = (struct sim_lookup){topic, p->index, -2, -9, KC_OK};
+    expected[TIMES] = p->log->start;
+    q[TIMES + 1] = (struct sim_lookup){topic, p->index, -1, -9, KC_OK};
+    expected[TIMES + 1] = p->hw;
+    answered = false;
+    int64_t until = w->now_us + LOOKUP_S * SIM_S;
+    if (!sim_consumer_lookup(r->verifier, q, TIMES + 2, LOOKUP_S * SIM_S, done, NULL)) abort();
+    while (!answered && w->now_us <= until + SIM_S) sim_run_until(w, w->now_us + 10 * SIM_MS);
+    for (int i = 0; i < TIMES + 2; i++) {
+        if (!answered || q[i].err != KC_OK) sim_fail(w, 36, "%s: a lookup of %lld: %s", p->log->dir, (long long)q[i].timestamp, answered ? kc_err_name(q[i].err) : "no answer");
+        if (q[i].offset != expected[i])
+            sim_fail(w, 12, "%s: ListOffsets of %lld says %lld, a full scan %lld", p->log->dir, (long long)q[i].timestamp, (long long)q[i].offset, (long long)expected[i]);
+    }
+    free(t.v);
+    sim_scan_deinit(&s);
+}
+
+void sim_check_lookups(struct sim_run *r) {
+    struct kw_compressor *c = sim_need(kw_compressor_new());
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->broker.node, p));) {
+        int t;
+        if (sscanf(p->topic, "topic-%d", &t) == 1 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted) check_partition(r, p, t, c);
+    }
+    kw_compressor_free(c);
+}

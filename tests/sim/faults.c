@@ -1,0 +1,371 @@
+/* faults.c - what goes wrong, and when; and the healing. Called by workload.c. Each kind that is on comes again and again, at random moments. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "replica/partition.h"
+#include "workload.h"
+
+typedef void fault_fn(struct sim_run *r);
+
+/* ---- The network ---- */
+
+static void cut(struct sim_run *r) {
+    struct sim_world *w = &r->w;
+    int c = (int)sim_below(w, (uint64_t)r->plan.clients + 1), side = (int)sim_below(w, 3);
+    int64_t until = w->now_us + sim_range(w, 100 * SIM_MS, sim_below(w, 3) ? 3 * SIM_S : 30 * SIM_S);
+    for (int s = 0; s < 2; s++)
+        if (side == 2 || side == s) r->net.cut_until_us[c][s] = until;
+    sim_fire(w, side == 2 ? SIM_F_PARTITION : SIM_F_ONE_WAY);
+    sim_trace(w, "client %d is cut off (%d) for %lld ms", c, side, (long long)(until - w->now_us) / 1000);
+}
+
+/* ---- The broker's lives ---- */
+
+struct file_names {
+    char v[600][128];
+    size_t n;
+};
+
+static bool ends(const char *s, const char *end) {
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static void collect(struct sim_run *r, struct file_names *f, bool (*pick)(const char *name)) {
+    char **dirs;
+    size_t n = sim_disk_names(r->broker.disk, SIM_DATA, &dirs);
+    f->n = 0;
+    for (size_t i = 0; i < n; i++) {
+        char path[96], **names;
+        snprintf(path, sizeof path, SIM_DATA "/%s", dirs[i]);
+        size_t k = strncmp(dirs[i], "topic-", 6) == 0 ? sim_disk_names(r->broker.disk, path, &names) : 0;
+        if (k) {
+            for (size_t j = 0; j < k; j++) {
+                if (pick(names[j]) && f->n < KW_COUNTOF(f->v)) snprintf(f->v[f->n++], sizeof f->v[0], "%s/%s", path, names[j]);
+                free(names[j]);
+            }
+            free(names);
+        } else if (pick(dirs[i]) && f->n < KW_COUNTOF(f->v)) {
+            snprintf(f->v[f->n++], sizeof f->v[0], "%s", path);
+        }
+        free(dirs[i]);
+    }
+    free(dirs);
+}
+
+static bool is_index(const char *n) { return ends(n, ".index") || ends(n, ".timeindex"); }
+static bool is_checkpoint(const char *n) { return strcmp(n, "recovery-point-offset-checkpoint") == 0 || strcmp(n, "replication-offset-checkpoint") == 0 || strcmp(n, "leader-epoch-checkpoint") == 0; }
+static bool is_snapshot(const char *n) { return ends(n, ".snapshot"); }
+static bool is_log(const char *n) { return ends(n, ".log"); }
+
+/* Files that are caches of the log, or can be done without. */
+static void tamper(struct sim_run *r) {
+    static struct file_names f;
+    static bool (*const picks[])(const char *) = {is_index, is_checkpoint, is_snapshot};
+    static const enum sim_fault kinds[] = {SIM_F_INDEX_GONE, SIM_F_CHECKPOINT_GONE, SIM_F_SNAPSHOT_GONE};
+    struct sim_world *w = &r->w;
+    struct sim_disk *d = r->broker.disk;
+    int kind = (int)sim_below(w, 3), times = (int)sim_range(w, 1, 4);
+    collect(r, &f, picks[kind]);
+    for (int i = 0; i < times && f.n; i++) {
+        size_t k = sim_below(w, f.n), size;
+        int how = (int)sim_below(w, 3);
+        const uint8_t *p = sim_disk_peek(d, f.v[k], &size);
+        if (!p) continue;
+        if (how == 0) {
+            sim_disk_remove(d, f.v[k]);
+        } else if (how == 1) {
+            if (size == 0) continue;
+            sim_disk_cut(d, f.v[k], sim_below(w, size));
+        } else {
+            void *zeros = sim_need(calloc(1, size + 1));
+            sim_disk_poke(d, f.v[k], zeros, size);
+            free(zeros);
+        }
+        sim_fire(w, (enum sim_fault)((int)kinds[kind] + how));
+        sim_trace(w, "%s is %s", f.v[k], how == 0 ? "gone" : how == 1 ? "cut" : "all zeros");
+    }
+}
+
+static struct sim_log *log_of_path(struct sim_run *r, const char *path) {
+    int t, p;
+    return sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &p) == 2 ? sim_model_log(&r->model, t, p) : NULL;
+}
+
+/* A bit of a log turns while nobody looks. What it hit may be lost; it must not be served. */
+static void rot(struct sim_run *r) {
+    static struct file_names f;
+    struct sim_world *w = &r->w;
+    collect(r, &f, is_log);
+    if (!f.n) return;
+    size_t k = sim_below(w, f.n), size;
+    struct sim_log *l = log_of_path(r, f.v[k]);
+    if (!sim_disk_peek(r->broker.disk, f.v[k], &size) || size == 0 || !l) return;
+    size_t at = sim_below(w, size);
+    sim_disk_rot(r->broker.disk, f.v[k], at, (uint8_t)(1u << sim_below(w, 8)));
+    l->tainted = true;
+    sim_trace(w, "%s: a bit turns at %zu", f.v[k], at);
+}
+
+static void kill_starting(void *ctx, uint64_t arg);
+
+static void start_broker(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    if (r->broker.life != SIM_DOWN || arg != r->broker.lives || r->w.healed) return;
+    if (sim_chance(&r->w, r->plan.tamper_ppm)) tamper(r);
+    if (sim_chance(&r->w, r->plan.rot_ppm)) rot(r);
+    sim_broker_start(&r->broker);
+    if (sim_below(&r->w, 4) == 0 && (r->plan.kill_s || r->plan.power_s)) /* now and then it does not get far */
+        sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 20 * SIM_MS), kill_starting, r, r->broker.lives);
+}
+
+static void start_later(struct sim_run *r, int64_t most_us) { sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, most_us), start_broker, r, r->broker.lives); }
+
+static void kill_starting(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    if (r->broker.lives != arg || r->w.healed || r->broker.life == SIM_DOWN) return;
+    if (r->plan.power_s && sim_below(&r->w, 3) == 0) sim_broker_power_loss(&r->broker);
+    else sim_broker_kill(&r->broker);
+    start_later(r, SIM_S);
+}
+
+static void kill_broker(struct sim_run *r) {
+    if (r->broker.life == SIM_DOWN) return;
+    sim_broker_kill(&r->broker);
+    start_later(r, sim_below(&r->w, 4) ? SIM_S : 15 * SIM_S);
+}
+static void power(struct sim_run *r) {
+    if (r->broker.life == SIM_DOWN) return;
+    sim_broker_power_loss(&r->broker);
+    start_later(r, sim_below(&r->w, 4) ? 2 * SIM_S : 15 * SIM_S);
+}
+static void stop(struct sim_run *r) { sim_broker_stop(&r->broker); } /* on_dead starts it again */
+
+void sim_faults_dead(struct sim_run *r) { /* also of itself: stopped, or given up */
+    if (r->w.healed || r->broker.death == SIM_DEATH_KILL || r->broker.death == SIM_DEATH_POWER) return;
+    start_later(r, 2 * SIM_S);
+}
+
+static void pause_broker(struct sim_run *r) {
+    int64_t t = sim_range(&r->w, 100 * SIM_MS, sim_below(&r->w, 3) ? 5 * SIM_S : 40 * SIM_S);
+    sim_fire(&r->w, SIM_F_PAUSE_BROKER);
+    sim_trace(&r->w, "broker pauses for %lld ms", (long long)t / 1000);
+    sim_host_pause(&r->broker.host, t);
+}
+static void pause_client(struct sim_run *r) {
+    int c = (int)sim_range(&r->w, 0, r->plan.clients);
+    int64_t t = sim_range(&r->w, 100 * SIM_MS, sim_below(&r->w, 3) ? 5 * SIM_S : 40 * SIM_S);
+    sim_fire(&r->w, SIM_F_PAUSE_CLIENT);
+    sim_trace(&r->w, "client %d pauses for %lld ms", c, (long long)t / 1000);
+    sim_host_pause(&r->clients[c].host, t);
+}
+
+/* Wall clocks only: the monotonic one has its name for a reason. */
+static void jump(struct sim_run *r) {
+    int c = (int)sim_range(&r->w, -1, r->plan.clients);
+    int64_t ms = sim_range(&r->w, -20 * 60 * 1000, 20 * 60 * 1000);
+    struct sim_host *h = c < 0 ? &r->broker.host : &r->clients[c].host;
+    if (c >= 0) ms /= 4; /* a broker refuses records from too far in its future */
+    sim_fire(&r->w, SIM_F_CLOCK_JUMP);
+    sim_trace(&r->w, "%s: the wall clock jumps %lld ms", h->name, (long long)ms);
+    sim_host_jump(h, ms);
+}
+
+/* ---- Clients ---- */
+
+static void new_life(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    if (!r->clients[arg].core) sim_client_new_life(r, (int)arg);
+}
+
+static void end_client(struct sim_run *r, int c) {
+    if (r->producers[c]) r->left[c] = sim_producer_left(r->producers[c]);
+    r->producers[c] = r->consumers[c] = NULL;
+    sim_client_kill(&r->clients[c]);
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 3 * SIM_S), new_life, r, (uint64_t)c);
+}
+
+static void kill_client(struct sim_run *r) {
+    int c = (int)sim_range(&r->w, 1, r->plan.clients);
+    if (!r->clients[c].core) return;
+    sim_fire(&r->w, SIM_F_CLIENT_KILL);
+    end_client(r, c);
+}
+
+static void closed(void *ctx, uint64_t arg) { /* looks every 50 ms whether the close is through */
+    struct sim_run *r = ctx;
+    int c = (int)(arg & 0xff);
+    if (!r->clients[c].core || r->clients[c].lives != arg >> 8 || !r->producers[c]) return;
+    if (sim_producer_closed(r->producers[c])) end_client(r, c);
+    else sim_at(&r->w, r->w.now_us + 50 * SIM_MS, closed, r, arg);
+}
+
+static void close_client(struct sim_run *r) {
+    int c = (int)sim_range(&r->w, 1, r->plan.clients);
+    if (!r->clients[c].core || !r->producers[c] || r->clients[c].host.paused_until_us > r->w.now_us) return;
+    sim_fire(&r->w, SIM_F_CLIENT_CLOSE);
+    sim_producer_close(r->producers[c], sim_range(&r->w, 0, 5 * SIM_S));
+    sim_at(&r->w, r->w.now_us, closed, r, r->clients[c].lives << 8 | (uint64_t)c);
+}
+
+/* ---- The disk ---- */
+
+static void hang(struct sim_run *r) {
+    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    if (r->broker.life == SIM_DOWN) return;
+    int64_t t = sim_range(&r->w, 50 * SIM_MS, sim_below(&r->w, 3) ? 2 * SIM_S : 20 * SIM_S);
+    sim_fire(&r->w, SIM_F_HUNG);
+    sim_trace(&r->w, "the disk hangs for %lld ms", (long long)t / 1000);
+    f->hung_until_us = sim_broker_now(&r->broker).mono_us + t;
+}
+
+static void eio(struct sim_run *r) {
+    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    int64_t n = (int64_t)sim_below(&r->w, 60);
+    switch (sim_below(&r->w, 3)) {
+    case 0: f->eio_read_at = n; break;
+    case 1: f->eio_write_at = n; break;
+    default: f->eio_sync_at = n / 4; break;
+    }
+    sim_trace(&r->w, "the disk is to fail");
+}
+
+static void enough_space(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    (void)arg;
+    sim_disk_faults(r->broker.disk)->free_bytes = -1;
+    sim_trace(&r->w, "the disk has space again");
+}
+static void full(struct sim_run *r) {
+    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    if (f->free_bytes >= 0) return;
+    f->free_bytes = (int64_t)sim_below(&r->w, 100000);
+    sim_fire(&r->w, SIM_F_FULL);
+    sim_trace(&r->w, "the disk has %lld bytes left", (long long)f->free_bytes);
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, 100 * SIM_MS, 10 * SIM_S), enough_space, r, 0);
+}
+
+/* The next write of a data log lands elsewhere: all that is known of that log afterwards is that nothing wrong may be served. */
+static void misdirect(struct sim_run *r) {
+    sim_disk_faults(r->broker.disk)->misdirect_at = (int64_t)sim_below(&r->w, 20);
+    for (int t = 0; t < r->model.topic_count; t++)
+        for (int p = 0; p < 64; p++) r->model.topics[t].logs[p].tainted = r->model.topics[t].logs[p].misdirected = true;
+    sim_trace(&r->w, "a write is to be misdirected");
+}
+
+/* ---- Administration ---- */
+
+static void config(struct sim_run *r) {
+    static const char *const names[] = {"segment.bytes", "index.interval.bytes", "flush.messages", "flush.ms", "segment.ms", "max.message.bytes"};
+    char value[24];
+    int t = (int)sim_below(&r->w, (uint64_t)r->model.topic_count), k = (int)sim_below(&r->w, KW_COUNTOF(names));
+    int64_t v = k == 0 ? sim_range(&r->w, 20000, 400000) : k == 1 ? sim_range(&r->w, 0, 5000) : k == 2 ? sim_range(&r->w, 1, 2000)
+                : k == 3 ? sim_range(&r->w, 0, 5000) : k == 4 ? sim_range(&r->w, 1000, 60000) : 2000000;
+    snprintf(value, sizeof value, "%lld", (long long)v);
+    sim_fire(&r->w, SIM_F_CONFIG);
+    sim_admin_config(r->admin, t, names[k], value);
+}
+
+static void grow(struct sim_run *r) {
+    struct sim_topic *t = &r->model.topics[sim_below(&r->w, (uint64_t)r->model.topic_count)];
+    if (t->partitions >= 12 || t->churned) return;
+    t->partitions += (int32_t)sim_range(&r->w, 1, 2);
+    sim_fire(&r->w, SIM_F_GROWTH);
+    sim_admin_grow(r->admin, (int)(t - r->model.topics), t->partitions);
+}
+
+static void recreate(struct sim_run *r) {
+    if (r->model.topic_count < 2) return;
+    struct sim_topic *t = &r->model.topics[r->model.topic_count - 1];
+    t->churned = true;
+    sim_fire(&r->w, SIM_F_RECREATE);
+    sim_admin_recreate(r->admin, r->model.topic_count - 1);
+}
+
+static void delete_records(struct sim_run *r) {
+    int t = (int)sim_below(&r->w, (uint64_t)r->model.topic_count), p = (int)sim_below(&r->w, (uint64_t)r->model.topics[t].partitions);
+    struct sim_log *l = sim_model_log(&r->model, t, p);
+    if (l->count < 20 || r->model.topics[t].churned) return;
+    int64_t before = l->start + (int64_t)sim_below(&r->w, (uint64_t)((int64_t)l->count - l->start) / 2 + 1);
+    l->start = KW_MAX(l->start, before); /* from now on it may be gone */
+    sim_fire(&r->w, SIM_F_DELETE_RECORDS);
+    sim_admin_delete_records(r->admin, t, p, before);
+}
+
+/* ---- All together ---- */
+
+static const struct {
+    fault_fn *fn;
+    size_t every; /* offset of its rate in the plan */
+} kinds[] = {
+    {cut, offsetof(struct sim_plan, cut_s)}, {kill_broker, offsetof(struct sim_plan, kill_s)}, {power, offsetof(struct sim_plan, power_s)},
+    {stop, offsetof(struct sim_plan, stop_s)}, {pause_broker, offsetof(struct sim_plan, pause_broker_s)}, {pause_client, offsetof(struct sim_plan, pause_client_s)},
+    {jump, offsetof(struct sim_plan, jump_s)}, {kill_client, offsetof(struct sim_plan, client_kill_s)}, {close_client, offsetof(struct sim_plan, client_close_s)},
+    {hang, offsetof(struct sim_plan, hang_s)}, {eio, offsetof(struct sim_plan, eio_s)}, {full, offsetof(struct sim_plan, full_s)},
+    {config, offsetof(struct sim_plan, config_s)}, {grow, offsetof(struct sim_plan, grow_s)}, {recreate, offsetof(struct sim_plan, recreate_s)},
+    {delete_records, offsetof(struct sim_plan, delete_s)}, {misdirect, offsetof(struct sim_plan, misdirect_s)},
+};
+
+static uint32_t every(const struct sim_run *r, uint64_t k) {
+    uint32_t s;
+    memcpy(&s, (const char *)&r->plan + kinds[k].every, sizeof s);
+    return s;
+}
+
+static void strike(void *ctx, uint64_t k) {
+    struct sim_run *r = ctx;
+    if (r->w.healed) return;
+    kinds[k].fn(r);
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, 2 * every(r, k) * SIM_S), strike, r, k);
+}
+
+static void begin(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    (void)arg;
+    r->net.faults = r->plan.net;
+    sim_disk_faults(r->broker.disk)->slow_ppm = r->plan.slow_ppm;
+    sim_disk_faults(r->broker.disk)->slow_us = sim_range(&r->w, SIM_MS, 300 * SIM_MS);
+    for (uint64_t k = 0; k < KW_COUNTOF(kinds); k++)
+        if (every(r, k)) sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, 2 * every(r, k) * SIM_S), strike, r, k);
+    for (int c = -1; c <= r->plan.clients && r->plan.drift; c++) {
+        sim_fire(&r->w, SIM_F_DRIFT);
+        sim_host_drift(c < 0 ? &r->broker.host : &r->clients[c].host, sim_range(&r->w, -2000, 2000));
+    }
+}
+
+void sim_faults_start(struct sim_run *r) {
+    sim_at(&r->w, r->w.now_us + r->plan.calm_us, begin, r, 0);
+}
+
+/* A log that has failed is whole again after a start; and so is a node that gave up. */
+static void mend(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    struct sim_broker *b = &r->broker;
+    (void)arg;
+    bool broken = false;
+    if (r->ending) return;
+    if (b->life == SIM_DOWN) sim_broker_start(b);
+    for (struct kb_partition *p = NULL; b->life == SIM_UP && (p = kb_partitions_next(b->node, p));) {
+        char path[96];
+        snprintf(path, sizeof path, SIM_DATA "/%s-%d/", p->topic, p->index);
+        const struct sim_log *l = log_of_path(r, path);
+        broken |= !(l && l->tainted) && (p->state == KB_PART_OFFLINE || (p->log && p->log->poisoned));
+    }
+    if (broken) sim_broker_kill(b);
+    sim_at(&r->w, r->w.now_us + SIM_S, mend, r, 0);
+}
+
+void sim_faults_heal(struct sim_run *r) {
+    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    sim_net_heal(&r->net);
+    f->enospc_at = f->free_bytes = f->eio_read_at = f->eio_write_at = f->eio_sync_at = f->misdirect_at = -1;
+    f->slow_ppm = 0;
+    f->hung_until_us = 0;
+    r->broker.host.paused_until_us = KW_MIN(r->broker.host.paused_until_us, r->w.now_us + 20 * SIM_S);
+    mend(r, 0);
+    for (int i = 0; i <= r->plan.clients; i++) {
+        if (i && !r->clients[i].core) sim_client_new_life(r, i);
+        if (i && r->producers[i]) sim_producer_hurry(r->producers[i]);
+        if (i && r->consumers[i]) sim_consumer_calm(r->consumers[i]);
+    }
+}

@@ -1,0 +1,83 @@
+/* net.h - the simulated network: connections of bytes between clients and the broker, with everything that goes wrong on the way.
+ *
+ * A connection is two pipes. What is written arrives in order, later, in pieces; the receiver may get one byte at a time, the sender may
+ * get rid of a few bytes only. A connection can be reset at any byte, its peer can be gone without a word (half-open), its bytes can be
+ * held back and then come all at once (clog, partition). All of it is drawn from the world's generator.
+ *
+ * Called by broker_host.c and client_*.c; faults are set by faults.c. Calls world.
+ */
+#ifndef SIM_NET_H
+#define SIM_NET_H
+
+#include "world.h"
+
+enum sim_side { SIM_CLIENT, SIM_BROKER };
+enum { SIM_READ_NONE = -1, SIM_READ_EOF = 0, SIM_READ_RESET = -2 };
+
+struct sim_net_faults { /* chances per million, at each occasion */
+    uint32_t refused, syn_lost, reset, half_open, one_byte, short_send, slow_reader, clog, resolve, tail_delay;
+    int64_t delay_us; /* typical, one way */
+};
+
+struct sim_segment {
+    int64_t at_us;
+    size_t bytes;
+    bool fin, reset; /* the end, behind the bytes */
+};
+struct sim_pipe {
+    uint8_t *buf; /* written and not read: [head, head + len) */
+    size_t head, len, cap;
+    size_t arrived;  /* of len */
+    size_t window;   /* len at most */
+    struct sim_segment *segs;
+    size_t seg_head, seg_count, seg_cap;
+    bool fin, reset;     /* have arrived */
+    bool closed;         /* nothing more may be written */
+    bool full;           /* the writer waits */
+    uint64_t total, reset_at; /* bytes written; where the connection breaks (UINT64_MAX: nowhere) */
+    bool one_byte;
+    uint32_t read_chance; /* slow reader: how likely it reads at all in a turn, per million */
+};
+struct sim_conn {
+    struct kw_list link; /* in the net's conns until both sides have let go */
+    struct sim_net *net;
+    uint64_t id;
+    int client;
+    struct sim_pipe pipe[2]; /* [side]: what that side writes */
+    bool open[2];            /* that side holds it */
+    bool gone[2];            /* that side is no more, and the other was not told: what comes is answered with a reset, or not at all */
+    bool established, refused, silent; /* client's view: silent, no answer to the SYN ever comes */
+    uint64_t clogged_until_us;
+    void *peer[2];
+};
+
+#define SIM_CLIENTS_MAX 8
+struct sim_net {
+    struct sim_world *w;
+    struct sim_net_faults faults;
+    struct sim_host *hosts[2 + SIM_CLIENTS_MAX]; /* [0] the broker, [1 + i] client i */
+    struct kw_list conns;
+    uint64_t next_id;
+    bool listening;       /* the broker's process has the port */
+    bool machine_up;      /* its machine answers at all */
+    int64_t cut_until_us[SIM_CLIENTS_MAX][2]; /* [client][side that writes] */
+    struct sim_conn *accepts[64]; /* waiting to be accepted */
+    size_t accept_count;
+};
+
+void sim_net_init(struct sim_net *n, struct sim_world *w);
+void sim_net_deinit(struct sim_net *n);
+void sim_net_heal(struct sim_net *n); /* everything that is held back goes on, nothing breaks any more */
+
+struct sim_conn *sim_connect(struct sim_net *n, int client, void *peer); /* established or refused turns true in time, or never */
+struct sim_conn *sim_accept(struct sim_net *n);                         /* NULL: nobody waits */
+/* Bytes taken, 0: none now (the host is woken when there is room), -1: the connection is broken. */
+int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *p, size_t n);
+/* Bytes read, or SIM_READ_*. */
+int64_t sim_read(struct sim_conn *c, enum sim_side side, void *p, size_t n);
+bool sim_readable(const struct sim_conn *c, enum sim_side side);
+void sim_close(struct sim_conn *c, enum sim_side side, bool reset); /* the caller lets go of it; it may be freed */
+/* The broker's process, or its machine, is gone: the other ends learn of it (a machine says nothing). */
+void sim_net_broker_died(struct sim_net *n, bool machine);
+
+#endif

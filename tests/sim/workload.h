@@ -1,0 +1,62 @@
+/* workload.h - one seed as a whole: what is drawn, who takes part, the two phases. Called by main.c. */
+#ifndef SIM_WORKLOAD_H
+#define SIM_WORKLOAD_H
+
+#include "broker_host.h"
+#include "roles.h"
+
+struct sim_plan { /* drawn from the seed */
+    int clients;
+    uint32_t records;        /* all producers together */
+    int64_t calm_us;         /* before anything breaks */
+    /* the network */
+    struct sim_net_faults net;
+    uint32_t cut_s;          /* partitions: one about every so many seconds; 0 never. So the others. */
+    uint32_t kill_s, power_s, stop_s, pause_broker_s, pause_client_s, jump_s, client_kill_s, client_close_s, hang_s, eio_s, full_s, config_s, grow_s, recreate_s,
+        delete_s, misdirect_s;
+    uint32_t tamper_ppm;     /* at a restart: an index, a checkpoint or a snapshot is missing, cut or zeroed */
+    uint32_t rot_ppm;        /* at a restart: a bit of a log is not what it was */
+    bool drift;
+    /* the disk */
+    struct sim_disk_options disk;
+    uint32_t slow_ppm;
+};
+struct sim_run {
+    struct sim_world w;
+    struct sim_net net;
+    struct sim_broker broker;
+    struct sim_model model;
+    struct sim_plan plan;
+    struct sim_client clients[SIM_CLIENTS_MAX]; /* [0] the administrator's, which also verifies; never killed */
+    struct sim_role *producers[SIM_CLIENTS_MAX], *consumers[SIM_CLIENTS_MAX], *admin, *verifier;
+    uint32_t left[SIM_CLIENTS_MAX];             /* records that a killed client's next life is to send */
+    const char *names[SIM_TOPICS_MAX];
+    const char *configs[SIM_TOPICS_MAX][24];
+    char values[SIM_TOPICS_MAX][12][24];
+    bool ending; /* nobody starts the broker any more */
+};
+void sim_plan_draw(struct sim_run *r);
+void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud);
+void sim_run_deinit(struct sim_run *r);
+void sim_client_new_life(struct sim_run *r, int i); /* workload.c */
+
+/* faults.c */
+void sim_faults_start(struct sim_run *r);
+void sim_faults_heal(struct sim_run *r);
+void sim_faults_dead(struct sim_run *r); /* the broker's process is gone: it is to come back */
+
+/* check_disk.c: 6, 10, 11, 12, and replays for 14 */
+void sim_check_disk_death(struct sim_broker *b, enum sim_death how); /* notes what is there */
+void sim_check_disk_dead(struct sim_broker *b, enum sim_death how);
+void sim_check_disk_ready(struct sim_broker *b); /* a start is through: what is there now is a beginning of what was */
+void sim_check_disk_final(struct sim_run *r);
+void sim_check_disk_deinit(void);
+/* check_marks.c: 7, 8, 15 */
+void sim_check_marks(struct sim_broker *b);
+void sim_check_marks_broken(struct sim_broker *b, struct kb_file *f, bool sync);
+/* check_lookup.c: 12 */
+void sim_check_lookups(struct sim_run *r);
+/* check_live.c: 36 */
+void sim_check_live(struct sim_run *r);
+
+#endif
