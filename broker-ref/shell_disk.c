@@ -274,9 +274,10 @@ static void submit_read(struct kb_shell_disk *d, struct kb_disk_req *r) {
 static void submit(struct kb_shell_disk *d, struct kb_disk_req *r) {
     if (r->op == KB_DISK_APPEND)
         kw_list_push(&d->appends, &r->link);
-    else if (is_file_op(r))
+    else if (is_file_op(r)) {
+        submit_appends(d); /* those of the same file came before: a sync covers them, a truncate cuts them */
         submit_file_op(d, r, r->op == KB_DISK_SYNC && d->ephemeral);
-    else if (r->op == KB_DISK_READ)
+    } else if (r->op == KB_DISK_READ)
         submit_read(d, r);
     else
         to_lane(d, r);

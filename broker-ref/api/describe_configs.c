@@ -70,9 +70,8 @@ static void note_broker(struct describe *x, struct synonyms *s, const struct kb_
 static void note_topic(struct describe *x, struct synonyms *s, struct kw_str topic, const struct kb_config_def *d) {
     struct kb_config_synonym syn;
     note(s, d->name, kb_image_config_get(x->p->image, TOPIC, topic, d->name), KB_SOURCE_TOPIC);
-    size_t i = 0;
-    for (; kb_config_synonym_at(d, i, &syn); i++) note_broker(x, s, syn.def);
-    if (i == 0) note(s, d->name, d->def, KB_SOURCE_DEFAULT);
+    for (size_t i = 0; kb_config_synonym_at(d, i, &syn); i++) note_broker(x, s, syn.def);
+    if (s->n == 0 || s->v[s->n - 1].source != KB_SOURCE_DEFAULT) note(s, d->name, d->def, KB_SOURCE_DEFAULT);
 }
 
 static kw_err add_synonyms(struct describe *x, const resource *r, const struct kb_config_def *d, entry *out) {
