@@ -1,0 +1,107 @@
+"""What the scenario tests share: programs of the build, a broker as a child process, checks that count."""
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(os.environ.get("KC_BUILD", ROOT / "build"))
+KC = str(BUILD / "bin" / "kc")
+KBROKER = str(BUILD / "bin" / "kbroker")
+_children = []
+_tests = []
+
+
+def test(fn):
+    """Marks a function as a test; it gets a temporary folder."""
+    _tests.append(fn)
+    return fn
+
+
+def run(*args, stdin=b"", timeout=60, **kw):
+    """A finished command: .returncode, .stdout, .stderr as text."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    r = subprocess.run([str(a) for a in args], input=stdin, capture_output=True, timeout=timeout, **kw)
+    r.stdout, r.stderr = r.stdout.decode(errors="replace"), r.stderr.decode(errors="replace")
+    return r
+
+
+class Broker:
+    """kbroker run … until .stop() or the end of the test."""
+
+    def __init__(self, data, *options, listen="127.0.0.1:0", wait=30, prefix=()):
+        self.log = tempfile.TemporaryFile()
+        args = [*prefix, KBROKER, "run", "--data", str(data), "--listen", listen, *map(str, options)]
+        self.p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log)
+        _children.append(self.p)
+        ready, _, _ = select.select([self.p.stdout], [], [], wait)
+        line = self.p.stdout.readline().decode() if ready else ""
+        self.address = line.split()[1] if line.startswith("ready ") else None
+
+    @property
+    def port(self):
+        return int(self.address.rsplit(":", 1)[1])
+
+    def text(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def stop(self, sig=signal.SIGTERM, wait=30):
+        self.p.send_signal(sig)
+        return self.p.wait(wait)
+
+
+def kc(broker, *args, **kw):
+    return run(KC, *args, "-b", broker.address, **kw)
+
+
+def equal(seen, wanted, what=""):
+    if seen != wanted:
+        raise AssertionError(f"{what or 'value'}: seen {seen!r}, wanted {wanted!r}")
+
+
+def holds(text, *words):
+    for w in words:
+        if w not in text:
+            raise AssertionError(f"{w!r} is not in: {text!r}")
+
+
+def eventually(what, fn, wait=20):
+    end = time.monotonic() + wait
+    while time.monotonic() < end:
+        if fn():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not within {wait} s: {what}")
+
+
+def main():
+    wanted = sys.argv[1:]
+    passed = failed = 0
+    for fn in _tests:
+        if wanted and fn.__name__ not in wanted:
+            continue
+        folder = Path(tempfile.mkdtemp(prefix="kc-scene-"))
+        try:
+            fn(folder)
+            passed += 1
+        except Exception:  # noqa: BLE001 - every failure is a failed test
+            failed += 1
+            print(f"FAILED {fn.__name__}")
+            traceback.print_exc()
+        finally:
+            for p in _children:
+                if p.poll() is None:
+                    p.kill()
+                    p.wait()
+            _children.clear()
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(0 if failed == 0 and passed else 1)

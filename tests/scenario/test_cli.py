@@ -1,0 +1,163 @@
+"""kc and kbroker as a person uses them: right and wrong words, exit codes, Ctrl-C, pipes, JSON that goes round."""
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+
+from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test
+
+
+@test
+def wrong_words_are_usage_errors_that_name_the_right_one(folder):
+    for args, words in (
+        (["topc"], ["topic"]), (["topic", "craete", "x"], ["create"]), (["produce", "--topci", "x"], ["--topic"]), (["produce"], ["-t TOPIC"]),
+        (["consume", "-t", "x", "-c", "many"], ["whole number"]), (["consume", "-t", "x", "-f", "%y"], ["%y"]), (["topic", "create"], ["TOPIC"]),
+        (["produce", "-t", "x", "--set", "lingr.ms=1"], ["linger.ms"]), (["produce", "-t", "x", "-z", "zip"], ["compression"]),
+        (["consume", "-t", "x", "-o", "middle"], ["middle", "beginning"]), (["bench", "produec"], ["produce"]), (["topic", "create", "x", "--config", "novalue"], ["NAME=VALUE"]),
+    ):
+        b = Broker(folder / "d") if args[:2] == ["consume", "-t"] and "middle" in args else None
+        r = run(KC, *args, *(["-b", b.address] if b else []))
+        if b:
+            kc(b, "topic", "create", "x")
+            r = run(KC, *args, "-b", b.address)
+        equal(r.returncode, 2, " ".join(args))
+        equal(r.stdout, "", "stdout of " + " ".join(args))
+        holds(r.stderr, *words)
+    for args, words in ((["rnu"], ["run"]), (["run", "--dta", "x"], ["--data"]), (["run", "--set", "log.segmnt.bytes=1", "--data", folder / "e"], ["log.segment.bytes"]),
+                        (["run", "--set", "num.partitions=zero", "--data", folder / "e"], ["num.partitions"])):
+        r = run(KBROKER, *args)
+        equal(r.returncode, 2, f"kbroker {args}")
+        holds(r.stderr, *words)
+
+
+@test
+def help_fits_a_terminal(folder):
+    for args in ([], ["topic"], ["produce"], ["consume"], ["bench", "produce"], ["topic", "create"], ["config", "alter"], ["cluster"]):
+        r = run(KC, *args, "--help")
+        equal(r.returncode, 0, f"kc {args} --help")
+        wide = [line for line in r.stdout.splitlines() if len(line) > 100]
+        equal(wide, [], f"lines of kc {args} --help")
+
+
+@test
+def records_go_round(folder):
+    b = Broker(folder / "d")
+    r = kc(b, "topic", "create", "t", "--partitions", 1)
+    equal((r.returncode, r.stdout), (0, "created topic t\n"))
+    r = kc(b, "produce", "-t", "t", "-K", ":", "-H", "h=v", "-Z", stdin="a:1\nb:\n:3\nplain\n")
+    equal(r.returncode, 0, r.stderr)
+    r = kc(b, "consume", "-t", "t", "-o", "beginning", "-e", "-f", "%o|%k|%K|%s|%S|%h|%p|%t\\n")
+    equal(r.stdout, "0|a|1|1|1|h=v|0|t\n1|b|1||-1|h=v|0|t\n2||-1|3|1|h=v|0|t\n3||-1|plain|5|h=v|0|t\n")
+    lines = kc(b, "consume", "-t", "t", "-o", "beginning", "-e", "--json", "--base64").stdout
+    equal([json.loads(x)["value"] for x in lines.splitlines()], ["MQ==", None, "Mw==", "cGxhaW4="])
+    kc(b, "topic", "create", "u")
+    equal(kc(b, "produce", "-t", "u", "--json", "--base64", stdin=lines).returncode, 0)
+    again = kc(b, "consume", "-t", "u", "-o", "beginning", "-e", "--json", "--base64").stdout
+    equal(again, lines.replace('"topic":"t"', '"topic":"u"'), "records copied by JSON")
+    equal(kc(b, "consume", "-t", "t", "-o", "-1", "-e").stdout, "plain\n")
+    equal(kc(b, "consume", "-t", "t", "-o", "1", "--to", "3", "-f", "%o ").stdout, "1 2 ")
+    equal(kc(b, "consume", "-t", "t", "-o", "@0", "-c", "2", "-f", "%o ").stdout, "0 1 ")
+    equal(kc(b, "consume", "-t", "t", "-o", "@99999999999999", "-e").stdout, "")
+    equal(b.stop(), 0)
+
+
+@test
+def failures_say_what_failed_and_exit_1(folder):
+    b = Broker(folder / "d", "--set", "auto.create.topics.enable=false")
+    r = kc(b, "consume", "-t", "missing", "-e")
+    equal(r.returncode, 1)
+    holds(r.stderr, "missing", "UNKNOWN_TOPIC_OR_PARTITION")
+    kc(b, "topic", "create", "small", "--config", "max.message.bytes=1000")
+    r = kc(b, "produce", "-t", "small", "-z", "none", stdin=os.urandom(3000).hex() + "\nok\n")
+    equal(r.returncode, 1)
+    holds(r.stderr, "record 1", "1 of 2 records failed")
+    equal(kc(b, "consume", "-t", "small", "-o", "beginning", "-e").stdout, "ok\n")
+    for name, word in (("a/b", "a/b"), (".", "."), ("x" * 250, "249"), ("", "")):
+        r = kc(b, "topic", "create", name)
+        equal(r.returncode, 1, f"topic create {name!r}")
+        holds(r.stderr, "INVALID_TOPIC_EXCEPTION", word)
+    kc(b, "topic", "create", "a.b")
+    holds(kc(b, "topic", "create", "a_b").stderr, "a.b")
+    holds(kc(b, "topic", "create", "c", "--config", "retention.ms=soon").stderr, "INVALID_CONFIG", "retention.ms")
+    holds(kc(b, "topic", "create", "c", "--rf", 3).stderr, "INVALID_REPLICATION_FACTOR")
+    kc(b, "topic", "create", "g", "--partitions", 3)
+    holds(kc(b, "topic", "alter", "g", "--partitions", 2).stderr, "INVALID_PARTITIONS")
+    r = run(KC, "cluster", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=1500")
+    equal(r.returncode, 1)
+    holds(r.stderr, "127.0.0.1:1", "refused")
+
+
+@test
+def ctrl_c_ends_a_follower_and_a_producer(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    p = subprocess.Popen([KC, "consume", "-b", b.address, "-t", "t"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    p.communicate(timeout=10)
+    equal(p.returncode, 0, "consume after Ctrl-C")
+    p = subprocess.Popen([KC, "produce", "-b", b.address, "-t", "t", "--rate", "100"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p.stdin.write(b"x\n" * 2000)
+    p.stdin.flush()
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    try:
+        out = p.communicate(timeout=10)
+    except BrokenPipeError:
+        out = (b"", p.stderr.read())
+        p.wait(10)
+    equal(p.returncode, 1, "produce after Ctrl-C")
+    holds(out[1].decode(), "interrupted")
+
+
+@test
+def a_pipe_that_closes_ends_consume_quietly(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    kc(b, "produce", "-t", "t", stdin="line\n" * 50000)
+    r = run("bash", "-c", f"set -o pipefail; {KC} consume -b {b.address} -t t -o beginning -e | head -1")
+    equal(r.stdout, "line\n")
+    equal(r.stderr, "")
+
+
+@test
+def progress_is_for_terminals_only(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    r = kc(b, "produce", "-t", "t", "--rate", "200", stdin="x\n" * 200)
+    equal(r.stderr, "")
+    master, slave = pty.openpty()
+    p = subprocess.Popen([KC, "produce", "-b", b.address, "-t", "t", "--rate", "400"], stdin=subprocess.PIPE, stdout=slave, stderr=slave)
+    os.close(slave)
+    p.stdin.write(b"x\n" * 600)
+    p.stdin.close()
+    p.wait(30)
+    seen = os.read(master, 65536).decode()
+    os.close(master)
+    holds(seen, "produced", "600 records produced")
+
+
+@test
+def describe_and_config_speak_json(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t", "--partitions", 2, "--config", "retention.ms=1234567")
+    kc(b, "produce", "-t", "t", "-p", 1, stdin="a\nb\n")
+    t = json.loads(kc(b, "topic", "describe", "t", "--json").stdout)
+    equal(t["name"], "t")
+    equal([(p["partition"], p["leader"], p["replicas"], p["isr"], p["log_start"], p["hw"], p["leo"]) for p in t["partitions"]], [(0, 0, [0], [0], 0, 0, 0), (1, 0, [0], [0], 0, 2, 2)])
+    holds(kc(b, "config", "describe", "topic", "t").stdout, "retention.ms=1234567")
+    equal(kc(b, "config", "alter", "topic", "t", "--delete-config", "retention.ms").returncode, 0)
+    equal("1234567" in kc(b, "config", "describe", "topic", "t").stdout, False)
+    equal(kc(b, "topic", "alter", "t", "--partitions", 3).returncode, 0)
+    eventually("the new partition is led", lambda: len(json.loads(kc(b, "topic", "describe", "t", "--json").stdout)["partitions"]) == 3)
+    c = json.loads(kc(b, "cluster", "--json").stdout)
+    equal((c["controller"], c["topics"], c["partitions"], c["leaderless"]), (0, 1, 3, 0))
+    equal(kc(b, "topic", "delete", "t").returncode, 0)
+    equal(kc(b, "topic", "list").stdout, "")
+    holds(run(KC, "config", "explain", "queue.buffering.max.ms").stdout, "linger.ms")
+    equal(run(KC, "config", "explain", "no.such").returncode, 1)
+
+
+main()
