@@ -13,7 +13,7 @@ import json
 import random
 import time
 
-from judge import peers, records, servers, tally, tools, wire
+from judge import peers, records, segments, servers, tally, tools, wire
 
 PARTITIONS = 3
 RATE = 1500           # records a second and producer
@@ -64,8 +64,8 @@ class Load:
 def reaches(load, boot):
     """After a restart: the end offsets are past every acknowledged offset. Only what was acked before the look counts."""
     acked = load.acked()
-    with wire.Wire(boot) as w:
-        ends, starts = w.ends(load.topic, PARTITIONS), [w.offset(load.topic, p, -2) for p in range(PARTITIONS)]
+    ends, starts = wire.patient(boot, lambda w: (w.ends(load.topic, PARTITIONS),
+                                                 [w.offset(load.topic, p, -2) for p in range(PARTITIONS)]))
     top = [max((o for q, o, _ in acked if q == p), default=-1) for p in range(PARTITIONS)]
     bad = [f"{load.name}-{p}: end {ends[p]}, acknowledged up to {top[p]}" for p in range(PARTITIONS) if ends[p] <= top[p]]
     return bad + [f"{load.name}-{p}: log starts at {starts[p]}" for p in range(PARTITIONS) if starts[p]]
@@ -149,7 +149,9 @@ def run():
         t.check(f"{load.name}: a report for every record", [] if load.result["count"] == load.result["acked"] + load.result["failed"]
                 else json.dumps(load.result))
     s.stop()
-    t.attempt("kafka-dump-log afterwards", tools.dump_log_problems, [s.partition(x.topic, p) for x in loads for p in range(PARTITIONS)])
+    folders = [s.partition(x.topic, p) for x in loads for p in range(PARTITIONS)]
+    t.attempt("kafka-dump-log afterwards", tools.dump_log_problems, folders)
+    t.attempt("batches and indexes agree afterwards", segments.problems, folders)
     return t.close()
 
 

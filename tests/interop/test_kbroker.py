@@ -8,14 +8,14 @@ longer serves): the proof that the judges are right.
 """
 import argparse
 
-from judge import cli, matrix, peers, servers, tally, tools
+from judge import cli, matrix, peers, segments, servers, tally, tools
 
 # Small segments and a dense index, so that rolls and index entries are many; the record limit is that of servers.py.
 PROPS = {"log.segment.bytes": 12 << 20, "log.index.interval.bytes": 4096}
 
 
 def spoilers():
-    """Faults that the file judge must see: one bit of a record, of an index, of a time index."""
+    """Faults that the file judges must see: one bit of a record, of an index, of a time index."""
     def flip(pattern, at):
         def spoil(folder):
             f = max(folder.glob(pattern), key=lambda x: x.stat().st_size)
@@ -30,12 +30,13 @@ def spoilers():
 def files(t, server, scratch):
     folders = [d for d in tools.partition_folders(server.data) if d.name != "__cluster_metadata-0"]
     t.attempt(f"kafka-dump-log on the {len(folders)} partitions of {server.name}", tools.dump_log_problems, folders)
+    t.attempt(f"batches and indexes of {server.name} agree", segments.problems, folders)
     t.attempt(f"kafka-dump-log on the metadata log of {server.name}", tools.metadata_log_problems, server.data)
     victim = max(folders, key=lambda d: max(f.stat().st_size for f in d.glob("*.timeindex")))
     for what, spoil in spoilers().items():
         copy = tools.spoiled_copy(victim, scratch / victim.name, spoil)
-        t.attempt(f"control: the file judge sees {what}",
-                  lambda copy=copy: None if tools.dump_log_problems([copy]) else "it saw nothing")
+        t.attempt(f"control: the file judges see {what}",
+                  lambda copy=copy: None if tools.dump_log_problems([copy]) or segments.problems([copy]) else "it saw nothing")
 
 
 def run():

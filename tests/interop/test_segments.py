@@ -10,7 +10,7 @@ is judged by kafka-dump-log. --broker kafka: into another Apache Kafka.
 import argparse
 import shutil
 
-from judge import peers, records, servers, tally, tools, wire
+from judge import peers, records, segments, servers, tally, tools, wire
 
 PROPS = {"log.segment.bytes": 1 << 20, "log.index.interval.bytes": 4096, "log.roll.ms": 10 ** 12}
 
@@ -97,6 +97,7 @@ def run():
         s.stop()
         folders = [s.partition(topic, p) for topic, *_ in topics for p in range(2)]
         t.attempt("kafka-dump-log afterwards", tools.dump_log_problems, folders)
+        t.attempt("batches and indexes agree afterwards", segments.problems, folders)
     return t.close()
 
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 const recordSizeMax = 11 << 20
@@ -23,6 +24,18 @@ type job struct {
 	Topics                      map[string]int
 	Acks                        int
 	Idempotence                 bool
+	Conf                        struct{ Version string }
+}
+
+// versionOf makes an old client: it speaks what the brokers of that time spoke, so message formats v0 and v1.
+func versionOf(j job) []kgo.Opt {
+	switch j.Conf.Version {
+	case "0.9.0":
+		return []kgo.Opt{kgo.MaxVersions(kversion.V0_9_0())}
+	case "0.10.0":
+		return []kgo.Opt{kgo.MaxVersions(kversion.V0_10_0())}
+	}
+	return nil
 }
 
 type header [2]any
@@ -100,6 +113,7 @@ func producerOf(boot string, j job) (*kgo.Client, error) {
 		kgo.SeedBrokers(boot), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerBatchMaxBytes(recordSizeMax), kgo.RequiredAcks(acks),
 	}
+	opts = append(opts, versionOf(j)...)
 	if !j.Idempotence {
 		opts = append(opts, kgo.DisableIdempotentWrite())
 	}
@@ -173,7 +187,7 @@ func ends(cl *kgo.Client, j job) (map[partition]int64, error) {
 		t.Topic = name
 		for p := range n {
 			rp := kmsg.NewListOffsetsRequestTopicPartition()
-			rp.Partition, rp.Timestamp = int32(p), -1
+			rp.Partition, rp.Timestamp, rp.MaxNumOffsets = int32(p), -1, 1
 			t.Partitions = append(t.Partitions, rp)
 		}
 		req.Topics = append(req.Topics, t)
@@ -188,8 +202,12 @@ func ends(cl *kgo.Client, j job) (map[partition]int64, error) {
 				if p.ErrorCode != 0 {
 					return nil, fmt.Errorf("ListOffsets: error %d", p.ErrorCode)
 				}
-				if p.Offset > 0 {
-					out[partition{t.Topic, p.Partition}] = p.Offset
+				end := p.Offset
+				if len(p.OldStyleOffsets) > 0 { // version 0
+					end = p.OldStyleOffsets[0]
+				}
+				if end > 0 {
+					out[partition{t.Topic, p.Partition}] = end
 				}
 			}
 		}
@@ -205,7 +223,8 @@ func consumerOf(boot string, j job) (*kgo.Client, error) {
 			from[name][int32(p)] = kgo.NewOffset().AtStart()
 		}
 	}
-	return kgo.NewClient(kgo.SeedBrokers(boot), kgo.FetchMaxWait(20*time.Millisecond), kgo.ConsumePartitions(from))
+	return kgo.NewClient(append(versionOf(j), kgo.SeedBrokers(boot), kgo.FetchMaxWait(20*time.Millisecond),
+		kgo.ConsumePartitions(from))...)
 }
 
 func consume(boot string, j job) (int, error) {

@@ -71,7 +71,20 @@ def run(tally, server, producers, readers, quick, folder):
     return made
 
 
+def refused(reader, topic, cell, folder):
+    """A codec newer than the reader's versions: the broker must say so, not send what the reader cannot know (KIP-110)."""
+    try:
+        read_topics(reader, {topic: (cell, None)}, folder)
+    except peers.PeerError as e:
+        return [] if "compression" in str(e).lower() else [f"refused with {e}"]
+    return ["was served"]
+
+
 def read_back(tally, reader, producer, topics, folder):
+    beyond = [t for t, (cell, _) in topics.items() if not reader.reads(cell[3])]
+    for t in beyond[:1]:
+        tally.attempt(f"{reader.name} is refused {t}", refused, reader, t, topics[t][0], folder)
+    topics = {t: v for t, v in topics.items() if t not in beyond}
     try:
         got = read_topics(reader, topics, folder) if topics else {}
     except Exception as e:   # then one by one, to say which topic it is

@@ -41,6 +41,9 @@ class Peer:
         self.start(job)
         return self.answer(timeout)
 
+    def reads(self, codec):
+        return codec in self.codecs
+
     def start(self, job):
         if self.proc is None or self.proc.poll() is not None:
             self.proc = servers.spawn(self.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -135,26 +138,24 @@ class KafkaJs(Peer):
         return ["node", cache.kafkajs() / "peer.js", self.boot]
 
 
-class Old(RdkDebian):
-    """An old client: librdkafka told not to ask for versions speaks those of that broker's time, so message formats v0 and v1."""
-    version = ""
+class Old:
+    """What an old client cannot do: it speaks the versions of that broker's time, so message formats v0 and v1."""
     no_headers = True
-
-    def __init__(self, boot):
-        super().__init__(boot)
-        self.conf = {"api.version.request": "false", "broker.version.fallback": self.version}
-
     codecs = ("none", "gzip", "snappy", "lz4")
     acks = ((0, False), (1, False), (-1, False))
 
 
-class Old09(Old):
-    name, version = "librdkafka-0.9.0", "0.9.0"
+class Old09(Old, RdkDebian):
+    """librdkafka that is told not to ask for versions."""
+    name = "librdkafka-0.9.0"
+    conf = {"api.version.request": "false", "broker.version.fallback": "0.9.0"}
     fields = ("key", "value")   # format v0 has no timestamp
 
 
-class Old010(Old):
-    name, version = "librdkafka-0.10.0", "0.10.0"
+class Old010(Old, Franz):
+    """franz-go kept to the versions of 0.10.0. (librdkafka asks for versions as soon as it is told 0.10.)"""
+    name = "franz-go-0.10.0"
+    conf = {"version": "0.10.0"}
     fields = ("key", "value", "timestamp")
 
 

@@ -224,6 +224,19 @@ def batch(values, timestamp=1_760_000_000_000):
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
 
 
+def patient(boot, ask, timeout=60.0):
+    """ask(wire) until the broker has taken up its partitions again after a start."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            with Wire(boot) as w:
+                return ask(w)
+        except WireError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def wait_ends(boot, topic, partitions, total, timeout=15.0):
     """Until the end offsets add up to total (acks=0 has no other sign of arrival); returns them as they are."""
     deadline = time.monotonic() + timeout
