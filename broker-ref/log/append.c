@@ -368,7 +368,7 @@ void kb_log_flush(struct kb_log *log, struct kb_now now) {
     p->flush_again = false;
     kb_log_submit_writes(log, now);
     const struct kb_log_config *c = log->config;
-    bool many = c->flush_messages > 0 && p->submitted - log->synced >= c->flush_messages;
-    if (p->submitted > log->synced && (c->flush_on_ack || many)) p->sync.wanted = true;
+    bool many = c->flush_messages > 0 && log->leo - log->synced >= c->flush_messages;
+    if (log->leo > log->synced && (c->flush_on_ack || many)) p->sync.wanted = true; /* what waits for its file too */
     kb_sync_step(log);
 }

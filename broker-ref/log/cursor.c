@@ -248,7 +248,7 @@ static int32_t place_by_index(struct kb_cursor *c) {
         found(c, position);
         return KB_STEP_DONE;
     }
-    c->from_index = position > 0;
+    c->from_index = position > 0 && !c->distrust; /* it is distrusted once, not for ever */
     c->at = position < s->written_size && !c->distrust ? position : 0;
     c->previous_last = -1;
     c->find = KB_FIND_SCAN;

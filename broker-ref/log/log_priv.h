@@ -241,6 +241,7 @@ struct kb_cursor {
     int64_t end, stop, check_at, scan_at, next_offset;
     struct kb_entry_sum sum;
     struct kb_entry checking;
+    int64_t checked_last;       /* last offset of the last batch that passed */
     bool summing;
 };
 void kb_cursor_init(struct kb_cursor *c, struct kb_log *log, bool probe);

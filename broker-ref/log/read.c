@@ -89,7 +89,7 @@ static int32_t check_one(struct kb_cursor *c) {
         if (x != KB_STEP_DONE) return x;
         struct kb_entry e;
         if (kb_entry_parse(p, n, &e) || e.size > s->written_size - c->check_at || e.last < s->base || e.last >= s->end) return KW_ECRC;
-        if (c->check_at + e.size > c->stop) { /* cut in the middle: whole ones only; `checking` stays the last whole one */
+        if (c->check_at + e.size > c->stop) { /* cut in the middle: whole ones only */
             c->stop = c->check_at;
             return KB_STEP_DONE;
         }
@@ -107,6 +107,7 @@ static int32_t check_one(struct kb_cursor *c) {
     c->summing = false;
     if (!kb_entry_sum_ok(&c->sum)) return KW_ECRC;
     c->check_at += c->checking.size;
+    c->checked_last = c->checking.last;
     return KB_STEP_DONE;
 }
 
@@ -132,7 +133,7 @@ static int32_t check(struct kb_cursor *c, const struct kb_read *r) {
         if (x != KB_STEP_DONE) return x;
         kb_seg_check_add(s, c->at, c->check_at);
     }
-    if (c->check_at > c->at && c->check_at == c->stop) c->next_offset = c->checking.last + 1;
+    if (c->check_at > c->at && c->check_at == c->stop) c->next_offset = c->checked_last + 1;
     else if (c->stop < c->end) c->next_offset = -1;
     c->phase = r->into_memory ? READ_MEMORY : READ_FILE;
     return KB_STEP_DONE;

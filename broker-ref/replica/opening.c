@@ -48,23 +48,30 @@ void kb_opening_free(struct kb_opening *o) {
     kw_free(o);
 }
 
-static void finish(struct kb_opening *o, struct kb_log *log, const char *why, struct kb_now now) {
-    struct kb_partition *p = o->p;
-    struct kb_node *n = p->node;
-    p->opening = NULL;
-    p->log = log;
-    if (p->state == KB_PART_LOADING) {
-        if (log)
-            kb_partition_online(p, log, o->set_aside ? -1 : kb_checkpoint_get(&n->partitions->found[KB_POINT_HW], p->topic, p->index), now);
-        else
-            kb_partition_offline(p, why);
-        kb_purgatory_moved(p, now);
-    } else {
-        kb_partition_try_free(p, now);
-    }
+static void end(struct kb_opening *o, struct kb_now now) {
+    struct kb_node *n = o->p->node;
+    o->p->opening = NULL;
+    if (o->p->state == KB_PART_DELETED)
+        kb_partition_try_free(o->p, now);
+    else
+        kb_purgatory_moved(o->p, now);
     kb_opening_free(o);
     KW_ASSERT(n->partitions->opening > 0);
     if (--n->partitions->opening == 0) kb_node_opened(n, now);
+}
+
+static void give_up(struct kb_opening *o, const char *why, struct kb_now now) {
+    if (o->p->state == KB_PART_LOADING) kb_partition_offline(o->p, why);
+    end(o, now);
+}
+
+static void finish(struct kb_opening *o, struct kb_log *log, struct kb_now now) {
+    struct kb_partition *p = o->p;
+    int64_t hw = o->set_aside ? -1 : kb_checkpoint_get(&p->node->partitions->found[KB_POINT_HW], p->topic, p->index);
+    p->opening = NULL; /* the marks may be looked at */
+    if (p->state == KB_PART_LOADING && log->poisoned) kb_partition_offline(p, log->failure);
+    if (p->state == KB_PART_LOADING) kb_partition_online(p, log, hw, now);
+    end(o, now);
 }
 
 struct metadata_write {
@@ -108,11 +115,28 @@ static void write_metadata(struct kb_opening *o) {
     kb_disk_submit(&n->parts.disk, &w->req);
 }
 
+/* With flush.on.ack nothing is served that a power loss could take back: what recovery found is synced first. */
+void kb_opening_moved(struct kb_partition *p, struct kb_now now) {
+    struct kb_opening *o = p->opening;
+    if (!o || !p->log) return;
+    if (p->log->poisoned)
+        finish(o, p->log, now);
+    else if (!p->log_config.flush_on_ack || p->log->synced >= p->log->leo)
+        finish(o, p->log, now);
+}
+
 static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
     struct kb_opening *o = ctx;
+    struct kb_partition *p = o->p;
     (void)err; /* the log has said why */
-    if (log && !o->found_metadata && o->p->state != KB_PART_DELETED) write_metadata(o);
-    finish(o, log, "its log cannot be opened", now);
+    if (!log) {
+        give_up(o, "its log cannot be opened", now);
+        return;
+    }
+    p->log = log;
+    if (!o->found_metadata && p->state != KB_PART_DELETED) write_metadata(o);
+    if (p->log_config.flush_on_ack && log->synced < log->leo && kb_log_sync(log) == KW_OK && log->synced < log->leo) return;
+    finish(o, log, now);
 }
 
 static void open_log(struct kb_opening *o, struct kb_now now) {
@@ -128,7 +152,7 @@ static void open_log(struct kb_opening *o, struct kb_now now) {
                                .recovery_point = o->set_aside ? -1 : kb_checkpoint_get(&ps->found[KB_POINT_RECOVERY], p->topic, p->index),
                                .done = log_opened,
                                .ctx = o};
-    if (kb_log_open(&open) != KW_OK) finish(o, NULL, "no memory to open its log", now);
+    if (kb_log_open(&open) != KW_OK) give_up(o, "no memory to open its log", now);
 }
 
 static void aside_done(struct kb_disk_req *r, struct kb_now now) {
@@ -136,7 +160,7 @@ static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     if (r->err != KB_DISK_OK) {
         KB_SAY(o->p->node, KB_ERROR, "%s belongs to another topic of that name and cannot be renamed to %s (error %d)", o->dir, o->aside,
                r->os_errno);
-        finish(o, NULL, "its folder holds another topic's data", now);
+        give_up(o, "its folder holds another topic's data", now);
         return;
     }
     KB_SAY(o->p->node, KB_WARN, "%s belonged to another topic of that name: set aside as %s", o->dir, o->aside);
@@ -151,7 +175,7 @@ static void set_aside(struct kb_opening *o, struct kw_uuid old, struct kb_now no
     memcpy(hex + 32, "-stray", 7);
     o->aside = join("%s/%s-%d.%s", p->node->log_dir, p->topic, p->index, hex);
     if (!o->aside) {
-        finish(o, NULL, "out of memory", now);
+        give_up(o, "out of memory", now);
         return;
     }
     o->req = (struct kb_disk_req){.op = KB_DISK_RENAME,
@@ -181,11 +205,11 @@ static void metadata_read(struct kb_disk_req *r, struct kb_now now) {
         open_log(o, now);
     } else if (r->err != KB_DISK_OK) {
         KB_SAY(o->p->node, KB_ERROR, "%s cannot be read (error %d)", o->metadata_path, r->os_errno);
-        finish(o, NULL, "its partition.metadata cannot be read", now);
+        give_up(o, "its partition.metadata cannot be read", now);
     } else if (!read_metadata(data, (size_t)size, &id)) {
         KB_SAY(o->p->node, KB_ERROR, "%s is not in Kafka's format; remove it if the folder belongs to the topic %s", o->metadata_path,
                o->p->topic);
-        finish(o, NULL, "its partition.metadata cannot be understood", now);
+        give_up(o, "its partition.metadata cannot be understood", now);
     } else if (kw_uuid_eq(id, o->p->topic_id)) {
         o->found_metadata = true;
         open_log(o, now);

@@ -76,6 +76,10 @@ static int64_t hw_of(const struct kb_partition *p) {
 
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_partition *p = ctx;
+    if (p->opening) {
+        kb_opening_moved(p, now); /* may be the end of p */
+        return;
+    }
     if (p->state != KB_PART_ONLINE) return;
     int64_t hw = KW_MAX(hw_of(p), log->start);
     if (hw > p->hw) {
@@ -92,6 +96,10 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
 
 static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_partition *p = ctx;
+    if (p->opening) {
+        kb_opening_moved(p, now);
+        return;
+    }
     if (p->state == KB_PART_ONLINE) kb_partition_offline(p, log->failure);
     kb_purgatory_moved(p, now);
 }
