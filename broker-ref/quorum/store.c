@@ -136,8 +136,7 @@ kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records
 void kb_store_flush(struct kb_store *s, struct kb_now now) {
     if (!s->dirty || !s->log || s->log->poisoned) return;
     s->dirty = false;
-    kb_log_flush(s->log, now);
-    if (kb_log_sync(s->log)) kb_store_fail(s, now, "%s: the metadata log could not be synced: %s", s->load.meta_dir, s->log->failure);
+    kb_log_flush(s->log, now); /* and syncs what it writes: flush_on_ack */
 }
 
 /* ---- Commit ---- */

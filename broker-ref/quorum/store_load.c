@@ -41,21 +41,27 @@ static enum kb_disk_err read_file(struct kb_fs *fs, const char *path, int64_t ma
     return KB_DISK_OK;
 }
 
-static enum kb_disk_err write_file(struct kb_fs *fs, const struct kb_store_load *l, const char *dir, const char *name, const struct kw_out *bytes) {
-    char path[4200], tmp[4220];
+/* A small file on its way: written aside, then synced, then in its place. All of a start's files go each step together, since one commit of
+ * the file system's journal then serves them all. */
+struct small_file {
+    const char *dir, *name;
+    struct kw_out bytes; /* empty: there is nothing to write */
+    bool sync;
     void *f;
+    char path[4200], tmp[4220];
+};
+
+static enum kb_disk_err write_aside(struct kb_fs *fs, struct small_file *s) {
     int64_t size;
-    join(path, sizeof(path), dir, name);
-    snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-    enum kb_disk_err err = fs->ops->open(fs, tmp, KB_DISK_CREATE, &f, &size);
-    if (err) return err;
-    if (size > 0) err = fs->ops->truncate(fs, f, 0);
-    if (!err) err = fs->ops->write(fs, f, 0, bytes->p, bytes->len);
-    if (!err && !l->ephemeral) err = fs->ops->sync(fs, f);
-    fs->ops->close(fs, f);
-    if (!err) err = fs->ops->rename(fs, tmp, path);
-    if (!err && !l->ephemeral) err = fs->ops->sync_dir(fs, dir);
-    return err;
+    join(s->path, sizeof(s->path), s->dir, s->name);
+    snprintf(s->tmp, sizeof(s->tmp), "%s.tmp", s->path);
+    enum kb_disk_err err = fs->ops->open(fs, s->tmp, KB_DISK_CREATE, &s->f, &size);
+    if (err) {
+        s->f = NULL;
+        return err;
+    }
+    if (size > 0) err = fs->ops->truncate(fs, s->f, 0);
+    return err ? err : fs->ops->write(fs, s->f, 0, s->bytes.p, s->bytes.len);
 }
 
 /* What the kinds of failure mean to a reader of the log. */
@@ -128,7 +134,8 @@ static bool load_snapshots(struct kb_store_load *l, struct kb_fs *fs, const stru
     return !l->why[0];
 }
 
-static bool load_properties(struct kb_store_load *l, struct kb_fs *fs, bool has_metadata) {
+/* Who the folder belongs to; the bytes of a new file when it is new. */
+static bool load_properties(struct kb_store_load *l, struct kb_fs *fs, bool has_metadata, struct kw_out *bytes) {
     char path[4200];
     uint8_t *data;
     size_t n;
@@ -144,16 +151,13 @@ static bool load_properties(struct kb_store_load *l, struct kb_fs *fs, bool has_
         WHY(l, "%s/meta.properties is missing, but %s has a metadata log: restore the file, or use an empty data folder", l->dir, l->meta_dir);
         return false;
     }
-    struct kw_out out;
-    kw_out_init(&out);
     l->fresh = true;
-    err = kb_store_properties_write(&out, l->node_id, l->cluster_id, l->directory_id) ? KB_DISK_ENOMEM : write_file(fs, l, l->dir, "meta.properties", &out);
-    kw_out_deinit(&out);
+    err = kb_store_properties_write(bytes, l->node_id, l->cluster_id, l->directory_id) ? KB_DISK_ENOMEM : KB_DISK_OK;
     return !failed(l, l->dir, "meta.properties", err);
 }
 
-/* The new epoch, on the disk before anything is appended in it. */
-static bool load_vote(struct kb_store_load *l, struct kb_fs *fs) {
+/* The new epoch; it is on the disk before anything is appended in it. */
+static bool load_vote(struct kb_store_load *l, struct kb_fs *fs, struct kw_out *bytes) {
     char path[4200];
     uint8_t *data;
     size_t n;
@@ -171,40 +175,55 @@ static bool load_vote(struct kb_store_load *l, struct kb_fs *fs) {
         return !failed(l, l->meta_dir, "quorum-state", err);
     }
     l->epoch = KW_MAX(stored, l->snapshot_epoch) + 1;
-    struct kw_out out;
-    kw_out_init(&out);
-    err = kb_store_vote_write(&out, l->node_id, l->epoch) ? KB_DISK_ENOMEM : write_file(fs, l, l->meta_dir, "quorum-state", &out);
-    kw_out_deinit(&out);
+    err = kb_store_vote_write(bytes, l->node_id, l->epoch) ? KB_DISK_ENOMEM : KB_DISK_OK;
     return !failed(l, l->meta_dir, "quorum-state", err);
 }
 
-/* Folders and their names, durable: by whom and in which start they were made is not known. */
 static bool make_folders(struct kb_store_load *l, struct kb_fs *fs) {
+    enum kb_disk_err err = fs->ops->mkdir(fs, l->dir);
+    if (failed(l, l->dir, "", err)) return false;
+    err = fs->ops->mkdir(fs, l->meta_dir);
+    return !failed(l, l->meta_dir, "", err);
+}
+
+/* Names, durable: those of the folders too, since in which start they were made is not known. */
+static enum kb_disk_err sync_names(const struct kb_store_load *l, struct kb_fs *fs) {
     char parent[4200];
     const char *slash = strrchr(l->dir, '/');
     snprintf(parent, sizeof(parent), "%.*s", slash ? (int)KW_MAX(slash - l->dir, 1) : 1, slash ? l->dir : ".");
-    enum kb_disk_err err = fs->ops->mkdir(fs, l->dir);
-    if (!err && !l->ephemeral) err = fs->ops->sync_dir(fs, parent);
-    if (failed(l, l->dir, "", err)) return false;
-    err = fs->ops->mkdir(fs, l->meta_dir);
-    if (!err && !l->ephemeral) err = fs->ops->sync_dir(fs, l->dir);
-    return !failed(l, l->meta_dir, "", err);
+    enum kb_disk_err err = fs->ops->sync_dir(fs, l->meta_dir);
+    if (!err) err = fs->ops->sync_dir(fs, l->dir);
+    return err ? err : fs->ops->sync_dir(fs, parent);
+}
+
+static bool store_small_files(struct kb_store_load *l, struct kb_fs *fs, struct small_file *files, size_t count) {
+    enum kb_disk_err err = KB_DISK_OK;
+    size_t i;
+    for (i = 0; i < count && !err; i++)
+        if (files[i].bytes.len) err = write_aside(fs, &files[i]);
+    for (i = err ? i : 0; i < count && !err; i++)
+        if (files[i].f && files[i].sync && !l->ephemeral) err = fs->ops->sync(fs, files[i].f);
+    for (i = err ? i : 0; i < count && !err; i++)
+        if (files[i].f) err = fs->ops->rename(fs, files[i].tmp, files[i].path);
+    for (size_t k = 0; k < count; k++)
+        if (files[k].f) fs->ops->close(fs, files[k].f);
+    if (failed(l, files[i ? i - 1 : 0].dir, files[i ? i - 1 : 0].name, err)) return false;
+    return l->ephemeral || !failed(l, l->meta_dir, "", sync_names(l, fs));
 }
 
 static void load_job(void *arg, struct kb_fs *fs) {
     struct kb_store_load *l = arg;
     struct found f = {0};
-    if (make_folders(l, fs) && list_folder(l, fs, &f) && load_snapshots(l, fs, &f) && load_properties(l, fs, f.has_log || l->snapshot_end > 0) &&
-        load_vote(l, fs) && l->fresh) {
-        struct kw_out out; /* for Apache Kafka's tools; a cache of what everyone knows, so nobody waits for it */
-        kw_out_init(&out);
-        kw_out_bytes(&out, "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", 43);
-        bool sync = !l->ephemeral;
-        l->ephemeral = true;
-        if (!out.err) failed(l, l->meta_dir, "partition.metadata", write_file(fs, l, l->meta_dir, "partition.metadata", &out));
-        l->ephemeral = !sync;
-        kw_out_deinit(&out);
+    enum { VOTE, PROPERTIES, TOPIC_ID, FILES };
+    struct small_file files[FILES] = {{.dir = l->meta_dir, .name = "quorum-state", .sync = true}, {.dir = l->dir, .name = "meta.properties", .sync = true},
+                                      {.dir = l->meta_dir, .name = "partition.metadata"}}; /* the last is for Apache Kafka's tools: everyone knows the id */
+    for (size_t i = 0; i < FILES; i++) kw_out_init(&files[i].bytes);
+    if (make_folders(l, fs) && list_folder(l, fs, &f) && load_snapshots(l, fs, &f) &&
+        load_properties(l, fs, f.has_log || l->snapshot_end > 0, &files[PROPERTIES].bytes) && load_vote(l, fs, &files[VOTE].bytes)) {
+        if (l->fresh) kw_out_bytes(&files[TOPIC_ID].bytes, "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", 43);
+        if (!failed(l, l->meta_dir, "", files[TOPIC_ID].bytes.err ? KB_DISK_ENOMEM : KB_DISK_OK)) store_small_files(l, fs, files, FILES);
     }
+    for (size_t i = 0; i < FILES; i++) kw_out_deinit(&files[i].bytes);
     kw_free(f.names);
 }
 
