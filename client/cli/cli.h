@@ -71,6 +71,7 @@ void cli_session_logs(struct cli_session *s); /* prints waiting log lines when v
 
 /* Prints "kc WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
+void cli_attempts(const kc_error *error); /* what was tried, a line each */
 
 extern volatile sig_atomic_t cli_interrupted;            /* SIGINT or SIGTERM came */
 void cli_catch_signals(void (*wake)(void *), void *ctx); /* wake is called in the handler */

@@ -46,6 +46,7 @@ static void show_report(struct produce *k, const kc_report *r, const kc_error *e
     fprintf(stderr, "kc: produce: record %llu: %s (%s, %s)\n", (unsigned long long)r->opaque,
             error ? kc_error_message(error) : kc_err_text(r->err), kc_err_name(r->err),
             r->outcome == KC_NOT_PERSISTED ? "not persisted" : "maybe persisted");
+    if (k->shown == 1) cli_attempts(error); /* the others share the story, as a rule */
 }
 
 /* KC_OK when something was taken, KC_TIMED_OUT, KC_CLOSED. */

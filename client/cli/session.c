@@ -23,10 +23,7 @@ void cli_catch_signals(void (*wake)(void *), void *ctx) {
     signal(SIGPIPE, SIG_DFL); /* `kc consume | head` ends quietly */
 }
 
-int cli_fail(const char *what, kc_err code, kc_error *error) {
-    fflush(stdout);
-    fprintf(stderr, "kc: %s: %s\n", what, error ? kc_error_message(error) : kc_err_text(code));
-    fprintf(stderr, "  error: %s\n", error ? kc_error_name(error) : kc_err_name(code));
+void cli_attempts(const kc_error *error) {
     for (size_t i = 0; error && i < kc_error_attempt_count(error); i++) {
         kc_attempt a;
         if (kc_error_attempt(error, i, &a) != KC_OK) break;
@@ -35,6 +32,13 @@ int cli_fail(const char *what, kc_err code, kc_error *error) {
         if (*a.detail) fprintf(stderr, ", %s", a.detail);
         fprintf(stderr, ": %s\n", kc_err_name(a.cause));
     }
+}
+
+int cli_fail(const char *what, kc_err code, kc_error *error) {
+    fflush(stdout);
+    fprintf(stderr, "kc: %s: %s\n", what, error ? kc_error_message(error) : kc_err_text(code));
+    fprintf(stderr, "  error: %s\n", error ? kc_error_name(error) : kc_err_name(code));
+    cli_attempts(error);
     kc_error_free(error);
     return CLI_FAILURE;
 }
