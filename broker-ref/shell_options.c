@@ -151,8 +151,7 @@ static bool is_option(const char *arg, size_t n) {
 static int take(struct kb_options *o, int argc, char **argv, int *i, struct kb_logger *logger) {
     const char *arg = argv[*i], *eq = strchr(arg, '=');
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
-    if (arg[0] != '-') return -1; /* the file: read first of all */
-    if (!is_option(arg, n)) return wrong("unknown option %s", arg, nearest(arg, option_names, KW_COUNTOF(option_names)));
+    if (arg[0] != '-') return -1; /* the file: read first of all, when all names were checked too */
     char name[16];
     snprintf(name, sizeof(name), "%.*s", (int)n, arg);
     if (!takes_value(name)) {
@@ -170,7 +169,9 @@ static int load_file(struct kb_options *o, int argc, char **argv, struct kb_logg
     for (int i = 2; i < argc; i++) {
         const char *arg = argv[i];
         if (arg[0] == '-') {
-            if (!strchr(arg, '=') && is_option(arg, strlen(arg)) && takes_value(arg)) i++;
+            size_t n = strcspn(arg, "=");
+            if (!is_option(arg, n)) return wrong("unknown option %s", arg, nearest(arg, option_names, KW_COUNTOF(option_names)));
+            if (!arg[n] && takes_value(arg)) i++;
             continue;
         }
         if (seen) return wrong("only one properties file is read; what is \"%s\"?", arg, NULL);

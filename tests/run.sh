@@ -52,21 +52,24 @@ units() { # DIR
 }
 
 tests/deps.sh test || exit 1
-runner build all build build
+runner build all build build -DKC_TESTS=ON
 runner tidy all tests/tidy.py build
 runner build-asan all build build-asan -DKC_ASAN=ON -DCMAKE_BUILD_TYPE=Debug
 TAIL=3 runner units all units build-asan
 runner build-tsan full,long build build-tsan -DKC_TSAN=ON -DCMAKE_BUILD_TYPE=Debug
 TAIL=3 runner units-tsan full,long units build-tsan -R 'handle|producer|consumer|thread'
-for r in tests/packaging/run.sh tests/scenario/run.sh; do
-    [ ! -x $r ] || runner "$(basename "$(dirname $r)")" full,long $r
-done
-[ ! -x tests/interop/schema/run.sh ] || runner schema full,long tests/interop/schema/run.sh
-[ ! -x tests/interop/golden/run.sh ] || runner golden full,long tests/interop/golden/run.sh
-[ ! -x tests/interop/run.sh ] || runner interop full,long tests/interop/run.sh
+runner simulator-quick quick tests/sim/run --seeds 5
+runner simulator full tests/sim/run --minutes 8
+runner simulator-night long tests/sim/run --minutes 120
+runner mutants full,long tests/sim/mutants/run.sh
+runner packaging full,long tests/packaging/run.sh
+runner scenario full,long tests/scenario/run.sh
+runner schema full,long tests/interop/schema/run.sh
+runner golden full,long tests/interop/golden/run.sh
+runner interop full,long tests/interop/run.sh
 runner quickstart full,long examples/quickstart.sh
 
-printf '\n%s' ''
+echo
 [ $failed -eq 0 ] || printf 'failed: %s\n' "${failures[*]}"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

