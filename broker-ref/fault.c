@@ -253,7 +253,7 @@ static void after_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
 bool kb_fault_answer(struct kb_request *rq, void *msg) {
     struct kb_fault_hit *hit = rq->fault;
     struct kb_fault_rule *r = hit->rule;
-    if ((r->after_effect || hit->forced) && r->has_error && !hit->in_answer) kb_fault_set_error(rq->head.api->response, msg, r->error);
+    if ((r->after_effect || hit->forced) && r->has_error && !hit->in_answer) kb_fault_set_error(rq, msg, r->error);
     if (r->throttle_ms > 0) kb_fault_set_throttle(rq->head.api->response, msg, r->throttle_ms);
     hit->held = kb_reply_encode(rq, rq->head.version, msg);
     if (!hit->held) {

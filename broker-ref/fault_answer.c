@@ -95,29 +95,35 @@ static void clear_records(const struct kw_field *f, void *msg) {
     memcpy((uint8_t *)msg + f->offset, &none, sizeof(none));
 }
 
-static bool set_errors(const struct kw_desc *d, void *msg, int16_t code) {
-    bool any = false;
+/* Every place gets it, but the top only where there is none below: there it would be an error of the whole answer. */
+static bool set_errors(const struct kw_desc *d, int16_t version, void *msg, int16_t code, bool top) {
+    bool below = false;
     for (size_t i = 0; i < d->field_count; i++) {
         const struct kw_field *f = &d->fields[i];
-        if (f->type == KW_T_ARRAY && f->desc) {
-            struct kw_array a;
-            memcpy(&a, at(msg, f), sizeof(a));
-            for (int32_t j = 0; j < a.n; j++) any = set_errors(f->desc, (uint8_t *)a.v + (size_t)j * f->desc->size, code) || any;
-        } else if (f->type == KW_T_I16 && is(f, "errorCode", NULL, NULL)) {
+        if (f->type == KW_T_RECORDS) clear_records(f, msg);
+        if (f->type != KW_T_ARRAY || !f->desc) continue;
+        struct kw_array a;
+        memcpy(&a, at(msg, f), sizeof(a));
+        for (int32_t j = 0; j < a.n; j++)
+            below = set_errors(f->desc, version, (uint8_t *)a.v + (size_t)j * f->desc->size, code, false) || below;
+    }
+    bool here = false;
+    for (size_t i = 0; i < d->field_count && !(top && below); i++) {
+        const struct kw_field *f = &d->fields[i];
+        int64_t none = -1;
+        if (version < f->min || version > f->max) continue;
+        if (f->type == KW_T_I16 && is(f, "errorCode", NULL, NULL)) {
             memcpy((uint8_t *)msg + f->offset, &code, sizeof(code));
-            any = true;
-        } else if (f->type == KW_T_RECORDS) {
-            clear_records(f, msg);
+            here = true;
         } else if (f->type == KW_T_I64 && is(f, "baseOffset", "lowWatermark", NULL)) {
-            int64_t none = -1;
             memcpy((uint8_t *)msg + f->offset, &none, sizeof(none));
         }
     }
-    return any;
+    return below || here;
 }
 
-void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code) {
-    (void)set_errors(d, msg, code);
+void kb_fault_set_error(struct kb_request *rq, void *msg, int16_t code) {
+    (void)set_errors(rq->head.api->response, rq->head.version, msg, code);
 }
 
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms) {
@@ -244,10 +250,12 @@ void kb_fault_refuse(struct kb_request *rq, int16_t code) {
         return;
     }
     kw_msg_init(d, resp);
-    if (mirror(&rq->arena, rq->head.api->request, req, d, resp) != KW_OK) {
+    bool of_session =
+        code == KE_FETCH_SESSION_ID_NOT_FOUND || code == KE_INVALID_FETCH_SESSION_EPOCH || code == KE_FETCH_SESSION_TOPIC_ID_ERROR;
+    if (!of_session && mirror(&rq->arena, rq->head.api->request, req, d, resp) != KW_OK) {
         kb_request_close(rq, "out of memory");
         return;
     }
-    kb_fault_set_error(d, resp, code);
+    kb_fault_set_error(rq, resp, code);
     kb_request_reply(rq, resp);
 }

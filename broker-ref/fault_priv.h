@@ -38,7 +38,7 @@ struct kb_fault_hit { /* in the request's arena */
 bool kb_fault_names(struct kb_request *rq, const char *topic,
                     int32_t partition);                    /* the request concerns this topic (NULL: any), this partition (-1: any) */
 void kb_fault_refuse(struct kb_request *rq, int16_t code); /* answers the error for all that was asked, without any effect */
-void kb_fault_set_error(const struct kw_desc *d, void *msg, int16_t code); /* in every errorCode of an answer; records go */
+void kb_fault_set_error(struct kb_request *rq, void *msg, int16_t code); /* in the errorCodes of an answer; records go */
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms);
 
 #endif

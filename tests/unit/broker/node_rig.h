@@ -21,7 +21,7 @@ struct rig_conn {
     struct kb_conn *conn; /* NULL: closed */
     uint8_t *in;          /* what the node sent, not yet taken */
     size_t in_len, in_cap;
-    bool stuck;           /* the peer does not read: nothing is sent */
+    bool stuck; /* the peer does not read: nothing is sent */
     struct rig_conn *next;
 };
 struct rig {
@@ -112,8 +112,12 @@ static inline void rig_run(struct rig *r, int64_t until_us) {
     }
 }
 
-static inline void rig_settle(struct rig *r) { rig_run(r, r->now.mono_us); }
-static inline void rig_pass(struct rig *r, int64_t us) { rig_run(r, r->now.mono_us + us); }
+static inline void rig_settle(struct rig *r) {
+    rig_run(r, r->now.mono_us);
+}
+static inline void rig_pass(struct rig *r, int64_t us) {
+    rig_run(r, r->now.mono_us + us);
+}
 
 /* ---- Life ---- */
 
@@ -134,8 +138,12 @@ static inline void rig_init(struct rig *r, uint64_t seed) {
 }
 
 static inline void rig_boot(struct rig *r) {
-    struct kb_node_options o = {.config = r->config, .seed = r->seed++, .logger = {rig_line, r, KB_INFO}, .faults_json = r->faults,
-                                .port = 9092, .ephemeral = r->ephemeral};
+    struct kb_node_options o = {.config = r->config,
+                                .seed = r->seed++,
+                                .logger = {rig_line, r, KB_INFO},
+                                .faults_json = r->faults,
+                                .port = 9092,
+                                .ephemeral = r->ephemeral};
     assert_int_equal(kb_node_new(&o, &r->node), KW_OK);
     assert_int_equal(kb_node_start(r->node, r->now), KW_OK);
     for (int i = 0; i < 1000 && kb_node_state(r->node) == KB_NODE_LOADING; i++) rig_pass(r, 1000);
@@ -318,16 +326,23 @@ static inline uint8_t *rig_batch(struct rig *r, const struct rig_batch *b, size_
     for (int32_t i = 0; i < b->count; i++) {
         char key[16];
         int n = snprintf(key, sizeof(key), "k%d", i);
-        struct kw_record_in rec = {.offset_delta = i,
-                                   .key = {(const uint8_t *)key, b->null_key ? -1 : n},
-                                   .value = {value, (int32_t)b->value_size}};
+        struct kw_record_in rec = {
+            .offset_delta = i, .key = {(const uint8_t *)key, b->null_key ? -1 : n}, .value = {value, (int32_t)b->value_size}};
         at = kw_record_write(at, &rec, kw_record_size(&rec));
     }
     *size = (size_t)(at - p);
     int64_t ts = b->timestamp ? b->timestamp : r->now.wall_ms;
-    struct kw_batch_header h = {.length = (int32_t)(*size - KW_BATCH_OVERHEAD), .leader_epoch = -1, .magic = 2, .attributes = b->attributes,
-                                .last_offset_delta = b->count - 1, .base_timestamp = ts, .max_timestamp = ts, .producer_id = b->pid,
-                                .producer_epoch = b->epoch, .base_sequence = b->seq, .record_count = b->count};
+    struct kw_batch_header h = {.length = (int32_t)(*size - KW_BATCH_OVERHEAD),
+                                .leader_epoch = -1,
+                                .magic = 2,
+                                .attributes = b->attributes,
+                                .last_offset_delta = b->count - 1,
+                                .base_timestamp = ts,
+                                .max_timestamp = ts,
+                                .producer_id = b->pid,
+                                .producer_epoch = b->epoch,
+                                .base_sequence = b->seq,
+                                .record_count = b->count};
     kw_batch_write_header(p, &h);
     kw_batch_crc_set(p, *size);
     return p;
@@ -355,8 +370,8 @@ static inline struct rig_produce *rig_produce_msg(struct rig *r, const char *top
 }
 
 typedef struct kw_produce_response_partition_produce_response rig_produced;
-static inline rig_produced rig_produce_bytes(struct rig_conn *c, const char *topic, int32_t index, int16_t version, int16_t acks, const void *p,
-                                             size_t n) {
+static inline rig_produced rig_produce_bytes(struct rig_conn *c, const char *topic, int32_t index, int16_t version, int16_t acks,
+                                             const void *p, size_t n) {
     struct kw_produce_response resp;
     struct rig_produce *m = rig_produce_msg(c->rig, topic, index, acks, p, n);
     rig_call(c, KW_API_PRODUCE, version, &m->req, &resp);
@@ -388,8 +403,14 @@ struct rig_fetch_msg {
 };
 #pragma GCC diagnostic ignored "-Woverride-init" /* defaults first, then what a test says */
 #define RIG_FETCH(...)                                                                                                                     \
-    ((struct rig_fetch){.version = 11, .max_wait_ms = 0, .min_bytes = 1, .max_bytes = 1 << 20, .part_max_bytes = 1 << 20, .session_epoch = -1, \
-                        .leader_epoch = -1, __VA_ARGS__})
+    ((struct rig_fetch){.version = 11,                                                                                                     \
+                        .max_wait_ms = 0,                                                                                                  \
+                        .min_bytes = 1,                                                                                                    \
+                        .max_bytes = 1 << 20,                                                                                              \
+                        .part_max_bytes = 1 << 20,                                                                                         \
+                        .session_epoch = -1,                                                                                               \
+                        .leader_epoch = -1,                                                                                                \
+                        __VA_ARGS__})
 
 static inline struct rig_fetch_msg *rig_fetch_msg(struct rig *r, const struct rig_fetch *f) {
     struct rig_fetch_msg *m = kw_arena_calloc(&r->arena, 1, sizeof(*m));
@@ -406,9 +427,13 @@ static inline struct rig_fetch_msg *rig_fetch_msg(struct rig *r, const struct ri
     if (f->version >= 13) m->topic.topic_id = kb_image_topic(&r->node->image, kw_str_of(f->topic))->id;
     m->topic.partitions.v = &m->part;
     m->topic.partitions.n = 1;
-    m->part = (struct kw_fetch_request_fetch_partition){.partition = f->index, .current_leader_epoch = f->version >= 9 ? f->leader_epoch : -1,
-                                                        .fetch_offset = f->offset, .last_fetched_epoch = -1, .log_start_offset = -1,
-                                                        .partition_max_bytes = f->part_max_bytes, .high_watermark = INT64_MAX};
+    m->part = (struct kw_fetch_request_fetch_partition){.partition = f->index,
+                                                        .current_leader_epoch = f->version >= 9 ? f->leader_epoch : -1,
+                                                        .fetch_offset = f->offset,
+                                                        .last_fetched_epoch = -1,
+                                                        .log_start_offset = -1,
+                                                        .partition_max_bytes = f->part_max_bytes,
+                                                        .high_watermark = INT64_MAX};
     return m;
 }
 

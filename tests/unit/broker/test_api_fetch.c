@@ -15,7 +15,9 @@ static void up(struct fixture *x, uint64_t seed, const char *key, const char *va
     x->c = rig_connect(&x->r);
     assert_int_equal(rig_create(x->c, "t", 2, key, value), KE_NONE);
 }
-static void down(struct fixture *x) { rig_deinit(&x->r); }
+static void down(struct fixture *x) {
+    rig_deinit(&x->r);
+}
 
 static void fill(struct fixture *x, int batches, int32_t count, size_t value_size) {
     for (int i = 0; i < batches; i++)
@@ -137,7 +139,8 @@ static void test_waiting(void **state) {
     fill(&x, 1, 3, 10);
     assert_true(rig_response(w, KW_API_FETCH, 11, 2, &resp)); /* as soon as there is something */
     assert_int_equal(walk(&resp.responses.v[0].partitions.v[0], 0), 3);
-    rig_request(w, KW_API_FETCH, 11, 3, &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 3, .max_wait_ms = 60000, .min_bytes = 5000))->req);
+    rig_request(w, KW_API_FETCH, 11, 3,
+                &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 3, .max_wait_ms = 60000, .min_bytes = 5000))->req);
     for (int i = 0; i < 4; i++) {
         fill(&x, 1, 1, 1100);
         assert_false(rig_response(w, KW_API_FETCH, 11, 3, &resp));
@@ -145,7 +148,8 @@ static void test_waiting(void **state) {
     fill(&x, 1, 1, 1100);
     assert_true(rig_response(w, KW_API_FETCH, 11, 3, &resp)); /* min.bytes reached */
     assert_int_equal(walk(&resp.responses.v[0].partitions.v[0], 3), 8);
-    rig_request(w, KW_API_FETCH, 11, 4, &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 8, .max_wait_ms = 500, .min_bytes = 5000))->req);
+    rig_request(w, KW_API_FETCH, 11, 4,
+                &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 8, .max_wait_ms = 500, .min_bytes = 5000))->req);
     fill(&x, 1, 1, 1100);
     rig_pass(&x.r, 600000);
     assert_true(rig_response(w, KW_API_FETCH, 11, 4, &resp)); /* time is up: what there is */
@@ -169,15 +173,20 @@ static void test_errors(void **state) {
         int32_t index, epoch_delta;
         int64_t offset;
         int16_t code;
-    } cases[] = {{"t", 0, 0, 0, KE_NONE},  {"t", 0, 0, 3, KE_NONE},  {"t", 0, 0, 4, KE_OFFSET_OUT_OF_RANGE}, {"t", 0, 0, -1, KE_OFFSET_OUT_OF_RANGE},
-                 {"no", 0, 0, 0, KE_UNKNOWN_TOPIC_OR_PARTITION}, {"t", 2, 0, 0, KE_UNKNOWN_TOPIC_OR_PARTITION},
-                 {"t", 0, -1, 0, KE_FENCED_LEADER_EPOCH}, {"t", 0, 1, 0, KE_UNKNOWN_LEADER_EPOCH}};
+    } cases[] = {{"t", 0, 0, 0, KE_NONE},
+                 {"t", 0, 0, 3, KE_NONE},
+                 {"t", 0, 0, 4, KE_OFFSET_OUT_OF_RANGE},
+                 {"t", 0, 0, -1, KE_OFFSET_OUT_OF_RANGE},
+                 {"no", 0, 0, 0, KE_UNKNOWN_TOPIC_OR_PARTITION},
+                 {"t", 2, 0, 0, KE_UNKNOWN_TOPIC_OR_PARTITION},
+                 {"t", 0, -1, 0, KE_FENCED_LEADER_EPOCH},
+                 {"t", 0, 1, 0, KE_UNKNOWN_LEADER_EPOCH}};
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
         int32_t e = epoch + cases[i].epoch_delta;
         if (e < 0) continue;
         int64_t before = x.r.now.mono_us;
-        rig_fetched *f = rig_fetch_one(x.c, RIG_FETCH(.topic = cases[i].topic, .index = cases[i].index, .offset = cases[i].offset, .leader_epoch = e,
-                                                      .max_wait_ms = cases[i].code == KE_NONE ? 0 : 60000));
+        rig_fetched *f = rig_fetch_one(x.c, RIG_FETCH(.topic = cases[i].topic, .index = cases[i].index, .offset = cases[i].offset,
+                                                      .leader_epoch = e, .max_wait_ms = cases[i].code == KE_NONE ? 0 : 60000));
         assert_int_equal(f->error_code, cases[i].code);
         assert_true(x.r.now.mono_us - before < 1000000); /* an error is told at once */
     }
@@ -218,7 +227,8 @@ static void test_divergence(void **state) {
     down(&x);
 }
 
-/* BL-13: a flipped bit in the middle of the log: an error at that offset, a line that says where, everything before and after it is served. */
+/* BL-13: a flipped bit in the middle of the log: an error at that offset, a line that says where, everything before and after it is served.
+ */
 static void test_BL_13(void **state) {
     (void)state;
     struct fixture x;
@@ -310,7 +320,8 @@ static void test_slow_disk(void **state) {
         sim_disk_faults(x.r.disk)->slow_ppm = 500000;
         sim_disk_faults(x.r.disk)->slow_us = 20000;
         for (int i = 0; i < 5; i++)
-            rig_request(rig_connect(&x.r), KW_API_FETCH, 11, 1, &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 7 * i, .max_wait_ms = 100, .min_bytes = 1 << 20))->req);
+            rig_request(rig_connect(&x.r), KW_API_FETCH, 11, 1,
+                        &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 7 * i, .max_wait_ms = 100, .min_bytes = 1 << 20))->req);
         for (uint64_t i = 0; i < seed % 17; i++) {
             rig_turn(&x.r);
             x.r.now.mono_us += 1000;
@@ -338,10 +349,12 @@ static void test_slow_disk(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions), cmocka_unit_test(test_PR_10),       cmocka_unit_test(test_BL_14),
-        cmocka_unit_test(test_limits),   cmocka_unit_test(test_waiting),     cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_divergence), cmocka_unit_test(test_BL_13),     cmocka_unit_test(test_old_formats),
-        cmocka_unit_test(test_zstd_and_old_versions), cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_versions),    cmocka_unit_test(test_PR_10),
+        cmocka_unit_test(test_BL_14),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_waiting),     cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_divergence),  cmocka_unit_test(test_BL_13),
+        cmocka_unit_test(test_old_formats), cmocka_unit_test(test_zstd_and_old_versions),
+        cmocka_unit_test(test_slow_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

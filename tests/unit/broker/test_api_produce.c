@@ -1,4 +1,5 @@
-/* test_api_produce.c - Produce: what is stored, what is refused with which error, acks, idempotence (BL-17, BL-18, BL-19), old formats, SE-06. */
+/* test_api_produce.c - Produce: what is stored, what is refused with which error, acks, idempotence (BL-17, BL-18, BL-19), old formats,
+ * SE-06. */
 #include "node_rig.h"
 
 #include "wire/compress.h"
@@ -15,7 +16,9 @@ static void up(struct fixture *x, uint64_t seed, const char *key, const char *va
     x->c = rig_connect(&x->r);
     assert_int_equal(rig_create(x->c, "t", 1, key, value), KE_NONE);
 }
-static void down(struct fixture *x) { rig_deinit(&x->r); }
+static void down(struct fixture *x) {
+    rig_deinit(&x->r);
+}
 
 static rig_produced put(struct fixture *x, int64_t pid, int16_t epoch, int32_t seq, int32_t count) {
     return rig_produce(x->c, "t", (struct rig_batch){.pid = pid, .epoch = epoch, .seq = seq, .count = count, .value_size = 20});
@@ -23,11 +26,14 @@ static rig_produced put(struct fixture *x, int64_t pid, int16_t epoch, int32_t s
 
 static void expect(rig_produced a, int16_t code, int64_t offset) {
     if (a.error_code != code)
-        fail_msg("%s, expected %s: %.*s", kw_kerror_name(a.error_code), kw_kerror_name(code), KW_MAX(a.error_message.len, 0), a.error_message.p);
+        fail_msg("%s, expected %s: %.*s", kw_kerror_name(a.error_code), kw_kerror_name(code), KW_MAX(a.error_message.len, 0),
+                 a.error_message.p);
     assert_int_equal(a.base_offset, offset);
 }
 
-static int64_t end_of(struct fixture *x) { return rig_fetch_one(x->c, RIG_FETCH(.topic = "t"))->high_watermark; }
+static int64_t end_of(struct fixture *x) {
+    return rig_fetch_one(x->c, RIG_FETCH(.topic = "t"))->high_watermark;
+}
 
 /* Every version is answered with what was stored; v13 names the topic by id. */
 static void test_versions(void **state) {
@@ -208,9 +214,16 @@ static void test_SE_06(void **state) {
         assert_int_equal(kw_compress(c, codec, KW_LEVEL_DEFAULT, 2, plain, plain_size, bomb + KW_BATCH_HEADER_SIZE, cap, &made), KW_OK);
         size_t size = KW_BATCH_HEADER_SIZE + made;
         if (size < 1000000) {
-            struct kw_batch_header h = {.length = (int32_t)(size - KW_BATCH_OVERHEAD), .leader_epoch = -1, .magic = 2, .attributes = (int16_t)codec,
-                                        .base_timestamp = x.r.now.wall_ms, .max_timestamp = x.r.now.wall_ms, .producer_id = -1, .producer_epoch = -1,
-                                        .base_sequence = -1, .record_count = 1};
+            struct kw_batch_header h = {.length = (int32_t)(size - KW_BATCH_OVERHEAD),
+                                        .leader_epoch = -1,
+                                        .magic = 2,
+                                        .attributes = (int16_t)codec,
+                                        .base_timestamp = x.r.now.wall_ms,
+                                        .max_timestamp = x.r.now.wall_ms,
+                                        .producer_id = -1,
+                                        .producer_epoch = -1,
+                                        .base_sequence = -1,
+                                        .record_count = 1};
             kw_batch_write_header(bomb, &h);
             kw_batch_crc_set(bomb, size);
             expect(rig_produce_bytes(x.c, "t", 0, 9, 1, bomb, size), KE_MESSAGE_TOO_LARGE, -1);
@@ -231,7 +244,7 @@ static void test_BL_17(void **state) {
     struct fixture x;
     up(&x, 10, NULL, NULL);
     expect(put(&x, 5, 0, 17, 5), KE_OUT_OF_ORDER_SEQUENCE_NUMBER, -1); /* B: A got not-leader elsewhere */
-    expect(put(&x, 5, 0, 0, 17), KE_NONE, 0);                           /* A again */
+    expect(put(&x, 5, 0, 0, 17), KE_NONE, 0);                          /* A again */
     expect(put(&x, 5, 0, 17, 5), KE_NONE, 17);
     assert_int_equal(end_of(&x), 22);
     down(&x);
@@ -389,8 +402,9 @@ static void test_old_formats(void **state) {
         struct kw_out out;
         kw_out_init(&out);
         for (int64_t i = 0; i < 3; i++)
-            assert_int_equal(kw_message_write(&out, v == 2 ? 1 : 0, i, v == 2 ? x.r.now.wall_ms : -1, 0, (struct kw_bytes){(const uint8_t *)"k", 1},
-                                              (struct kw_bytes){(const uint8_t *)"value", 5}), KW_OK);
+            assert_int_equal(kw_message_write(&out, v == 2 ? 1 : 0, i, v == 2 ? x.r.now.wall_ms : -1, 0,
+                                              (struct kw_bytes){(const uint8_t *)"k", 1}, (struct kw_bytes){(const uint8_t *)"value", 5}),
+                             KW_OK);
         expect(rig_produce_bytes(x.c, "t", 0, v, 1, out.p, out.len), KE_NONE, offset);
         offset += 3;
         out.p[out.len - 1] ^= 1;
@@ -412,12 +426,24 @@ static void test_old_formats(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions),     cmocka_unit_test(test_acks_0),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_segment_bytes), cmocka_unit_test(test_timestamps), cmocka_unit_test(test_log_append_time),
-        cmocka_unit_test(test_compacted_topic_needs_keys), cmocka_unit_test(test_topic_codec), cmocka_unit_test(test_SE_06),
-        cmocka_unit_test(test_BL_17),        cmocka_unit_test(test_BL_18),       cmocka_unit_test(test_BL_19),
-        cmocka_unit_test(test_duplicate_in_flight), cmocka_unit_test(test_producer_epochs), cmocka_unit_test(test_timeout),
-        cmocka_unit_test(test_gone_while_waiting), cmocka_unit_test(test_min_insync), cmocka_unit_test(test_flush_on_ack),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_acks_0),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_segment_bytes),
+        cmocka_unit_test(test_timestamps),
+        cmocka_unit_test(test_log_append_time),
+        cmocka_unit_test(test_compacted_topic_needs_keys),
+        cmocka_unit_test(test_topic_codec),
+        cmocka_unit_test(test_SE_06),
+        cmocka_unit_test(test_BL_17),
+        cmocka_unit_test(test_BL_18),
+        cmocka_unit_test(test_BL_19),
+        cmocka_unit_test(test_duplicate_in_flight),
+        cmocka_unit_test(test_producer_epochs),
+        cmocka_unit_test(test_timeout),
+        cmocka_unit_test(test_gone_while_waiting),
+        cmocka_unit_test(test_min_insync),
+        cmocka_unit_test(test_flush_on_ack),
         cmocka_unit_test(test_old_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

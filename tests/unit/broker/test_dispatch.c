@@ -1,4 +1,5 @@
-/* test_dispatch.c - frames and connections: what is malformed, too large, too many, out of order, idle (PR-02, PR-04, SE-05, SE-08, SE-09, PR-15). */
+/* test_dispatch.c - frames and connections: what is malformed, too large, too many, out of order, idle (PR-02, PR-04, SE-05, SE-08, SE-09,
+ * PR-15). */
 #include "node_rig.h"
 
 static void start(struct rig *r, uint64_t seed) {
@@ -18,7 +19,7 @@ static void expect_closed(struct rig *r, const void *p, size_t n, const char *li
     assert_null(c->conn);
     assert_int_equal(c->in_len, 0);
     if (!strstr(r->lines, line)) fail_msg("expected \"%s\" in: %s", line, r->lines);
-    rig_pass(r, 2000000); /* lines about peers are rate-limited */
+    rig_pass(r, 2000000);                   /* lines about peers are rate-limited */
     struct rig_conn *next = rig_connect(r); /* the node serves on */
     struct kw_api_versions_request req;
     struct kw_api_versions_response resp;
@@ -60,9 +61,12 @@ static void test_headers(void **state) {
     (void)state;
     struct rig r;
     start(&r, 3);
-    static const uint8_t unknown_key[] = {0, 0, 0, 10, 0x7f, 0xff, 0, 0, 0, 0, 0, 1, 0xff, 0xff}, not_served[] = {0, 0, 0, 10, 0, 11, 0, 5, 0, 0, 0, 1, 0xff, 0xff},
-                         too_new[] = {0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff}, negative[] = {0, 0, 0, 10, 0, 3, 0xff, 0xff, 0, 0, 0, 1, 0xff, 0xff},
-                         no_client[] = {0, 0, 0, 8, 0, 3, 0, 1, 0, 0, 0, 1}, long_client[] = {0, 0, 0, 12, 0, 3, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, 'a', 'b'};
+    static const uint8_t unknown_key[] = {0, 0, 0, 10, 0x7f, 0xff, 0, 0, 0, 0, 0, 1, 0xff, 0xff},
+                         not_served[] = {0, 0, 0, 10, 0, 11, 0, 5, 0, 0, 0, 1, 0xff, 0xff},
+                         too_new[] = {0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff},
+                         negative[] = {0, 0, 0, 10, 0, 3, 0xff, 0xff, 0, 0, 0, 1, 0xff, 0xff},
+                         no_client[] = {0, 0, 0, 8, 0, 3, 0, 1, 0, 0, 0, 1},
+                         long_client[] = {0, 0, 0, 12, 0, 3, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, 'a', 'b'};
     expect_closed(&r, unknown_key, sizeof(unknown_key), "API key 32767");
     expect_closed(&r, not_served, sizeof(not_served), "not");
     expect_closed(&r, too_new, sizeof(too_new), "Metadata v99 is not served");
@@ -77,10 +81,12 @@ static void test_PR_02(void **state) {
     (void)state;
     struct rig r;
     start(&r, 4);
-    static const uint8_t array[] = {0, 0, 0, 26, 0, 1, 0, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff},
+    static const uint8_t array[] = {0,    0,    0,    26, 0, 1, 0, 4, 0, 0, 0, 1,    0xff, 0xff, 0xff,
+                                    0xff, 0xff, 0xff, 0,  0, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff},
                          string[] = {0, 0, 0, 18, 0, 3, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0, 1, 0x7f, 0xff, 'x', 'y'},
                          compact[] = {0, 0, 0, 17, 0, 3, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0},
-                         nested[] = {0, 0, 0, 39, 0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 't', 0, 0, 0, 1, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 1, 2};
+                         nested[] = {0, 0, 0, 39, 0, 0, 0,   3, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0,    1,    0,    0, 0, 1,
+                                     0, 0, 0, 1,  0, 1, 't', 0, 0, 0, 1, 0, 0,    0,    0,    0x7f, 0xff, 0xff, 0xff, 1, 2};
     size_t before = r.node->net.pool.used_bytes;
     expect_closed(&r, array, sizeof(array), "does not follow its format");
     expect_closed(&r, string, sizeof(string), "does not follow its format");
@@ -100,7 +106,8 @@ static void test_truncated(void **state) {
     uint8_t *batch = rig_batch(&r, &(struct rig_batch){.count = 2, .pid = -1, .epoch = -1, .seq = -1}, &n);
     struct kw_out out;
     kw_out_init(&out);
-    assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, 1, kw_str_of("x"), &rig_produce_msg(&r, "t", 0, 1, batch, n)->req), KW_OK);
+    assert_int_equal(
+        kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, 1, kw_str_of("x"), &rig_produce_msg(&r, "t", 0, 1, batch, n)->req), KW_OK);
     for (size_t cut = 0; cut < out.len; cut++) {
         struct rig_conn *c = rig_connect(&r);
         uint8_t *p = kw_arena_dup(&r.arena, out.p, out.len);
@@ -215,7 +222,8 @@ static void test_SE_08(void **state) {
     uint8_t *p = rig_batch(&r, &(struct rig_batch){.count = 100, .value_size = 3000, .pid = -1, .epoch = -1, .seq = -1}, &n);
     struct kw_out out;
     kw_out_init(&out);
-    assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, 1, kw_str_of("x"), &rig_produce_msg(&r, "t", 0, 1, p, n)->req), KW_OK);
+    assert_int_equal(
+        kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, 1, kw_str_of("x"), &rig_produce_msg(&r, "t", 0, 1, p, n)->req), KW_OK);
     c->stuck = true;
     size_t most = 0, whole = 0;
     for (int i = 0; i < 10000; i++) {
@@ -247,7 +255,8 @@ static void test_slow_reader(void **state) {
     int sent = 0;
     for (; sent < 1000; sent++) {
         if (!kb_conn_wants_read(slow->conn)) break;
-        rig_request(slow, KW_API_FETCH, 11, sent, &rig_fetch_msg(&r, &RIG_FETCH(.topic = "t", .max_bytes = 8 << 20, .part_max_bytes = 8 << 20))->req);
+        rig_request(slow, KW_API_FETCH, 11, sent,
+                    &rig_fetch_msg(&r, &RIG_FETCH(.topic = "t", .max_bytes = 8 << 20, .part_max_bytes = 8 << 20))->req);
         rig_settle(&r);
     }
     assert_true(sent < 100);
@@ -345,7 +354,9 @@ static void test_any_pieces(void **state) {
         for (int i = 0; i < count; i++) {
             size_t n, size = kw_rng_below(&rng, 3) == 0 ? kw_rng_below(&rng, 90000) : kw_rng_below(&rng, 2000);
             uint8_t *p = rig_batch(&r, &(struct rig_batch){.count = 1, .value_size = size, .pid = -1, .epoch = -1, .seq = -1}, &n);
-            assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, i, kw_str_of("x"), &rig_produce_msg(&r, "t", 0, 1, p, n)->req), KW_OK);
+            assert_int_equal(
+                kw_frame_request(&out, kw_api_by_key(KW_API_PRODUCE), 9, i, kw_str_of("x"), &rig_produce_msg(&r, "t", 0, 1, p, n)->req),
+                KW_OK);
         }
         for (size_t at = 0; at < out.len;) {
             size_t piece = (size_t)kw_rng_below(&rng, round % 2 ? 40000 : 300) + 1;
@@ -369,11 +380,20 @@ static void test_any_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_SE_05),      cmocka_unit_test(test_frame_lengths), cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_PR_02),      cmocka_unit_test(test_truncated),     cmocka_unit_test(test_PR_04),
-        cmocka_unit_test(test_order),      cmocka_unit_test(test_pipelined_produce_is_one_batch_of_writes),
-        cmocka_unit_test(test_SE_08),      cmocka_unit_test(test_slow_reader),   cmocka_unit_test(test_SE_09),
-        cmocka_unit_test(test_connection_limit), cmocka_unit_test(test_stopping_refuses), cmocka_unit_test(test_any_pieces),
+        cmocka_unit_test(test_SE_05),
+        cmocka_unit_test(test_frame_lengths),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_PR_02),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_PR_04),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_pipelined_produce_is_one_batch_of_writes),
+        cmocka_unit_test(test_SE_08),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_SE_09),
+        cmocka_unit_test(test_connection_limit),
+        cmocka_unit_test(test_stopping_refuses),
+        cmocka_unit_test(test_any_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

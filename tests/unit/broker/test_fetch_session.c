@@ -15,7 +15,9 @@ static void up(struct fixture *x, uint64_t seed, const char *slots) {
     x->c = rig_connect(&x->r);
     assert_int_equal(rig_create(x->c, "t", 3, NULL, NULL), KE_NONE);
 }
-static void down(struct fixture *x) { rig_deinit(&x->r); }
+static void down(struct fixture *x) {
+    rig_deinit(&x->r);
+}
 
 struct ask {
     int16_t version;
@@ -28,8 +30,8 @@ struct ask {
 };
 
 static struct kw_fetch_response ask(struct rig_conn *c, struct ask a) {
-    struct rig_fetch_msg *m = rig_fetch_msg(c->rig, &RIG_FETCH(.version = a.version ? a.version : 11, .topic = "t", .session_id = a.id, .session_epoch = a.epoch,
-                                                               .max_bytes = a.max_bytes ? a.max_bytes : 1 << 20));
+    struct rig_fetch_msg *m = rig_fetch_msg(c->rig, &RIG_FETCH(.version = a.version ? a.version : 11, .topic = "t", .session_id = a.id,
+                                                               .session_epoch = a.epoch, .max_bytes = a.max_bytes ? a.max_bytes : 1 << 20));
     struct kw_fetch_request_fetch_partition parts[4];
     struct kw_fetch_request_forgotten_topic forgotten = {.topic = kw_str_of("t"), .topic_id = m->topic.topic_id};
     for (int32_t i = 0; i < a.part_count; i++) {
@@ -110,7 +112,8 @@ static void test_epochs(void **state) {
     kb_session_unref(s);
     assert_int_equal(ask(x.c, (struct ask){.id = id, .epoch = INT32_MAX}).error_code, KE_NONE);
     assert_int_equal(ask(x.c, (struct ask){.id = id, .epoch = 1}).error_code, KE_NONE);
-    struct kw_fetch_response r = ask(x.c, (struct ask){.id = id, .epoch = 0, .parts = {0}, .part_count = 1}); /* full again: a new one for the old */
+    struct kw_fetch_response r =
+        ask(x.c, (struct ask){.id = id, .epoch = 0, .parts = {0}, .part_count = 1}); /* full again: a new one for the old */
     assert_int_not_equal(r.session_id, id);
     assert_int_equal(kb_fetch_cache_count(x.r.node), 1);
     r = ask(x.c, (struct ask){.id = r.session_id, .epoch = -1, .parts = {0}, .part_count = 1}); /* closes */
@@ -205,7 +208,9 @@ static void test_evicted_while_waiting(void **state) {
     up(&x, 6, NULL);
     int32_t id = ask(x.c, (struct ask){.parts = {0}, .part_count = 1}).session_id;
     struct rig_conn *w = rig_connect(&x.r);
-    rig_request(w, KW_API_FETCH, 11, 9, &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .session_id = id, .session_epoch = 1, .empty = true, .max_wait_ms = 5000))->req);
+    rig_request(
+        w, KW_API_FETCH, 11, 9,
+        &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .session_id = id, .session_epoch = 1, .empty = true, .max_wait_ms = 5000))->req);
     rig_settle(&x.r);
     ask(x.c, (struct ask){.id = id, .epoch = -1});
     assert_int_equal(kb_fetch_cache_count(x.r.node), 0);

@@ -296,10 +296,18 @@ static void test_no_memory_is_no_crash(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_start),    cmocka_unit_test(test_clean_restart),     cmocka_unit_test(test_BL_02),
-        cmocka_unit_test(test_kill_keeps_acknowledged), cmocka_unit_test(test_epoch_rises), cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_delete_topic),   cmocka_unit_test(test_BL_03_no_marker),   cmocka_unit_test(test_disk_full),
-        cmocka_unit_test(test_write_error),    cmocka_unit_test(test_idle_node_sleeps),  cmocka_unit_test(test_no_memory_is_no_crash),
+        cmocka_unit_test(test_first_start),
+        cmocka_unit_test(test_clean_restart),
+        cmocka_unit_test(test_BL_02),
+        cmocka_unit_test(test_kill_keeps_acknowledged),
+        cmocka_unit_test(test_epoch_rises),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_delete_topic),
+        cmocka_unit_test(test_BL_03_no_marker),
+        cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_write_error),
+        cmocka_unit_test(test_idle_node_sleeps),
+        cmocka_unit_test(test_no_memory_is_no_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
