@@ -123,7 +123,7 @@ static bool set_errors(const struct kw_desc *d, int16_t version, void *msg, int1
 }
 
 void kb_fault_set_error(struct kb_request *rq, void *msg, int16_t code) {
-    (void)set_errors(rq->head.api->response, rq->head.version, msg, code);
+    (void)set_errors(rq->head.api->response, rq->head.version, msg, code, true);
 }
 
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms) {
