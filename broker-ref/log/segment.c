@@ -134,9 +134,10 @@ static void touch_file(struct kb_segment *s) {
 }
 
 static void index_file_made(struct kb_op *op, struct kb_now now) { /* an empty file until the roll; recovery makes do without it */
-    (void)now;
     kb_file_unref(op->req.file);
     op->log->priv->stores--;
+    kb_cut_step(op->log, now);
+    kb_stop_step(op->log, now);
 }
 
 static void make_index_files(struct kb_segment *s) {
