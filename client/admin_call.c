@@ -135,7 +135,7 @@ bool kc_admin_again(struct kc_admin *a, int16_t code) {
     const struct kw_kerror_info *info = kw_kerror_info(code);
     if (!info->retriable) return false;
     a->last = code;
-    if (info->refresh_metadata) kc_metadata_refresh(a->op.client->core, info->name);
+    if (info->refresh_metadata || code == KE_NOT_CONTROLLER) kc_metadata_refresh(a->op.client->core, info->name);
     return kc_admin_time_left_ms(a) > 0;
 }
 

@@ -31,7 +31,11 @@ struct server_conn {
     uint8_t *p;
     size_t len, cap;
 };
+struct server;
+/* True: the request was dealt with (server_reply). In the server's thread. */
+typedef bool (*server_hook)(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body);
 struct server {
+    server_hook hook; /* set before the thread begins */
     int listener, stop_pipe[2];
     uint16_t port;
     pthread_t thread;
@@ -55,6 +59,17 @@ static inline void server_write(struct server_conn *c, const uint8_t *p, size_t 
         p += k;
         n -= (size_t)k;
     }
+}
+
+static inline void server_reply(struct server_conn *c, struct kw_frame_request *h, const void *msg) {
+    struct kw_out out;
+    kw_out_init(&out);
+    kw_err err = kw_frame_response(&out, h->api, h->version, h->correlation_id, msg);
+    if (err == KW_OK)
+        server_write(c, out.p, out.len);
+    else
+        fprintf(stderr, "the test's answer to %s cannot be encoded in version %d\n", h->api->name, h->version);
+    kw_out_deinit(&out);
 }
 
 static inline void server_answer(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
@@ -104,7 +119,10 @@ static inline bool server_read(struct server *s, struct server_conn *c) {
         kw_in_init(&in, c->p + 4, size);
         kw_err err = kw_frame_parse_request(&in, &h);
         if (err != KW_OK) return false;
-        if (atomic_load(&s->mode) != SERVER_SILENT || h.api_key == KW_API_API_VERSIONS) server_answer(s, c, &h);
+        if (s->hook && s->hook(s, c, &h, &in))
+            (void)0;
+        else if (atomic_load(&s->mode) != SERVER_SILENT || h.api_key == KW_API_API_VERSIONS)
+            server_answer(s, c, &h);
         memmove(c->p, c->p + 4 + size, c->len - 4 - size);
         c->len -= 4 + size;
     }
@@ -143,8 +161,9 @@ static inline void *server_main(void *arg) {
     return NULL;
 }
 
-static inline struct server *server_new(void) {
+static inline struct server *server_new_with(server_hook hook) {
     struct server *s = calloc(1, sizeof *s);
+    s->hook = hook;
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     for (int i = 0; i < SERVER_CONNS; i++) s->conns[i].fd = -1;
@@ -156,6 +175,10 @@ static inline struct server *server_new(void) {
     assert_int_equal(pipe2(s->stop_pipe, O_CLOEXEC), 0);
     assert_int_equal(pthread_create(&s->thread, NULL, server_main, s), 0);
     return s;
+}
+
+static inline struct server *server_new(void) {
+    return server_new_with(NULL);
 }
 
 static inline void server_free(struct server *s) {

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# run.sh BUILD_DIR - installs the library into a temporary prefix and builds a small program outside this tree in four ways: by pkg-config and by the CMake
+# package, shared and static. The prefix is moved once in between: nothing may remember where it was installed. Also: only kc_ names are exported.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+say() { echo "packaging: $*"; }
+fail() { say "FAILED: $*"; exit 1; }
+
+cmake --install "$build" --prefix "$tmp/first" >"$tmp/install.log" 2>&1 || { cat "$tmp/install.log"; fail "cmake --install"; }
+mv "$tmp/first" "$tmp/prefix"
+prefix=$tmp/prefix
+pc=$(find "$prefix" -name kclient.pc)
+lib=$(dirname "$(dirname "$pc")")
+export PKG_CONFIG_PATH=${pc%/*}
+mkdir "$tmp/src"
+cp "$here/hello.c" "$here/CMakeLists.txt" "$tmp/src"
+cd "$tmp/src"
+
+for h in kclient producer consumer admin; do [ -f "$prefix/include/kclient/$h.h" ] || fail "kclient/$h.h is not installed"; done
+[ "$(find "$prefix/include" -name '*.h' | wc -l)" = "$(find "$here/../../include/kclient" -name '*.h' | wc -l)" ] || fail "a private header is installed"
+names=$(nm -D --defined-only "$lib"/libkclient.so | awk '$2 ~ /^[A-Z]$/ { print $3 }' | grep -v '^kc_' || true)
+[ -z "$names" ] || fail "exported without KC_API: $names"
+readelf -d "$lib"/libkclient.so | grep -q 'SONAME.*libkclient\.so\.[0-9]*\]' || fail "no SONAME"
+
+cc=${CC:-cc}
+expect="kclient $(pkg-config --modversion kclient), topic 1"
+check() { # name, command…
+    local out
+    out=$("${@:2}") || fail "$1 does not run"
+    [ "$out" = "$expect" ] || fail "$1 says \"$out\", not \"$expect\""
+    say "$1: $out"
+}
+$cc -Wall -Wextra -Werror -std=c99 hello.c $(pkg-config --cflags --libs kclient) -o shared || fail "pkg-config, shared"
+check "pkg-config, shared" env LD_LIBRARY_PATH="$lib" ./shared
+sed 's/-lkclient/-l:libkclient.a/' <<<"$(pkg-config --static --cflags --libs kclient)" >flags
+$cc -Wall -Wextra -Werror -std=c99 hello.c $(cat flags) -o static || fail "pkg-config, static"
+ldd ./static | grep -q libkclient && fail "the static program needs libkclient.so"
+check "pkg-config, static" ./static
+if command -v c++ >/dev/null; then c++ -x c++ -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags kclient) hello.c || fail "the headers in C++"; fi
+
+cmake -S . -B out -DCMAKE_PREFIX_PATH="$prefix" >cmake.log 2>&1 || { cat cmake.log; fail "find_package(kclient)"; }
+cmake --build out >cmake.log 2>&1 || { cat cmake.log; fail "the CMake package"; }
+check "CMake package, shared" ./out/hello_shared
+check "CMake package, static" ./out/hello_static
+say "all passed"

@@ -1,0 +1,432 @@
+/* The administration calls against a scripted broker on a real socket: items and their errors, retries, the controller, leaders, answers.
+ */
+#include "server.h"
+
+#include <kclient/admin.h>
+
+#include "base/arena.h"
+#include "wire/kerror.h"
+
+static struct server *srv;
+static kc_client *client;
+
+/* What the scripted broker is to do; used in its thread while the test waits for the call. */
+static struct {
+    int16_t codes[8]; /* of the nth request that is counted here, by its first item */
+    int count;
+    int32_t controller;
+    int metadata_requests;
+    int32_t last_topics; /* items of the last request */
+    bool leave_out;      /* the answer names nothing */
+    int32_t drop;        /* close the connection on so many requests */
+} script;
+
+static struct kw_arena arena;
+
+static int16_t next_code(void) {
+    int at = script.count++;
+    return at < 8 ? script.codes[at] : 0;
+}
+
+static void metadata(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_metadata_request q;
+    struct kw_metadata_response m;
+    struct kw_metadata_response_broker b = {.node_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_of("r1")};
+    int32_t replicas[] = {1};
+    struct kw_metadata_response_partition parts[2] = {{.partition_index = 1, .leader_id = 1, .leader_epoch = 4},
+                                                      {.partition_index = 0, .leader_id = 1, .leader_epoch = 3}};
+    struct kw_metadata_response_topic t = {.name = kw_str_of("t"), .topic_id = {{9}}, .topic_authorized_operations = INT32_MIN};
+    if (kw_decode(&kw_metadata_request_desc, h->version, body, &arena, &q) != KW_OK) return;
+    script.metadata_requests++;
+    for (int i = 0; i < 2; i++) {
+        parts[i].replica_nodes.v = parts[i].isr_nodes.v = replicas;
+        parts[i].replica_nodes.n = parts[i].isr_nodes.n = 1;
+    }
+    kw_msg_init(&kw_metadata_response_desc, &m);
+    m.brokers.v = &b;
+    m.brokers.n = 1;
+    m.cluster_id = kw_str_of("the-cluster");
+    m.controller_id = script.controller;
+    t.partitions.v = parts;
+    t.partitions.n = 2;
+    if (q.topics.n == 1 && !kw_str_eq(q.topics.v[0].name, kw_str_of("t"))) {
+        t = (struct kw_metadata_response_topic){.name = q.topics.v[0].name, .error_code = 3, .topic_authorized_operations = INT32_MIN};
+    }
+    m.topics.v = &t;
+    m.topics.n = q.topics.n != 0;
+    server_reply(c, h, &m);
+}
+
+static void create_topics(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_create_topics_request q;
+    struct kw_create_topics_response m;
+    struct kw_create_topics_response_creatable_topic_result r[8];
+    if (kw_decode(&kw_create_topics_request_desc, h->version, body, &arena, &q) != KW_OK) return;
+    kw_msg_init(&kw_create_topics_response_desc, &m);
+    script.last_topics = q.topics.n;
+    m.topics.v = r;
+    for (int32_t i = 0; i < q.topics.n && i < 8 && !script.leave_out; i++) {
+        int16_t code = kw_str_eq(q.topics.v[i].name, kw_str_of("good")) ? 0 : next_code();
+        r[m.topics.n++] = (struct kw_create_topics_response_creatable_topic_result){
+            .name = q.topics.v[i].name,
+            .error_code = code,
+            .error_message = code == 37 ? kw_str_of("the broker's own words") : kw_str_null(),
+            .num_partitions = -1,
+            .replication_factor = -1,
+            .configs.n = -1};
+    }
+    server_reply(c, h, &m);
+}
+
+static void delete_records(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_delete_records_request q;
+    struct kw_delete_records_response m;
+    struct kw_delete_records_response_delete_records_topic_result t[8] = {0};
+    struct kw_delete_records_response_delete_records_partition_result p[8];
+    if (kw_decode(&kw_delete_records_request_desc, h->version, body, &arena, &q) != KW_OK) return;
+    kw_msg_init(&kw_delete_records_response_desc, &m);
+    m.topics.v = t;
+    script.last_topics = q.topics.n;
+    for (int32_t i = 0; i < q.topics.n && i < 8; i++) {
+        p[i] = (struct kw_delete_records_response_delete_records_partition_result){.partition_index =
+                                                                                       q.topics.v[i].partitions.v[0].partition_index,
+                                                                                   .low_watermark = q.topics.v[i].partitions.v[0].offset,
+                                                                                   .error_code = next_code()};
+        t[i].name = q.topics.v[i].name;
+        t[i].partitions.v = &p[i];
+        t[i].partitions.n = 1;
+        m.topics.n++;
+    }
+    server_reply(c, h, &m);
+}
+
+static void list_offsets(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_list_offsets_request q;
+    struct kw_list_offsets_response m;
+    struct kw_list_offsets_response_list_offsets_partition_response p[8];
+    struct kw_list_offsets_response_list_offsets_topic_response t = {0};
+    if (kw_decode(&kw_list_offsets_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
+    kw_msg_init(&kw_list_offsets_response_desc, &m);
+    t.name = q.topics.v[0].name;
+    t.partitions.v = p;
+    for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < 8; i++) {
+        int32_t index = q.topics.v[0].partitions.v[i].partition_index;
+        int64_t offset = q.topics.v[0].partitions.v[i].timestamp == -2 ? 10 : q.replica_id == -2 ? 30 : 20;
+        p[t.partitions.n++] = (struct kw_list_offsets_response_list_offsets_partition_response){
+            .partition_index = index, .timestamp = -1, .offset = offset + index, .leader_epoch = -1};
+    }
+    m.topics.v = &t;
+    m.topics.n = 1;
+    server_reply(c, h, &m);
+}
+
+static void alter_configs(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_incremental_alter_configs_request q;
+    struct kw_incremental_alter_configs_response m;
+    struct kw_incremental_alter_configs_response_alter_configs_resource_response r[8];
+    if (kw_decode(&kw_incremental_alter_configs_request_desc, h->version, body, &arena, &q) != KW_OK) return;
+    kw_msg_init(&kw_incremental_alter_configs_response_desc, &m);
+    m.responses.v = r;
+    for (int32_t i = 0; i < q.resources.n && i < 8; i++) {
+        int8_t op = q.resources.v[i].configs.n == 1 ? q.resources.v[i].configs.v[0].config_operation : -1;
+        r[m.responses.n++] =
+            (struct kw_incremental_alter_configs_response_alter_configs_resource_response){.error_code = op == 1 ? 0 : 40,
+                                                                                           .error_message = kw_str_null(),
+                                                                                           .resource_type = q.resources.v[i].resource_type,
+                                                                                           .resource_name = q.resources.v[i].resource_name};
+    }
+    server_reply(c, h, &m);
+}
+
+static void describe_configs(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_describe_configs_request q;
+    struct kw_describe_configs_response m;
+    if (kw_decode(&kw_describe_configs_request_desc, h->version, body, &arena, &q) != KW_OK || q.resources.n != 1) return;
+    struct kw_describe_configs_response_describe_configs_resource_result e[2] = {
+        {.name = kw_str_of("retention.ms"), .value = kw_str_of("1000"), .config_source = 1, .documentation = kw_str_of("how long")},
+        {.name = kw_str_of("secret"),
+         .value = kw_str_null(),
+         .config_source = 5,
+         .is_sensitive = true,
+         .read_only = true,
+         .documentation = kw_str_null()}};
+    struct kw_describe_configs_response_describe_configs_result r = {
+        .error_message = kw_str_null(), .resource_type = q.resources.v[0].resource_type, .resource_name = q.resources.v[0].resource_name};
+    kw_msg_init(&kw_describe_configs_response_desc, &m);
+    r.error_code = next_code();
+    r.configs.v = e;
+    r.configs.n = r.error_code ? 0 : 2;
+    m.results.v = &r;
+    m.results.n = 1;
+    server_reply(c, h, &m);
+}
+
+static bool hook(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    kw_arena_reset(&arena);
+    if (h->api_key != KW_API_API_VERSIONS && h->api_key != KW_API_METADATA && script.drop > 0) {
+        script.drop--;
+        shutdown(c->fd, SHUT_RDWR);
+        return true;
+    }
+    switch (h->api_key) {
+    case KW_API_METADATA:
+        metadata(s, c, h, body);
+        return true;
+    case KW_API_CREATE_TOPICS:
+        create_topics(c, h, body);
+        return true;
+    case KW_API_DELETE_RECORDS:
+        delete_records(c, h, body);
+        return true;
+    case KW_API_LIST_OFFSETS:
+        list_offsets(c, h, body);
+        return true;
+    case KW_API_INCREMENTAL_ALTER_CONFIGS:
+        alter_configs(c, h, body);
+        return true;
+    case KW_API_DESCRIBE_CONFIGS:
+        describe_configs(c, h, body);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void begin(void) {
+    memset(&script, 0, sizeof script);
+    script.controller = 1;
+}
+
+static void test_create_topics(void **state) {
+    (void)state;
+    begin();
+    script.codes[0] = KE_TOPIC_ALREADY_EXISTS;
+    script.codes[1] = 37;
+    const kc_config_pair config = {.name = "retention.ms", .value = "5"};
+    kc_topic_new t[3] = {
+        {.name = "good", .partitions = 3, .configs = &config, .config_count = 1}, {.name = "there"}, {.name = "few", .partitions = 1}};
+    kc_error *e = NULL;
+    assert_int_equal(kc_admin_create_topics(client, t, sizeof t[0], 3, 0, 10000000, &e), KE_TOPIC_ALREADY_EXISTS);
+    assert_int_equal(t[0].err, KC_OK);
+    assert_string_equal(t[0].message, "");
+    assert_int_equal(t[1].err, KE_TOPIC_ALREADY_EXISTS);
+    assert_non_null(strstr(t[1].message, "exists"));
+    assert_int_equal(t[2].err, 37);
+    assert_string_equal(t[2].message, "the broker's own words");
+    assert_non_null(strstr(kc_error_message(e), "create topic there"));
+    kc_error_free(e);
+}
+
+/* The controller moved: asked again, with fresh metadata; items that have their answer are not sent again. */
+static void test_not_controller_is_followed(void **state) {
+    (void)state;
+    begin();
+    script.codes[0] = script.codes[1] = KE_NOT_CONTROLLER;
+    kc_topic_new t[2] = {{.name = "good"}, {.name = "late"}};
+    assert_int_equal(kc_admin_create_topics(client, t, sizeof t[0], 2, 0, 20000000, NULL), KC_OK);
+    assert_int_equal(script.count, 3);
+    assert_int_equal(script.last_topics, 1);
+    assert_true(script.metadata_requests >= 1);
+    assert_int_equal(t[0].err + t[1].err, KC_OK);
+}
+
+static void test_time_runs_out(void **state) {
+    (void)state;
+    begin();
+    for (int i = 0; i < 8; i++) script.codes[i] = KE_NOT_CONTROLLER;
+    kc_topic_new t[2] = {{.name = "good"}, {.name = "late"}};
+    kc_error *e = NULL;
+    assert_int_equal(kc_admin_create_topics(client, t, sizeof t[0], 2, 0, 300000, &e), KC_TIMED_OUT);
+    assert_int_equal(t[0].err, KC_OK);
+    assert_int_equal(t[1].err, KC_TIMED_OUT);
+    assert_non_null(strstr(kc_error_message(e), "controller")); /* what it last met */
+    kc_error_free(e);
+}
+
+static void test_a_broken_connection_is_retried(void **state) {
+    (void)state;
+    begin();
+    script.drop = 2;
+    kc_topic_new t = {.name = "x"};
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 20000000, NULL), KC_OK);
+    assert_int_equal(script.drop, 0);
+}
+
+static void test_an_answer_that_leaves_the_item_out(void **state) {
+    (void)state;
+    begin();
+    script.leave_out = true;
+    kc_topic_new t = {.name = "x"};
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 5000000, NULL), KC_BAD_MESSAGE);
+    assert_int_equal(t.err, KC_BAD_MESSAGE);
+}
+
+static void test_bad_arguments(void **state) {
+    (void)state;
+    begin();
+    kc_topic_new t = {.name = NULL};
+    kc_error *e = NULL;
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 0, &e), KC_INVALID);
+    kc_error_free(e);
+    t.name = "x";
+    assert_int_equal(kc_admin_create_topics(client, &t, 8, 1, 0, 0, NULL), KC_INVALID);
+    t.partitions = -1;
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 0, NULL), KC_INVALID);
+    assert_int_equal(kc_admin_delete_topics(client, NULL, sizeof(kc_admin_item), 1, 0, NULL), KC_INVALID);
+    assert_int_equal(kc_admin_describe(client, NULL, 0, NULL, NULL), KC_INVALID);
+    kc_topic_partition tp = {.topic = 999};
+    assert_int_equal(kc_admin_delete_records(client, &tp, sizeof tp, 1, 0, NULL), KC_INVALID);
+    assert_int_equal(script.count, 0);
+}
+
+static void test_delete_records_asks_the_leader(void **state) {
+    (void)state;
+    begin();
+    script.codes[0] = KE_NOT_LEADER_OR_FOLLOWER; /* the first partition once more */
+    script.codes[1] = KE_OFFSET_OUT_OF_RANGE;
+    int32_t topic = kc_client_topic(client, "t");
+    kc_topic_partition tp[3] = {{.topic = topic, .partition = 0, .offset = 5},
+                                {.topic = topic, .partition = 1, .offset = 6},
+                                {.topic = topic, .partition = 7, .offset = 6}};
+    assert_int_equal(kc_admin_delete_records(client, tp, sizeof tp[0], 3, 20000000, NULL), KE_OFFSET_OUT_OF_RANGE);
+    assert_int_equal(tp[0].err, KC_OK);
+    assert_int_equal(tp[0].offset, 5);
+    assert_int_equal(tp[1].err, KE_OFFSET_OUT_OF_RANGE);
+    assert_int_equal(tp[2].err, KE_UNKNOWN_TOPIC_OR_PARTITION);
+    assert_int_equal(script.count, 3);
+    assert_int_equal(script.last_topics, 1);
+}
+
+static void test_alter_configs(void **state) {
+    (void)state;
+    begin();
+    const kc_config_pair unset = {.name = "a", .value = NULL}, set = {.name = "a", .value = "1"};
+    kc_config_alter items[2] = {{.resource = KC_RESOURCE_TOPIC, .name = "t", .pairs = &unset, .pair_count = 1},
+                                {.resource = KC_RESOURCE_BROKER, .name = "t", .pairs = &set, .pair_count = 1}};
+    assert_int_equal(kc_admin_alter_configs(client, items, sizeof items[0], 2, 5000000, NULL), KE_INVALID_CONFIG);
+    assert_int_equal(items[0].err, KC_OK); /* a null value deletes */
+    assert_int_equal(items[1].err, KE_INVALID_CONFIG);
+}
+
+static void test_describe_configs(void **state) {
+    (void)state;
+    begin();
+    script.codes[0] = KE_COORDINATOR_LOAD_IN_PROGRESS; /* some passing error */
+    kc_config_list *l = NULL;
+    assert_int_equal(kc_admin_describe_configs(client, KC_RESOURCE_TOPIC, "t", 5000000, &l, NULL), KC_OK);
+    assert_int_equal(script.count, 2);
+    assert_int_equal(kc_config_list_count(l), 2);
+    kc_config_item i;
+    assert_int_equal(kc_config_list_get(l, 0, &i), KC_OK);
+    assert_string_equal(i.name, "retention.ms");
+    assert_string_equal(i.value, "1000");
+    assert_string_equal(i.source, "topic");
+    assert_string_equal(i.doc, "how long");
+    assert_int_equal(kc_config_list_get(l, 1, &i), KC_OK);
+    assert_null(i.value);
+    assert_true(i.sensitive && i.read_only);
+    assert_string_equal(i.doc, "");
+    assert_int_equal(kc_config_list_get(l, 2, &i), KC_INVALID);
+    kc_config_list_free(l);
+    kc_error *e = NULL;
+    script.count = 0;
+    script.codes[0] = KE_UNKNOWN_TOPIC_OR_PARTITION;
+    assert_int_equal(kc_admin_describe_configs(client, KC_RESOURCE_TOPIC, "nix", 5000000, &l, &e), KE_UNKNOWN_TOPIC_OR_PARTITION);
+    assert_non_null(strstr(kc_error_message(e), "nix"));
+    kc_error_free(e);
+}
+
+static void test_describe(void **state) {
+    (void)state;
+    begin();
+    kc_cluster_info *i = NULL;
+    assert_int_equal(kc_admin_describe(client, "t", 5000000, &i, NULL), KC_OK);
+    assert_string_equal(kc_cluster_info_id(i), "the-cluster");
+    assert_int_equal(kc_cluster_info_controller(i), 1);
+    kc_broker_info b;
+    assert_int_equal(kc_cluster_info_broker(i, 0, &b), KC_OK);
+    assert_int_equal(b.port, srv->port);
+    assert_string_equal(b.rack, "r1");
+    kc_topic_info t;
+    assert_int_equal(kc_cluster_info_topic_count(i), 1);
+    assert_int_equal(kc_cluster_info_topic(i, 0, &t), KC_OK);
+    assert_string_equal(t.name, "t");
+    assert_int_equal(t.id[0], 9);
+    assert_int_equal(t.partition_count, 2);
+    for (size_t p = 0; p < 2; p++) { /* by number, whatever the answer's order */
+        kc_partition_info o;
+        assert_int_equal(kc_cluster_info_partition(i, 0, p, &o), KC_OK);
+        assert_int_equal(o.partition, p);
+        assert_int_equal(o.leader_epoch, 3 + (int)p);
+        assert_int_equal(o.log_start, 10 + (int)p);
+        assert_int_equal(o.high_watermark, 20 + (int)p);
+        assert_int_equal(o.log_end, 30 + (int)p);
+        assert_int_equal(o.replica_count, 1);
+        assert_int_equal(o.replicas[0], 1);
+    }
+    kc_cluster_info_free(i);
+    assert_int_equal(kc_admin_describe(client, "nix", 5000000, &i, NULL), KC_OK);
+    assert_int_equal(kc_cluster_info_topic(i, 0, &t), KC_OK);
+    assert_int_equal(t.err, KE_UNKNOWN_TOPIC_OR_PARTITION);
+    kc_cluster_info_free(i);
+    assert_int_equal(kc_admin_describe(client, NULL, 5000000, &i, NULL), KC_OK);
+    assert_int_equal(kc_cluster_info_topic_count(i), 1);
+    kc_cluster_info_free(i);
+}
+
+/* Memory runs out at each allocation in turn: an error or success, never a leak or a hang. */
+static void test_allocation_failures(void **state) {
+    (void)state;
+    for (int64_t at = 0; at < 60; at++) {
+        begin();
+        kc_topic_new t = {.name = "x"};
+        kc_cluster_info *i = NULL;
+        kc_error *e = NULL;
+        kw_alloc_fail_after(at);
+        kc_err a = kc_admin_create_topics(client, &t, sizeof t, 1, 0, 5000000, &e);
+        kw_alloc_fail_after(-1);
+        kc_error_free(e);
+        assert_true(a == KC_OK || a == KC_NO_MEMORY || a == KC_TRANSPORT || a == KC_BAD_MESSAGE);
+        assert_int_equal(kc_admin_describe(client, "t", 10000000, &i, NULL), KC_OK);
+        kc_cluster_info_free(i);
+    }
+}
+
+static int setup(void **state) {
+    (void)state;
+    kw_arena_init(&arena, 0);
+    begin();
+    srv = server_new_with(hook);
+    char address[40];
+    snprintf(address, sizeof address, "127.0.0.1:%u", srv->port);
+    kc_config *f = kc_config_new();
+    (void)kc_config_set(f, "bootstrap.servers", address, NULL);
+    (void)kc_config_set(f, "retry.backoff.ms", "10", NULL);
+    kc_err err = kc_client_new(f, &client, NULL);
+    kc_config_free(f);
+    return err == KC_OK ? 0 : -1;
+}
+static int teardown(void **state) {
+    (void)state;
+    kc_client_free(client);
+    server_free(srv);
+    kw_arena_deinit(&arena);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_create_topics),
+        cmocka_unit_test(test_not_controller_is_followed),
+        cmocka_unit_test(test_time_runs_out),
+        cmocka_unit_test(test_a_broken_connection_is_retried),
+        cmocka_unit_test(test_an_answer_that_leaves_the_item_out),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_delete_records_asks_the_leader),
+        cmocka_unit_test(test_alter_configs),
+        cmocka_unit_test(test_describe_configs),
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_allocation_failures),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
