@@ -10,7 +10,8 @@
 static struct server *srv;
 static kc_client *client;
 
-/* What the scripted broker is to do; used in its thread while the test waits for the call. */
+/* What the scripted broker is to do, and what it saw. */
+static pthread_mutex_t script_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     int16_t codes[8]; /* of the nth request that is counted here, by its first item */
     int count;
@@ -161,7 +162,7 @@ static void describe_configs(struct server_conn *c, struct kw_frame_request *h, 
     server_reply(c, h, &m);
 }
 
-static bool hook(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+static bool answer(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
     kw_arena_reset(&arena);
     if (h->api_key != KW_API_API_VERSIONS && h->api_key != KW_API_METADATA && script.drop > 0) {
         script.drop--;
@@ -192,9 +193,22 @@ static bool hook(struct server *s, struct server_conn *c, struct kw_frame_reques
     }
 }
 
+static bool hook(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    pthread_mutex_lock(&script_lock);
+    bool done = answer(s, c, h, body);
+    pthread_mutex_unlock(&script_lock);
+    return done;
+}
+
+/* One of the script's numbers, as the server left it. */
+#define SAW(field) (pthread_mutex_lock(&script_lock), saw = script.field, pthread_mutex_unlock(&script_lock), saw)
+static int32_t saw;
+
 static void begin(void) {
+    pthread_mutex_lock(&script_lock);
     memset(&script, 0, sizeof script);
     script.controller = 1;
+    pthread_mutex_unlock(&script_lock);
 }
 
 static void test_create_topics(void **state) {
@@ -224,9 +238,9 @@ static void test_not_controller_is_followed(void **state) {
     script.codes[0] = script.codes[1] = KE_NOT_CONTROLLER;
     kc_topic_new t[2] = {{.name = "good"}, {.name = "late"}};
     assert_int_equal(kc_admin_create_topics(client, t, sizeof t[0], 2, 0, 20000000, NULL), KC_OK);
-    assert_int_equal(script.count, 3);
-    assert_int_equal(script.last_topics, 1);
-    assert_true(script.metadata_requests >= 1);
+    assert_int_equal(SAW(count), 3);
+    assert_int_equal(SAW(last_topics), 1);
+    assert_true(SAW(metadata_requests) >= 1);
     assert_int_equal(t[0].err + t[1].err, KC_OK);
 }
 
@@ -249,7 +263,7 @@ static void test_a_broken_connection_is_retried(void **state) {
     script.drop = 2;
     kc_topic_new t = {.name = "x"};
     assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 20000000, NULL), KC_OK);
-    assert_int_equal(script.drop, 0);
+    assert_int_equal(SAW(drop), 0);
 }
 
 static void test_an_answer_that_leaves_the_item_out(void **state) {
@@ -276,7 +290,7 @@ static void test_bad_arguments(void **state) {
     assert_int_equal(kc_admin_describe(client, NULL, 0, NULL, NULL), KC_INVALID);
     kc_topic_partition tp = {.topic = 999};
     assert_int_equal(kc_admin_delete_records(client, &tp, sizeof tp, 1, 0, NULL), KC_INVALID);
-    assert_int_equal(script.count, 0);
+    assert_int_equal(SAW(count), 0);
 }
 
 static void test_delete_records_asks_the_leader(void **state) {
@@ -293,8 +307,8 @@ static void test_delete_records_asks_the_leader(void **state) {
     assert_int_equal(tp[0].offset, 5);
     assert_int_equal(tp[1].err, KE_OFFSET_OUT_OF_RANGE);
     assert_int_equal(tp[2].err, KE_UNKNOWN_TOPIC_OR_PARTITION);
-    assert_int_equal(script.count, 3);
-    assert_int_equal(script.last_topics, 1);
+    assert_int_equal(SAW(count), 3);
+    assert_int_equal(SAW(last_topics), 1);
 }
 
 static void test_alter_configs(void **state) {
@@ -314,7 +328,7 @@ static void test_describe_configs(void **state) {
     script.codes[0] = KE_COORDINATOR_LOAD_IN_PROGRESS; /* some passing error */
     kc_config_list *l = NULL;
     assert_int_equal(kc_admin_describe_configs(client, KC_RESOURCE_TOPIC, "t", 5000000, &l, NULL), KC_OK);
-    assert_int_equal(script.count, 2);
+    assert_int_equal(SAW(count), 2);
     assert_int_equal(kc_config_list_count(l), 2);
     kc_config_item i;
     assert_int_equal(kc_config_list_get(l, 0, &i), KC_OK);

