@@ -6,7 +6,7 @@
 #include "kw_messages.h"
 #include "node_priv.h"
 
-enum { SPARE_MAX = 16 };
+enum { SPARE_MAX = 64 };
 
 struct kb_request *kb_request_new(struct kb_conn *c, struct kw_blk *blk, const uint8_t *frame, size_t size) {
     struct kb_net *net = &c->node->net;
