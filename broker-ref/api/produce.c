@@ -45,6 +45,8 @@ static void refuse(struct produce *s, part_answer *a, int16_t code, const char *
 
 /* ---- Waiting ---- */
 
+static const char disk_text[] = "the disk did not take the records; see the broker's log";
+
 /* 1: acknowledgeable, 0: not yet, < 0: never; *code says why. */
 static int progress(const struct produce *s, const struct wait *w, int16_t *code) {
     *code = kb_partition_error(w->p, -1);
@@ -69,7 +71,7 @@ static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct k
         int r = progress(s, w, &code);
         if (r == 0) continue;
         if (r < 0)
-            refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? "the disk did not take the records; see the broker's log" : NULL);
+            refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL);
         kb_waiter_unhook(w->hook);
         w->p = NULL;
         s->pending--;
@@ -97,7 +99,9 @@ static void wait_for(struct produce *s, struct kb_partition *p, part_answer *a, 
     struct wait w = {.p = p, .answer = a, .end = end, .leader_epoch = p->leader_epoch};
     int16_t code;
     if (s->req.acks == 0) return;
-    if (progress(s, &w, &code) != 0) return; /* a duplicate that is long committed */
+    int r = progress(s, &w, &code);
+    if (r < 0) refuse(s, a, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL); /* a duplicate of what is just being taken back */
+    if (r != 0) return;                                                             /* or of what is long committed */
     w.hook = kb_waiter_hook(&s->waiter, p);
     s->waits[s->wait_count++] = w;
     s->pending++;
