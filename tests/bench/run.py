@@ -21,8 +21,8 @@ import traceback
 import measure
 from measure import cache, fresh_topic, drop_topic, interleave, loadgen, program, servers, wire, with_broker
 
-KAFKA_PROPS = {"log.segment.delete.delay.ms": 1000, "file.delete.delay.ms": 1000, "num.network.threads": 3, "num.io.threads": 8}
-KBROKER_PROPS = {"log.segment.delete.delay.ms": 1000, "file.delete.delay.ms": 1000}
+KAFKA_PROPS = {"log.segment.delete.delay.ms": 1000, "num.network.threads": 3, "num.io.threads": 8}
+KBROKER_PROPS = {"log.segment.delete.delay.ms": 1000}
 SECTIONS = {}
 
 
@@ -406,8 +406,10 @@ def client_memory(b):
     own = b.own()
     topic = fresh_topic(own, "idle")
     pss = {}
-    for who, args in (("empty", ["empty"]), ("client", ["client", own.boot, topic])):
-        p = servers.spawn([measure.idle(), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for who, args in (("empty", ["cat"]), ("client", [measure.idle(), own.boot, topic])):
+        p = servers.spawn(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        if who == "empty":
+            p.stdin.write(b"ready\n")   # cat says it back
         if p.stdout.readline() != b"ready\n":
             raise RuntimeError("idle did not get ready")
         time.sleep(1)

@@ -182,7 +182,7 @@ class Kbroker(Server):
         self.data = self.folder / "data"
         self.listen = "127.0.0.1:0"
         self.args = list(args)
-        self.props = {"message.max.bytes": RECORD_MAX, "replica.fetch.max.bytes": RECORD_MAX, "log.retention.hours": -1}
+        self.props = {"message.max.bytes": RECORD_MAX, "log.retention.hours": -1}
         self.props.update(props or {})
 
     def launch(self):
