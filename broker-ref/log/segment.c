@@ -170,7 +170,8 @@ static void open_done(struct kb_op *op, struct kb_now now) {
         else if (op->req.err == KB_DISK_ENOSPC && s->fresh) kb_log_disk_full(log, now);
         else if (op->req.err == KB_DISK_EIO || op->req.err == KB_DISK_ENOENT || s->fresh) kb_log_poison(log, now, "open", op->path, op->req.os_errno);
         kb_seg_wake(s, now);
-        kb_cut_step(log, now); /* a full disk's cut has nothing else to wait for */
+        kb_cut_step(log, now); /* no write is in flight that would: the file is not there */
+        kb_stop_step(log, now);
         return;
     }
     s->file_state = KB_PRESENT;
