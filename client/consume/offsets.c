@@ -219,7 +219,12 @@ static void epoch_answer(struct ask *a, struct ask_item *it, const struct kw_off
         p->since_us = now_us;
         return;
     }
-    int64_t lost_from = r->end_offset, position = p->fetch_offset;
+    int64_t lost_from = r->end_offset, position = p->position;
+    if (position <= lost_from) { /* only what was fetched ahead is lost: it is dropped, and nobody has seen it */
+        kc_part_restart(p, position, now_us);
+        p->fetch_epoch = r->leader_epoch;
+        return;
+    }
     kc_error *error = NULL;
     kc_error_make(
         &error, KE_OFFSET_OUT_OF_RANGE, KC_NOT_PERSISTED, NULL,
