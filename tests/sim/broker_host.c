@@ -264,7 +264,7 @@ static void follow(struct sim_broker *b) {
         return;
     case KB_NODE_FAILED:
         sim_fire(b->w, SIM_F_NODE_FAILED);
-        if (!b->disk_was_broken && ++b->failed_in_row > 3) sim_fail(b->w, 36, "the node does not start any more: %s", kb_node_failure(b->node));
+        if (b->w->healed && ++b->failed_in_row > 3) sim_fail(b->w, 36, "the node does not start any more: %s", kb_node_failure(b->node));
         bury(b, SIM_DEATH_FAILED);
         return;
     case KB_NODE_STOPPED: {

@@ -47,9 +47,10 @@ void sim_check_disk_death(struct sim_broker *b, enum sim_death how) {
         struct claim *c = &claims[t][p->index];
         char dir[96];
         folder(dir, sizeof dir, &r->model, t, p->index);
+        bool lossy = c->known && c->lossy; /* a start that did not get far: what the power took was not looked at yet */
         sim_scan_deinit(&c->scan);
         sim_scan_log(b->disk, dir, &c->scan);
-        *c = (struct claim){true, c->scan, p->log->written, p->log->synced, p->log->leo, p->log->start, p->leader_epoch, false};
+        *c = (struct claim){true, c->scan, p->log->written, p->log->synced, p->log->leo, p->log->start, p->leader_epoch, lossy};
     }
 }
 
@@ -141,7 +142,7 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
     char dir[96];
     folder(dir, sizeof dir, &r->model, t, index);
     sim_scan_log(r->broker.disk, dir, &s);
-    int64_t end = sim_scan_end(&s), promised = c->lossy ? c->synced : c->written;
+    int64_t end = s.segment_count ? sim_scan_end(&s) : p->log->start, promised = c->lossy ? c->synced : c->written;
     if (!l->tainted) {
         if (s.torn) sim_fail(w, 10, "%s: recovery left a torn or corrupt end behind offset %lld", dir, (long long)end);
         if (p->log->leo != end) sim_fail(w, 11, "%s: the log says that it ends at %lld, its files at %lld", dir, (long long)p->log->leo, (long long)end);
@@ -162,8 +163,9 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
             sim_fail(w, 16, "%s: leader epoch %d after the start, %d before: offsets could be given twice in one epoch", dir, p->leader_epoch, c->epoch);
         check_pids(w, p, &s);
     }
+    if (c->lossy) sim_log_lose(&r->model, l, end, c->epoch, r->model.flush_on_ack);
     if (c->lossy && !r->model.flush_on_ack) {
-        sim_log_lose(&r->model, l, end, c->epoch);
+        l->hw = l->told_end = -1;
         for (int i = 0; i <= r->plan.clients; i++)
             if (r->consumers[i]) sim_consumer_lost(r->consumers[i], t, index, end);
     }

@@ -11,7 +11,7 @@ static void check_acked(struct sim_model *m, uint32_t id) {
     if (p->acks == 0 || m->topics[rec->topic].churned || l->tainted) return;
     if (rec->offset >= 0 && rec->offset < l->start) return; /* deleted on demand */
     if (rec->offset < 0 && l->start > 0) return;
-    if (rec->offset >= 0 && sim_log_lost(l, rec->offset, rec)) return;
+    if (rec->offset >= 0 && sim_log_lost(m, l, rec->offset, rec)) return;
     if (rec->offset < 0 && l->loss_count) return; /* a duplicate whose offset nobody knows any more */
     const char *flush = m->flush_on_ack ? "with flush.on.ack" : "without flush.on.ack";
     if (rec->offset < 0) {

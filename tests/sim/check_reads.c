@@ -40,7 +40,7 @@ void sim_check_content(struct sim_model *m, const char *where, int topic, int pa
     }
     if (offset < rec->first_offset) rec->first_offset = offset;
     bool idempotent = m->producers[rec->producer].idempotent;
-    if (rec->state == SIM_OK && rec->offset >= 0 && offset != rec->offset && idempotent && !sim_log_lost(l, rec->offset, rec))
+    if (rec->state == SIM_OK && rec->offset >= 0 && offset != rec->offset && idempotent && !sim_log_lost(m, l, rec->offset, rec))
         sim_fail(m->w, 4, "%s: record %u was acknowledged at offset %lld of %d-%d and is at %lld", where, id, (long long)rec->offset, topic, partition, (long long)offset);
 }
 

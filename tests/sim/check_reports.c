@@ -53,7 +53,7 @@ void sim_check_report(struct sim_model *m, const kc_report *r, const struct sim_
     const struct sim_log *l = sim_model_log(m, rec->topic, rec->partition);
     if (!l || m->topics[rec->topic].churned || l->tainted || (size_t)r->offset >= l->count) return;
     uint32_t seen = l->slots[r->offset].id1;
-    if (seen && seen != id + 1 && !sim_log_lost(l, r->offset, rec))
+    if (seen && seen != id + 1 && !sim_log_lost(m, l, r->offset, rec))
         sim_fail(m->w, 4, "record %u was acknowledged at %d-%d offset %lld, where record %u was read", id, rec->topic, rec->partition, (long long)r->offset, seen - 1);
 }
 

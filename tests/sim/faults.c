@@ -247,6 +247,7 @@ static void full(struct sim_run *r) {
 
 /* The next write of a data log lands elsewhere: all that is known of that log afterwards is that nothing wrong may be served. */
 static void misdirect(struct sim_run *r) {
+    sim_disk_faults(r->broker.disk)->spare = "__cluster_metadata"; /* of one copy of the metadata nothing can be asked */
     sim_disk_faults(r->broker.disk)->misdirect_at = (int64_t)sim_below(&r->w, 20);
     for (int t = 0; t < r->model.topic_count; t++)
         for (int p = 0; p < 64; p++) r->model.topics[t].logs[p].tainted = r->model.topics[t].logs[p].misdirected = true;

@@ -209,7 +209,8 @@ static int usage(void) {
                     "  --seed S     one seed, twice; prints its hash\n"
                     "  --seeds N    the regression seeds and N others, counted from --from (1)\n"
                     "  --minutes M  as many as there is time for, from a new place each time unless --from is given\n"
-                    "  --trace      what happens, on stderr\n");
+                    "  --trace      what happens, on stderr\n"
+                    "  --here       with --seed: once, in this process, for a debugger\n");
     return 2;
 }
 
@@ -219,10 +220,11 @@ int main(int argc, char **argv) {
     const char *file = NULL;
     uint64_t seed = 0, seeds = 0, from = 0;
     double minutes = 0;
-    bool one = false;
+    bool one = false, here = false;
     for (int i = 1; i < argc; i++) {
         const char *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--trace") == 0) a.loud = true;
+        else if (strcmp(argv[i], "--here") == 0) here = true;
         else if (!v) return usage();
         else if (strcmp(argv[i], "--seed") == 0) seed = strtoull(v, NULL, 10), one = true, i++;
         else if (strcmp(argv[i], "--seeds") == 0) seeds = strtoull(v, NULL, 10), i++;
@@ -233,6 +235,11 @@ int main(int argc, char **argv) {
         else return usage();
     }
     if (a.jobs_max < 1 || a.jobs_max > (int)KW_COUNTOF(a.jobs)) return usage();
+    if (here) {
+        struct result r = run_one(seed, a.loud);
+        printf("hash %016llx\n", (unsigned long long)r.hash);
+        return 0;
+    }
     if (one) {
         a.jobs_max = 1;
         run(&a, seed, !a.loud);

@@ -33,25 +33,26 @@ struct sim_slot *sim_log_slot(struct sim_log *l, int64_t offset) {
     return &l->slots[offset];
 }
 
-bool sim_log_lost(const struct sim_log *l, int64_t offset, const struct sim_record *r) {
+bool sim_log_lost(const struct sim_model *m, const struct sim_log *l, int64_t offset, const struct sim_record *r) {
     for (size_t i = 0; i < l->loss_count; i++)
-        if (offset >= l->losses[i].from && r->sent_us <= l->losses[i].at_us) return true;
+        if (offset >= l->losses[i].from && r->sent_us <= l->losses[i].at_us && (!l->losses[i].acks1 || m->producers[r->producer].acks == 1)) return true;
     return false;
 }
 
 bool sim_log_stale(const struct sim_log *l, int64_t offset, int32_t epoch) {
     for (size_t i = 0; i < l->loss_count; i++)
-        if (offset >= l->losses[i].from && epoch <= l->losses[i].epoch) return true;
+        if (offset >= l->losses[i].from && epoch <= l->losses[i].epoch && !l->losses[i].acks1) return true;
     return false;
 }
 
-void sim_log_lose(struct sim_model *m, struct sim_log *l, int64_t from, int32_t epoch) {
+void sim_log_lose(struct sim_model *m, struct sim_log *l, int64_t from, int32_t epoch, bool acks1) {
     l->losses = sim_grow(l->losses, l->loss_count, &l->loss_cap, sizeof *l->losses);
-    l->losses[l->loss_count++] = (struct sim_loss){from, m->w->now_us, epoch};
-    for (size_t i = (size_t)from; i < l->count; i++) {
+    l->losses[l->loss_count++] = (struct sim_loss){from, m->w->now_us, epoch, acks1};
+    for (size_t i = (size_t)from; i < l->count && !acks1; i++) {
         if (l->slots[i].id1) m->records[l->slots[i].id1 - 1].first_offset = -1;
         l->slots[i] = (struct sim_slot){0, -1};
     }
+    if (!acks1) l->count = KW_MIN(l->count, (size_t)from);
 }
 
 /* ---- Content ---- */

@@ -37,6 +37,7 @@ struct sim_slot { /* of a log, as read or scanned */
 struct sim_loss { /* a power loss took the unsynced end */
     int64_t from, at_us;
     int32_t epoch; /* the leader epoch of what was lost, at most */
+    bool acks1;    /* with flush.on.ack: what was acknowledged with acks=1, when it was written, and nobody had read */
 };
 struct sim_log {
     struct sim_slot *slots;
@@ -80,9 +81,9 @@ void sim_model_init(struct sim_model *m, struct sim_world *w);
 void sim_model_deinit(struct sim_model *m);
 struct sim_log *sim_model_log(struct sim_model *m, int topic, int partition); /* NULL: no such */
 struct sim_slot *sim_log_slot(struct sim_log *l, int64_t offset);             /* made when missing */
-void sim_log_lose(struct sim_model *m, struct sim_log *l, int64_t from, int32_t epoch);
+void sim_log_lose(struct sim_model *m, struct sim_log *l, int64_t from, int32_t epoch, bool acks1);
 bool sim_log_stale(const struct sim_log *l, int64_t offset, int32_t epoch); /* such a record was there once and is lost; it may still have been on its way */
-bool sim_log_lost(const struct sim_log *l, int64_t offset, const struct sim_record *r); /* a power loss explains that it is not there */
+bool sim_log_lost(const struct sim_model *m, const struct sim_log *l, int64_t offset, const struct sim_record *r); /* a power loss explains that it is not there */
 
 /* ---- Content ---- */
 struct sim_content {

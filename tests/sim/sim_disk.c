@@ -96,7 +96,7 @@ static enum kb_disk_err op_write(struct sim_disk *d, struct sim_node *n, int64_t
         put(d, n, offset, p, part);
         return KB_DISK_ENOSPC;
     }
-    if (countdown(&d->faults.misdirect_at) && n->size >= 2 * SIM_SECTOR) { /* it lands on a sector that it has no business with */
+    if (!n->spared && countdown(&d->faults.misdirect_at) && n->size >= 2 * SIM_SECTOR) { /* it lands on a sector that it has no business with */
         d->fired[SIM_DISK_MISDIRECTED]++;
         sim_node_resize(n, n->size > (size_t)offset + len ? n->size : (size_t)offset + len);
         size_t at = (size_t)kw_rng_below(&d->rng, n->size / SIM_SECTOR) * SIM_SECTOR;
@@ -122,6 +122,7 @@ static enum kb_disk_err op_open(struct sim_disk *d, const char *path, uint32_t f
         sim_folder_set(dir, name, n, d->next_change++);
         sim_node_unref(n);
     }
+    n->spared = d->faults.spare && strstr(path, d->faults.spare);
     *f = need(calloc(1, sizeof(**f)));
     (*f)->node = sim_node_ref(n);
     *size = (int64_t)n->size;

@@ -33,6 +33,7 @@ struct sim_disk_faults { /* change at any time; zeroed by sim_disk_new but for t
     int64_t free_bytes;     /* below this nothing fits; -1: endless */
     int64_t eio_read_at, eio_write_at, eio_sync_at; /* countdowns; -1: off */
     int64_t misdirect_at;   /* countdown: that write lands elsewhere in its file; -1: off */
+    const char *spare;      /* not in files whose path has this; NULL: in any */
     uint32_t eio_read_ppm, eio_write_ppm, eio_sync_ppm, enospc_ppm;
     uint32_t slow_ppm;      /* a request takes slow_us more */
     int64_t slow_us;

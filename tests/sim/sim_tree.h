@@ -22,7 +22,7 @@ struct sim_change { /* of a folder, not yet durable */
 };
 struct sim_node {
     uint32_t refs;
-    bool folder;
+    bool folder, spared; /* spared: no write of it goes astray */
     int64_t mtime_ms;
     uint8_t *data, *durable; /* files */
     size_t size, cap, durable_size;

@@ -56,6 +56,7 @@ static void draw_network(struct sim_world *w, struct sim_plan *p) {
                                      .one_byte = ppm(w, 50, 300000), .short_send = ppm(w, 60, 100000), .slow_reader = ppm(w, 30, 300000), .clog = ppm(w, 40, 3000),
                                      .resolve = ppm(w, 40, 400000), .tail_delay = ppm(w, 60, 20000), .delay_us = sim_range(w, 20, 3000)};
     p->cut_s = often(w, 50, 5, 40);
+    if (!p->net.one_byte && !p->net.short_send && !p->net.tail_delay) p->net.short_send = 50000; /* something is always wrong */
 }
 
 static void draw_lives(struct sim_world *w, struct sim_plan *p) {
