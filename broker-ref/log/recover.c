@@ -432,6 +432,8 @@ static kw_err segments(struct kb_recover *r) {
         bool last = i + 1 == r->base_count;
         bool trusted = r->clean || (!last && r->bases[i + 1] <= r->recovery_point);
         err = segment(r, i, trusted, &cut);
+        /* A segment may have been begun before the last writes of the one before it were done: then it is empty, and what it follows is lost. */
+        if (!err && !cut && !r->clean && !last && r->bases[i + 1] > r->expected && r->bases[i + 1] > r->recovery_point) cut = true;
         if (!err && cut) err = drop_from(r, i + 1);
         if (!err && i + 1 < r->base_count) { /* a sealed one's indexes are loaded when needed */
             kb_facts_deinit(&r->segs[r->seg_count - 1].facts);
