@@ -146,14 +146,18 @@ kw_err kb_config_check(const struct kb_config_def *d, const char *value, char *t
         return KW_EINVAL;
     case KB_C_INT:
     case KB_C_LONG:
-    case KB_C_SHORT: return check_integer(d, value, text, size);
-    case KB_C_DOUBLE: return check_double(d, value, text, size);
-    case KB_C_LIST: return check_list(d, value, text, size);
+    case KB_C_SHORT:
+        return check_integer(d, value, text, size);
+    case KB_C_DOUBLE:
+        return check_double(d, value, text, size);
+    case KB_C_LIST:
+        return check_list(d, value, text, size);
     case KB_C_ENUM:
         if (among(d->values, value, strlen(value))) break;
         kb_config_text(text, size, "%s=%s: it must be one of %s", d->name, value, d->values);
         return KW_EINVAL;
-    default: break;
+    default:
+        break;
     }
     if (strcmp(d->name, "remote.storage.enable") == 0 && strcasecmp(value, "true") == 0) {
         kb_config_text(text, size, "remote.storage.enable=true: there is no tiered storage here; leave it false");
@@ -165,11 +169,14 @@ kw_err kb_config_check(const struct kb_config_def *d, const char *value, char *t
 int64_t kb_config_number(const struct kb_config_def *d, const char *value) {
     if (!value) return -1;
     switch (d->type) {
-    case KB_C_BOOL: return strcasecmp(value, "true") == 0;
+    case KB_C_BOOL:
+        return strcasecmp(value, "true") == 0;
     case KB_C_INT:
     case KB_C_LONG:
-    case KB_C_SHORT: return strtoll(value, NULL, 10);
-    default: return -1;
+    case KB_C_SHORT:
+        return strtoll(value, NULL, 10);
+    default:
+        return -1;
     }
 }
 
@@ -219,8 +226,10 @@ static const struct special {
     {"advertised.host.name", false, "advertised.host.name is a name of old releases: use advertised.listeners=PLAINTEXT://HOST:PORT"},
     {"advertised.port", false, "advertised.port is a name of old releases: use advertised.listeners=PLAINTEXT://HOST:PORT"},
     {"inter.broker.protocol.version", true, "inter.broker.protocol.version is a name of old releases and is ignored"},
-    {"log.message.format.version", true, "log.message.format.version is a name of old releases and is ignored: each batch is kept as it comes, in format v2"},
-    {"log.message.downconversion.enable", true, "log.message.downconversion.enable is a name of old releases and is ignored: old clients are always served"},
+    {"log.message.format.version", true,
+     "log.message.format.version is a name of old releases and is ignored: each batch is kept as it comes, in format v2"},
+    {"log.message.downconversion.enable", true,
+     "log.message.downconversion.enable is a name of old releases and is ignored: old clients are always served"},
 };
 
 static kw_err set_unknown(const char *name, char *text, size_t size, void (*warn)(void *, const char *), void *ctx) {
@@ -240,8 +249,9 @@ static kw_err set_unknown(const char *name, char *text, size_t size, void (*warn
         return KW_OK;
     }
     const char *nearest = kb_config_nearest(name, KB_C_BROKER);
-    kb_config_text(text, size, "unknown property %.100s%s%s%s", name, nearest ? ": did you mean " : "; kbroker run --help-config lists what there is",
-                   nearest ? nearest : "", nearest ? "?" : "");
+    kb_config_text(text, size, "unknown property %.100s%s%s%s", name,
+                   nearest ? ": did you mean " : "; kbroker run --help-config lists what there is", nearest ? nearest : "",
+                   nearest ? "?" : "");
     return KW_EINVAL;
 }
 
@@ -296,7 +306,9 @@ int64_t kb_config_int(const struct kb_config *c, const char *name) {
     return kb_config_number(d, value_of(c, d));
 }
 
-bool kb_config_bool(const struct kb_config *c, const char *name) { return kb_config_int(c, name) > 0; }
+bool kb_config_bool(const struct kb_config *c, const char *name) {
+    return kb_config_int(c, name) > 0;
+}
 
 const char *kb_config_log_dir(const struct kb_config *c) {
     const char *dirs = kb_config_get(c, "log.dirs");

@@ -1,4 +1,5 @@
-/* config.h - the broker's one config table: server.properties names, Kafka's synonyms and units, topic-level names, defaults, ranges, texts.
+/* config.h - the broker's one config table: server.properties names, Kafka's synonyms and units, topic-level names, defaults, ranges,
+ * texts.
  *
  * Parsing, validation (an unknown name is an error that names the nearest; a name that Kafka knows and that has no effect here gets one
  * warning), DescribeConfigs, AlterConfigs and `kbroker run --help-config` all come from it.
@@ -8,16 +9,33 @@
 
 #include "base/base.h"
 
-enum kb_config_type { KB_C_BOOL, KB_C_INT, KB_C_LONG, KB_C_DOUBLE, KB_C_STRING, KB_C_LIST, KB_C_ENUM, KB_C_SHORT, KB_C_CLASS, KB_C_PASSWORD };
-enum kb_config_scope { KB_C_BROKER = 1, KB_C_TOPIC = 2, KB_C_DYNAMIC = 4 /* may change at run time */, KB_C_IGNORED = 8, KB_C_SENSITIVE = 16 };
+enum kb_config_type {
+    KB_C_BOOL,
+    KB_C_INT,
+    KB_C_LONG,
+    KB_C_DOUBLE,
+    KB_C_STRING,
+    KB_C_LIST,
+    KB_C_ENUM,
+    KB_C_SHORT,
+    KB_C_CLASS,
+    KB_C_PASSWORD
+};
+enum kb_config_scope {
+    KB_C_BROKER = 1,
+    KB_C_TOPIC = 2,
+    KB_C_DYNAMIC = 4 /* may change at run time */,
+    KB_C_IGNORED = 8,
+    KB_C_SENSITIVE = 16
+};
 
 struct kb_config_def {
-    const char *name;          /* as in server.properties, or the topic's name for topic-level entries */
+    const char *name; /* as in server.properties, or the topic's name for topic-level entries */
     uint8_t type;
     uint8_t scope;
-    const char *def;           /* default as text; NULL: null */
+    const char *def; /* default as text; NULL: null */
     int64_t min, max;
-    const char *values;        /* of an enum or list: "delete,compact" */
+    const char *values;         /* of an enum or list: "delete,compact" */
     const char *broker_synonym; /* topic entries: the server.properties names that give the default, best first, with a factor where the
                                  * unit differs: "log.retention.ms,log.retention.minutes:60000"; NULL: none */
     const char *doc;
@@ -25,7 +43,7 @@ struct kb_config_def {
 extern const struct kb_config_def kb_config_defs[];
 extern const size_t kb_config_def_count;
 const struct kb_config_def *kb_config_def(const char *name, int scope); /* scope: KB_C_BROKER or KB_C_TOPIC; NULL: unknown */
-const char *kb_config_nearest(const char *name, int scope); /* NULL: none is near */
+const char *kb_config_nearest(const char *name, int scope);             /* NULL: none is near */
 /* The i-th synonym of a topic entry: false past the last. */
 struct kb_config_synonym {
     const struct kb_config_def *def;
@@ -37,9 +55,11 @@ struct kb_config; /* static values of one node, parsed */
 kw_err kb_config_new(struct kb_config **c) KW_CHECK;
 void kb_config_free(struct kb_config *c);
 /* One property. text (size bytes) gets what is wrong and what to do. KW_EINVAL. Warnings (ignored names) go to warn, may be NULL. */
-kw_err kb_config_set(struct kb_config *c, const char *name, const char *value, char *text, size_t size, void (*warn)(void *ctx, const char *), void *ctx) KW_CHECK;
+kw_err kb_config_set(struct kb_config *c, const char *name, const char *value, char *text, size_t size,
+                     void (*warn)(void *ctx, const char *), void *ctx) KW_CHECK;
 /* A server.properties file's bytes: comments, continued lines, escapes as Java reads them. The text names the line. */
-kw_err kb_config_load(struct kb_config *c, const char *file, const void *p, size_t n, char *text, size_t size, void (*warn)(void *ctx, const char *), void *ctx) KW_CHECK;
+kw_err kb_config_load(struct kb_config *c, const char *file, const void *p, size_t n, char *text, size_t size,
+                      void (*warn)(void *ctx, const char *), void *ctx) KW_CHECK;
 /* A named set of values: "reliable" (requirements: replication 3, min.insync.replicas 2, no unclean election). What is set explicitly
  * stays when it keeps the promise, else kb_config_finish refuses it. */
 kw_err kb_config_profile(struct kb_config *c, const char *name, char *text, size_t size) KW_CHECK;
@@ -49,14 +69,15 @@ const char *kb_config_get(const struct kb_config *c, const char *name); /* effec
 bool kb_config_is_set(const struct kb_config *c, const char *name);
 int64_t kb_config_int(const struct kb_config *c, const char *name); /* the name must exist; null: -1 */
 bool kb_config_bool(const struct kb_config *c, const char *name);
-const char *kb_config_log_dir(const struct kb_config *c);           /* log.dirs, else log.dir */
+const char *kb_config_log_dir(const struct kb_config *c); /* log.dirs, else log.dir */
 
 /* listeners / advertised.listeners taken apart; controller listeners are left out. After kb_config_finish. */
 struct kb_listener {
     struct kw_str name, host; /* views of the value; host empty: every address */
     uint16_t port;
 };
-size_t kb_config_listeners(const struct kb_config *c, bool advertised, struct kb_listener *out, size_t max); /* returns how many there are */
+size_t kb_config_listeners(const struct kb_config *c, bool advertised, struct kb_listener *out,
+                           size_t max); /* returns how many there are */
 /* Checks a value against an entry: KW_EINVAL with a text that says what to do. */
 kw_err kb_config_check(const struct kb_config_def *d, const char *value, char *text, size_t size) KW_CHECK;
 /* A checked value as a number: bool 0/1, compression and other texts -1. */

@@ -13,18 +13,32 @@ struct reader {
     int32_t line;
 };
 
-static bool blank(char c) { return c == ' ' || c == '\t' || c == '\f'; }
+static bool blank(char c) {
+    return c == ' ' || c == '\t' || c == '\f';
+}
 
-/* One escape after a backslash. Unicode escapes of a single byte are enough for names, numbers and paths of ASCII; others are kept as UTF-8. */
+/* One escape after a backslash. Unicode escapes of a single byte are enough for names, numbers and paths of ASCII; others are kept as
+ * UTF-8. */
 static size_t put_escape(struct reader *r, char *out) {
     char c = *r->p++;
     switch (c) {
-    case 't': *out = '\t'; return 1;
-    case 'n': *out = '\n'; return 1;
-    case 'r': *out = '\r'; return 1;
-    case 'f': *out = '\f'; return 1;
-    case 'u': break;
-    default: *out = c; return 1;
+    case 't':
+        *out = '\t';
+        return 1;
+    case 'n':
+        *out = '\n';
+        return 1;
+    case 'r':
+        *out = '\r';
+        return 1;
+    case 'f':
+        *out = '\f';
+        return 1;
+    case 'u':
+        break;
+    default:
+        *out = c;
+        return 1;
     }
     unsigned code = 0;
     int digits = 0;

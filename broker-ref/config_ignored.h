@@ -1,6 +1,8 @@
 /* config_ignored.h - entries of the table in config_table.c: names that Apache Kafka 4.4 knows and that have no effect here. They are
  * checked for their type, accepted, and warned about once. Included by config_table.c alone.
  */
+#ifndef KB_CONFIG_IGNORED_H
+#define KB_CONFIG_IGNORED_H
     IGNORED("add.partitions.to.txn.retry.backoff.max.ms", KB_C_INT, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("add.partitions.to.txn.retry.backoff.ms", KB_C_INT, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("alter.config.policy.class.name", KB_C_CLASS, KB_C_BROKER | KB_C_IGNORED)
@@ -341,3 +343,4 @@
     TIGNORED("remote.log.delete.on.disable", KB_C_BOOL, "false", NULL)
     TIGNORED("remote.storage.enable", KB_C_BOOL, "false", NULL)
     TIGNORED("segment.jitter.ms", KB_C_LONG, "0", "log.roll.jitter.ms,log.roll.jitter.hours:3600000")
+#endif

@@ -96,7 +96,8 @@ static kw_err check_listeners(const struct kb_config *c, const char *property, c
             return KW_EINVAL;
         }
         if (!is_controller_listener(c, l.name) && !is_plaintext(c, l.name)) {
-            kb_config_text(text, size, "%s: %.*s is not a PLAINTEXT listener; TLS and SASL are not built yet", property, (int)l.name.len, l.name.p);
+            kb_config_text(text, size, "%s: %.*s is not a PLAINTEXT listener; TLS and SASL are not built yet", property, (int)l.name.len,
+                           l.name.p);
             return KW_EINVAL;
         }
     }
@@ -113,7 +114,8 @@ static kw_err check_network(const struct kb_config *c, char *text, size_t size) 
     size_t owned = kb_config_listeners(c, false, own, LISTENERS_MAX);
     size_t advertised = kb_config_listeners(c, true, told, LISTENERS_MAX);
     if (owned == 0 || owned > LISTENERS_MAX) {
-        kb_config_text(text, size, "listeners=%s: between 1 and %d listeners for clients are needed", kb_config_get(c, "listeners"), LISTENERS_MAX);
+        kb_config_text(text, size, "listeners=%s: between 1 and %d listeners for clients are needed", kb_config_get(c, "listeners"),
+                       LISTENERS_MAX);
         return KW_EINVAL;
     }
     for (size_t i = 0; i < KW_MIN(advertised, (size_t)LISTENERS_MAX); i++) {
@@ -124,7 +126,8 @@ static kw_err check_network(const struct kb_config *c, char *text, size_t size) 
             return KW_EINVAL;
         }
         if (told[i].host.len == 0 || kw_str_eq(told[i].host, kw_str_of("0.0.0.0"))) {
-            kb_config_text(text, size, "advertised.listeners: %.*s names no address that a client could connect to", (int)told[i].name.len, told[i].name.p);
+            kb_config_text(text, size, "advertised.listeners: %.*s names no address that a client could connect to", (int)told[i].name.len,
+                           told[i].name.p);
             return KW_EINVAL;
         }
     }
@@ -135,7 +138,8 @@ static kw_err check_roles(struct kb_config *c, char *text, size_t size) {
     int64_t old = kb_config_int(c, "broker.id");
     if (kb_config_is_set(c, "broker.id") && old >= 0) {
         if (kb_config_is_set(c, "node.id") && kb_config_int(c, "node.id") != old) {
-            kb_config_text(text, size, "node.id=%s and broker.id=%s differ: give node.id alone", kb_config_get(c, "node.id"), kb_config_get(c, "broker.id"));
+            kb_config_text(text, size, "node.id=%s and broker.id=%s differ: give node.id alone", kb_config_get(c, "node.id"),
+                           kb_config_get(c, "broker.id"));
             return KW_EINVAL;
         }
         kw_err err = kb_config_store(c, kb_config_def("node.id", KB_C_BROKER), kb_config_get(c, "broker.id"));
@@ -153,7 +157,8 @@ static kw_err check_roles(struct kb_config *c, char *text, size_t size) {
         char *end;
         long long id = strtoll(p, &end, 10);
         if (end == p || *end != '@' || id != kb_config_int(c, "node.id")) {
-            kb_config_text(text, size, "controller.quorum.voters: \"%.*s\" is another node; this version's quorum is this node alone (node.id=%s)",
+            kb_config_text(text, size,
+                           "controller.quorum.voters: \"%.*s\" is another node; this version's quorum is this node alone (node.id=%s)",
                            (int)KW_MIN(n, 200), p, kb_config_get(c, "node.id"));
             return KW_EINVAL;
         }
@@ -180,18 +185,20 @@ kw_err kb_config_profile(struct kb_config *c, const char *name, char *text, size
 }
 
 static kw_err apply_reliable(struct kb_config *c, char *text, size_t size) {
-    static const struct { const char *name, *value; } set[] = {
-        {"default.replication.factor", "3"}, {"min.insync.replicas", "2"}, {"unclean.leader.election.enable", "false"}};
+    static const struct {
+        const char *name, *value;
+    } set[] = {{"default.replication.factor", "3"}, {"min.insync.replicas", "2"}, {"unclean.leader.election.enable", "false"}};
     for (size_t i = 0; i < KW_COUNTOF(set); i++) {
         if (kb_config_is_set(c, set[i].name)) continue;
         kw_err err = kb_config_store(c, kb_config_def(set[i].name, KB_C_BROKER), set[i].value);
         if (err) return err;
     }
     int64_t rf = kb_config_int(c, "default.replication.factor"), isr = kb_config_int(c, "min.insync.replicas");
-    const char *what = rf < 3 ? "default.replication.factor must be at least 3"
-                       : isr < 2 ? "min.insync.replicas must be at least 2"
+    const char *what = rf < 3     ? "default.replication.factor must be at least 3"
+                       : isr < 2  ? "min.insync.replicas must be at least 2"
                        : isr > rf ? "min.insync.replicas must not pass default.replication.factor"
-                       : kb_config_bool(c, "unclean.leader.election.enable") ? "unclean.leader.election.enable must be false" : NULL;
+                       : kb_config_bool(c, "unclean.leader.election.enable") ? "unclean.leader.election.enable must be false"
+                                                                             : NULL;
     if (!what) return KW_OK;
     kb_config_text(text, size, "profile reliable: %s; change the value, or leave the profile out", what);
     return KW_EINVAL;

@@ -5,8 +5,8 @@
 #include "config.h"
 
 struct kb_config {
-    char **values;       /* as set, one per entry of the table; NULL: not set */
-    bool reliable;       /* --profile reliable */
+    char **values; /* as set, one per entry of the table; NULL: not set */
+    bool reliable; /* --profile reliable */
 };
 
 void kb_config_text(char *text, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -46,7 +46,8 @@ const struct kb_config_def kb_config_defs[] = {
     BSTR("broker.rack", NULL, "Where the node stands; clients see it in the metadata.")
     BLIST("listeners", "PLAINTEXT://127.0.0.1:9092", NULL, "NAME://HOST:PORT to listen on; an empty host is every address, port 0 any free port.")
     BLIST("advertised.listeners", NULL, NULL, "The addresses that clients are told to use. Not set: the one that the client connected to.")
-    BLIST("listener.security.protocol.map", "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", NULL, "NAME:PROTOCOL for listeners of other names than a protocol's.")
+    BLIST("listener.security.protocol.map", "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", NULL,
+          "NAME:PROTOCOL for listeners of other names than a protocol's.")
     BLIST("controller.listener.names", "CONTROLLER", NULL, "Listeners of the metadata quorum; a single node opens none of them.")
     BLIST("controller.quorum.voters", "", NULL, "ID@HOST:PORT of the metadata quorum's members; here this node alone, or nothing.")
     BLIST("log.dirs", NULL, NULL, "The data folder. Not set: log.dir.")
@@ -119,18 +120,24 @@ const struct kb_config_def kb_config_defs[] = {
     TLONG("flush.ms", NEVER_MS, 0, I64, "log.flush.interval.ms,log.flush.scheduler.interval.ms", "Time after which the log is synced.")
     TBOOL("flush.on.ack", "false", "flush.on.ack", "Records are synced to the disk before they are acknowledged. Not in Apache Kafka.")
     TINT("index.interval.bytes", "4096", 0, I32, "log.index.interval.bytes", "Bytes between two entries of the offset index.")
-    TINT("max.decompressed.message.bytes", "2147483639", 1, 2147483639, "max.decompressed.message.bytes", "The most that the records of a batch may decompress to.")
+    TINT("max.decompressed.message.bytes", "2147483639", 1, 2147483639, "max.decompressed.message.bytes",
+          "The most that the records of a batch may decompress to.")
     TINT("max.message.bytes", "1048588", 0, I32, "message.max.bytes", "The largest record batch.")
-    TLONG("message.timestamp.after.max.ms", "3600000", 0, I64, "log.message.timestamp.after.max.ms", "How far a record's timestamp may lie after the broker's time.")
-    TLONG("message.timestamp.before.max.ms", NEVER_MS, 0, I64, "log.message.timestamp.before.max.ms", "How far a record's timestamp may lie before the broker's time.")
-    TENUM("message.timestamp.type", "CreateTime", "CreateTime,LogAppendTime", "log.message.timestamp.type", "Who dates records: the producer, or the broker at append.")
+    TLONG("message.timestamp.after.max.ms", "3600000", 0, I64, "log.message.timestamp.after.max.ms",
+          "How far a record's timestamp may lie after the broker's time.")
+    TLONG("message.timestamp.before.max.ms", NEVER_MS, 0, I64, "log.message.timestamp.before.max.ms",
+          "How far a record's timestamp may lie before the broker's time.")
+    TENUM("message.timestamp.type", "CreateTime", "CreateTime,LogAppendTime", "log.message.timestamp.type",
+          "Who dates records: the producer, or the broker at append.")
     TINT("min.insync.replicas", "1", 1, I32, "min.insync.replicas", "With acks=all, replicas that must be in sync for a write.")
     TLONG("retention.bytes", "-1", INT64_MIN, I64, "log.retention.bytes", "Size of a partition above which old segments go; -1 none.")
-    TLONG("retention.ms", WEEK_MS, -1, I64, "log.retention.ms,log.retention.minutes:60000,log.retention.hours:3600000", "Age at which a segment goes; -1 never.")
+    TLONG("retention.ms", WEEK_MS, -1, I64, "log.retention.ms,log.retention.minutes:60000,log.retention.hours:3600000",
+          "Age at which a segment goes; -1 never.")
     TINT("segment.bytes", "1073741824", 14, I32, "log.segment.bytes", "Size of a segment. Apache Kafka's least value is 1048576.")
     TINT("segment.index.bytes", "10485760", 4, I32, "log.index.size.max.bytes", "The largest index; a segment rolls when its index is full.")
     TLONG("segment.ms", WEEK_MS, 1, I64, "log.roll.ms,log.roll.hours:3600000", "Age at which a segment is closed.")
-    TBOOL("unclean.leader.election.enable", "false", "unclean.leader.election.enable", "A replica that is not in sync may lead, with loss, when no other is left.")
+    TBOOL("unclean.leader.election.enable", "false", "unclean.leader.election.enable",
+          "A replica that is not in sync may lead, with loss, when no other is left.")
 #include "config_ignored.h"
 };
 const size_t kb_config_def_count = KW_COUNTOF(kb_config_defs);

@@ -1,4 +1,5 @@
-/* uuid.h - topic, directory and cluster ids: Kafka's 22-character text form (URL-safe base64), and new random ones from the node's generator. */
+/* uuid.h - topic, directory and cluster ids: Kafka's 22-character text form (URL-safe base64), and new random ones from the node's
+ * generator. */
 #ifndef KB_UUID_H
 #define KB_UUID_H
 

@@ -3,9 +3,13 @@
 
 #include "replica/partition.h"
 
-static struct kb_parts *parts_of(struct kb_request *rq) { return kb_node_parts(rq->node); }
+static struct kb_parts *parts_of(struct kb_request *rq) {
+    return kb_node_parts(rq->node);
+}
 
-void kb_admin_no_memory(struct kb_request *rq) { kb_request_close(rq, "out of memory for the answer"); }
+void kb_admin_no_memory(struct kb_request *rq) {
+    kb_request_close(rq, "out of memory for the answer");
+}
 
 /* ---- Waiting ---- */
 
@@ -64,7 +68,9 @@ void kb_admin_wait_begin(struct kb_admin_wait *w, kw_err err, int32_t timeout_ms
     kb_admin_no_memory(rq);
 }
 
-int16_t kb_admin_code(const struct kb_admin_wait *w, const struct kb_result *r) { return w->timed_out ? KE_REQUEST_TIMED_OUT : r->code; }
+int16_t kb_admin_code(const struct kb_admin_wait *w, const struct kb_result *r) {
+    return w->timed_out ? KE_REQUEST_TIMED_OUT : r->code;
+}
 
 struct kw_str kb_admin_text(const struct kb_admin_wait *w, const struct kb_result *r) {
     if (w->timed_out) return kw_str_of("the change was not committed within the request's timeout; it may still be");
@@ -73,7 +79,9 @@ struct kw_str kb_admin_text(const struct kb_admin_wait *w, const struct kb_resul
 
 /* ---- Views ---- */
 
-int32_t kb_admin_self(const struct kb_parts *p) { return (int32_t)kb_config_int(p->config, "node.id"); }
+int32_t kb_admin_self(const struct kb_parts *p) {
+    return (int32_t)kb_config_int(p->config, "node.id");
+}
 
 static bool is_offline(struct kb_parts *parts, const struct kb_image_partition *p, int32_t id, int32_t self) {
     const struct kb_image_broker *b = kb_image_broker(parts->image, id);

@@ -1,4 +1,5 @@
-/* admin.h - what the administration APIs share: waiting for a controller's change with a deadline, views of topics, authorized operations. */
+/* admin.h - what the administration APIs share: waiting for a controller's change with a deadline, views of topics, authorized operations.
+ */
 #ifndef KB_ADMIN_H
 #define KB_ADMIN_H
 
@@ -20,7 +21,8 @@ struct kb_admin_wait {
     bool timed_out;
     void (*answer)(struct kb_admin_wait *w);
 };
-struct kb_admin_wait *kb_admin_wait_new(struct kb_request *rq, void *items, void (*answer)(struct kb_admin_wait *w)); /* NULL: out of memory */
+struct kb_admin_wait *kb_admin_wait_new(struct kb_request *rq, void *items,
+                                        void (*answer)(struct kb_admin_wait *w)); /* NULL: out of memory */
 /* Right after the change was submitted (err: what the controller said). Closes the connection when it could not be. */
 void kb_admin_wait_begin(struct kb_admin_wait *w, kw_err err, int32_t timeout_ms);
 /* The result of an item as the answer has it: REQUEST_TIMED_OUT when the time was up. Text null when ok. */
@@ -34,7 +36,7 @@ enum { KB_TOPIC_OPERATIONS = 0xdf8, KB_CLUSTER_OPERATIONS = 0x1fa0, KB_OPERATION
 
 /* A partition as clients should see it now. */
 struct kb_partition_view {
-    int16_t code;              /* LEADER_NOT_AVAILABLE when nobody leads */
+    int16_t code; /* LEADER_NOT_AVAILABLE when nobody leads */
     int32_t leader, leader_epoch;
     int32_t *offline, offline_count; /* in the request's arena */
 };

@@ -25,7 +25,8 @@ static void answer(struct kb_admin_wait *w) {
 }
 
 /* An assignment names brokers only; its partitions are those that follow the topic's last. */
-static kw_err copy_assignments(struct kb_request *rq, const struct kw_create_partitions_request_create_partitions_topic *t, struct kb_topic_grow *out) {
+static kw_err copy_assignments(struct kb_request *rq, const struct kw_create_partitions_request_create_partitions_topic *t,
+                               struct kb_topic_grow *out) {
     out->assignment_count = -1;
     if (t->assignments.n < 0) return KW_OK;
     struct kb_assignment *v = kw_arena_calloc(&rq->arena, (size_t)t->assignments.n + 1, sizeof(*v));

@@ -9,7 +9,8 @@ struct create {
     struct kb_topic_create *topics;
 };
 
-static kw_err copy_assignments(struct kb_request *rq, const struct kw_create_topics_request_creatable_topic *t, struct kb_topic_create *out) {
+static kw_err copy_assignments(struct kb_request *rq, const struct kw_create_topics_request_creatable_topic *t,
+                               struct kb_topic_create *out) {
     if (t->assignments.n <= 0) return KW_OK;
     struct kb_assignment *v = kw_arena_alloc(&rq->arena, (size_t)t->assignments.n * sizeof(*v));
     if (!v) return KW_ENOMEM;
@@ -46,7 +47,8 @@ static const struct kb_config_kv *asked_for(const struct kb_topic_create *t, con
     return found;
 }
 
-static kw_err add_configs(struct kb_request *rq, const struct kb_topic_create *t, struct kw_create_topics_response_creatable_topic_result *out) {
+static kw_err add_configs(struct kb_request *rq, const struct kb_topic_create *t,
+                          struct kw_create_topics_response_creatable_topic_result *out) {
     struct kb_parts *p = kb_node_parts(rq->node);
     size_t room = 0;
     for (size_t i = 0; i < kb_config_def_count; i++) room += (kb_config_defs[i].scope & KB_C_TOPIC) != 0;
@@ -78,16 +80,21 @@ static void answer(struct kb_admin_wait *w) {
     for (int32_t i = 0; !err && i < c->req.topics.n; i++) {
         const struct kb_topic_create *t = &c->topics[i];
         struct kw_create_topics_response_creatable_topic_result *out = &res.topics.v[res.topics.n++];
-        *out = (struct kw_create_topics_response_creatable_topic_result){
-            .name = t->name, .error_code = kb_admin_code(w, &t->result), .error_message = kb_admin_text(w, &t->result), .num_partitions = -1, .replication_factor = -1};
+        *out = (struct kw_create_topics_response_creatable_topic_result){.name = t->name,
+                                                                         .error_code = kb_admin_code(w, &t->result),
+                                                                         .error_message = kb_admin_text(w, &t->result),
+                                                                         .num_partitions = -1,
+                                                                         .replication_factor = -1};
         if (out->error_code) continue;
         if (!c->req.validate_only) out->topic_id = t->id;
         out->num_partitions = t->partitions_made;
         out->replication_factor = t->rf_made;
         if (rq->head.version >= 5) err = add_configs(rq, t, out);
     }
-    if (err) kb_admin_no_memory(rq);
-    else kb_request_reply(rq, &res);
+    if (err)
+        kb_admin_no_memory(rq);
+    else
+        kb_request_reply(rq, &res);
 }
 
 void kb_api_create_topics(struct kb_request *rq) {

@@ -4,7 +4,7 @@
 struct delete {
     struct kw_delete_topics_request req;
     struct kb_topic_ref *topics;
-    int32_t *indexes; /* of the ones given to the controller, in the request */
+    int32_t *indexes;          /* of the ones given to the controller, in the request */
     struct kb_result *refused; /* per topic of the request: found wrong here */
     int32_t asked, count;
 };
@@ -33,7 +33,10 @@ static void answer(struct kb_admin_wait *w) {
     for (int32_t i = 0; i < d->asked; i++) {
         struct kw_delete_topics_request_delete_topic_state t = topic_at(rq, d, i);
         res.responses.v[i] = (struct kw_delete_topics_response_deletable_topic_result){
-            .name = t.name, .topic_id = t.topic_id, .error_code = d->refused[i].code, .error_message = d->refused[i].code ? kw_str_of(d->refused[i].text) : kw_str_null()};
+            .name = t.name,
+            .topic_id = t.topic_id,
+            .error_code = d->refused[i].code,
+            .error_message = d->refused[i].code ? kw_str_of(d->refused[i].text) : kw_str_null()};
     }
     for (int32_t i = 0; i < d->count; i++) {
         struct kw_delete_topics_response_deletable_topic_result *out = &res.responses.v[d->indexes[i]];

@@ -1,4 +1,5 @@
-/* describe_cluster.c - DescribeCluster v0-2: the brokers, the controller, what may be done. KIP-700, KIP-919 (endpoint types), KIP-1073 (fenced brokers). */
+/* describe_cluster.c - DescribeCluster v0-2: the brokers, the controller, what may be done. KIP-700, KIP-919 (endpoint types), KIP-1073
+ * (fenced brokers). */
 #include "admin.h"
 
 enum { ENDPOINT_BROKERS = 1, ENDPOINT_CONTROLLERS = 2 };
@@ -29,12 +30,15 @@ void kb_api_describe_cluster(struct kb_request *rq) {
     if (req.endpoint_type != ENDPOINT_BROKERS) {
         bool known = req.endpoint_type == ENDPOINT_CONTROLLERS;
         res.error_code = known ? KE_MISMATCHED_ENDPOINT_TYPE : KE_UNSUPPORTED_ENDPOINT_TYPE;
-        res.error_message = kw_str_of(known ? "this is a listener for brokers' clients: ask with endpoint type 1" : "endpoint type 1 (brokers) is known here");
+        res.error_message = kw_str_of(known ? "this is a listener for brokers' clients: ask with endpoint type 1"
+                                            : "endpoint type 1 (brokers) is known here");
         kb_request_reply(rq, &res);
         return;
     }
     res.controller_id = kb_admin_self(p);
     if (req.include_cluster_authorized_operations) res.cluster_authorized_operations = KB_CLUSTER_OPERATIONS;
-    if (add_brokers(rq, &req, &res)) kb_admin_no_memory(rq);
-    else kb_request_reply(rq, &res);
+    if (add_brokers(rq, &req, &res))
+        kb_admin_no_memory(rq);
+    else
+        kb_request_reply(rq, &res);
 }

@@ -24,15 +24,24 @@ struct describe {
 
 static int8_t type_code(const struct kb_config_def *d) {
     switch (d->type) {
-    case KB_C_BOOL: return 1;
-    case KB_C_INT: return 3;
-    case KB_C_SHORT: return 4;
-    case KB_C_LONG: return 5;
-    case KB_C_DOUBLE: return 6;
-    case KB_C_LIST: return 7;
-    case KB_C_CLASS: return 8;
-    case KB_C_PASSWORD: return 9;
-    default: return 2; /* strings, also those with a choice of values */
+    case KB_C_BOOL:
+        return 1;
+    case KB_C_INT:
+        return 3;
+    case KB_C_SHORT:
+        return 4;
+    case KB_C_LONG:
+        return 5;
+    case KB_C_DOUBLE:
+        return 6;
+    case KB_C_LIST:
+        return 7;
+    case KB_C_CLASS:
+        return 8;
+    case KB_C_PASSWORD:
+        return 9;
+    default:
+        return 2; /* strings, also those with a choice of values */
     }
 }
 
@@ -79,8 +88,10 @@ static kw_err add_synonyms(struct describe *x, const resource *r, const struct k
     if (!x->req.include_synonyms) return KW_OK;
     s.n = 0;
     s.hidden = out->is_sensitive;
-    if (r->resource_type == TOPIC) note_topic(x, &s, r->resource_name, d);
-    else note_broker(x, &s, d);
+    if (r->resource_type == TOPIC)
+        note_topic(x, &s, r->resource_name, d);
+    else
+        note_broker(x, &s, d);
     out->synonyms.n = s.n;
     out->synonyms.v = kw_arena_dup(&x->rq->arena, s.v, (size_t)s.n * sizeof(s.v[0]));
     return out->synonyms.v || s.n == 0 ? KW_OK : KW_ENOMEM;
@@ -88,7 +99,8 @@ static kw_err add_synonyms(struct describe *x, const resource *r, const struct k
 
 /* ---- Entries ---- */
 
-static kw_err add_entry(struct describe *x, const resource *r, result *res, const struct kb_config_def *d, const char *value, int8_t source) {
+static kw_err add_entry(struct describe *x, const resource *r, result *res, const struct kb_config_def *d, const char *value,
+                        int8_t source) {
     entry *out = &res->configs.v[res->configs.n++];
     bool sensitive = d->scope & KB_C_SENSITIVE;
     *out = (entry){
@@ -151,7 +163,9 @@ static void describe_logger(struct describe *x, const resource *r, result *res) 
     };
 }
 
-static bool is_self(const struct describe *x, struct kw_str name) { return kw_str_eq(name, kw_str_of(x->self)); }
+static bool is_self(const struct describe *x, struct kw_str name) {
+    return kw_str_eq(name, kw_str_of(x->self));
+}
 
 /* false: refused, the result says why. */
 static bool resource_ok(const struct describe *x, const resource *r, result *res) {
@@ -172,9 +186,14 @@ static bool resource_ok(const struct describe *x, const resource *r, result *res
         if (is_self(x, r->resource_name)) return true;
         text = "this broker can be asked for its own log levels only";
         break;
-    case CLIENT_METRICS: text = "there are no client metrics subscriptions here"; break;
-    case GROUP: text = "there are no group configurations here"; break;
-    default: text = "the resource type is unknown: topics are 2, brokers 4, broker loggers 8";
+    case CLIENT_METRICS:
+        text = "there are no client metrics subscriptions here";
+        break;
+    case GROUP:
+        text = "there are no group configurations here";
+        break;
+    default:
+        text = "the resource type is unknown: topics are 2, brokers 4, broker loggers 8";
     }
     res->error_code = code;
     res->error_message = kw_str_of(text);
@@ -215,6 +234,8 @@ void kb_api_describe_configs(struct kb_request *rq) {
     res.results.v = kw_arena_alloc(&rq->arena, ((size_t)KW_MAX(x.req.resources.n, 0) + 1) * sizeof(*res.results.v));
     kw_err err = res.results.v ? KW_OK : KW_ENOMEM;
     for (int32_t i = 0; !err && i < x.req.resources.n; i++) err = describe_one(&x, &x.req.resources.v[i], &res.results.v[res.results.n++]);
-    if (err) kb_admin_no_memory(rq);
-    else kb_request_reply(rq, &res);
+    if (err)
+        kb_admin_no_memory(rq);
+    else
+        kb_request_reply(rq, &res);
 }

@@ -42,7 +42,8 @@ static kw_err collect_names(struct page *p) {
     return KW_OK;
 }
 
-static kw_err add_partition(struct page *p, const struct kb_image_partition *part, struct kw_describe_topic_partitions_response_partition *out) {
+static kw_err add_partition(struct page *p, const struct kb_image_partition *part,
+                            struct kw_describe_topic_partitions_response_partition *out) {
     struct kb_partition_view v;
     kw_err err = kb_admin_view(p->rq, part, &v);
     if (err) return err;
@@ -111,6 +112,8 @@ void kb_api_describe_topic_partitions(struct kb_request *rq) {
         return;
     }
     p.left = KW_MIN(p.req.response_partition_limit, PAGE_MAX);
-    if (fill(&p)) kb_admin_no_memory(rq);
-    else kb_request_reply(rq, &p.res);
+    if (fill(&p))
+        kb_admin_no_memory(rq);
+    else
+        kb_request_reply(rq, &p.res);
 }

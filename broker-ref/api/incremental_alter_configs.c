@@ -21,16 +21,21 @@ static void answer(struct kb_admin_wait *w) {
     }
     for (int32_t i = 0; i < a->req.resources.n; i++) {
         const struct kb_config_alter *c = &a->alters[i];
-        res.responses.v[res.responses.n++] = (struct kw_incremental_alter_configs_response_alter_configs_resource_response){
-            .error_code = kb_admin_code(w, &c->result), .error_message = kb_admin_text(w, &c->result), .resource_type = c->type, .resource_name = c->name};
+        res.responses.v[res.responses.n++] =
+            (struct kw_incremental_alter_configs_response_alter_configs_resource_response){.error_code = kb_admin_code(w, &c->result),
+                                                                                           .error_message = kb_admin_text(w, &c->result),
+                                                                                           .resource_type = c->type,
+                                                                                           .resource_name = c->name};
     }
     kb_request_reply(rq, &res);
 }
 
-static kw_err copy(struct kb_request *rq, const struct kw_incremental_alter_configs_request_alter_configs_resource *r, struct kb_config_alter *out) {
+static kw_err copy(struct kb_request *rq, const struct kw_incremental_alter_configs_request_alter_configs_resource *r,
+                   struct kb_config_alter *out) {
     struct kb_config_kv *v = kw_arena_calloc(&rq->arena, (size_t)KW_MAX(r->configs.n, 0) + 1, sizeof(*v));
     if (!v) return KW_ENOMEM;
-    for (int32_t i = 0; i < r->configs.n; i++) v[i] = (struct kb_config_kv){.key = r->configs.v[i].name, .value = r->configs.v[i].value, .op = r->configs.v[i].config_operation};
+    for (int32_t i = 0; i < r->configs.n; i++)
+        v[i] = (struct kb_config_kv){.key = r->configs.v[i].name, .value = r->configs.v[i].value, .op = r->configs.v[i].config_operation};
     *out = (struct kb_config_alter){.type = r->resource_type, .name = r->resource_name, .kvs = v, .kv_count = KW_MAX(r->configs.n, 0)};
     return KW_OK;
 }

@@ -1,7 +1,8 @@
 /* metadata.c - Metadata v0-13: who the brokers are, and which topics with which leaders. Topics are made on first use where that is on.
  *
  * v0 takes an empty list for all topics, v1 and later null; v10 gives ids, v12 takes them. KIP-4, 320, 430, 516, 700, 1102.
- * Deviation: a topic made on first use is answered once it exists (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again).
+ * Deviation: a topic made on first use is answered once it exists (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask
+ * again).
  */
 #include "admin.h"
 
@@ -15,7 +16,9 @@ struct metadata { /* of one request, in its arena */
     int32_t create_count;
 };
 
-static struct kb_parts *parts_of(struct metadata *m) { return kb_node_parts(m->rq->node); }
+static struct kb_parts *parts_of(struct metadata *m) {
+    return kb_node_parts(m->rq->node);
+}
 
 static kw_err add_brokers(struct metadata *m) {
     struct kb_image *im = parts_of(m)->image;
@@ -36,7 +39,8 @@ static kw_err add_partition(struct metadata *m, const struct kb_image_partition 
     struct kb_partition_view v;
     kw_err err = kb_admin_view(m->rq, p, &v);
     if (err) return err;
-    *out = (struct kw_metadata_response_partition){.error_code = v.code, .partition_index = p->index, .leader_id = v.leader, .leader_epoch = v.leader_epoch};
+    *out = (struct kw_metadata_response_partition){
+        .error_code = v.code, .partition_index = p->index, .leader_id = v.leader, .leader_epoch = v.leader_epoch};
     out->replica_nodes.v = p->replicas, out->replica_nodes.n = p->replica_count;
     out->isr_nodes.v = p->isr, out->isr_nodes.n = p->isr_count;
     out->offline_replicas.v = v.offline, out->offline_replicas.n = v.offline_count;
@@ -50,24 +54,29 @@ static kw_err add_topic(struct metadata *m, const struct kb_image_topic *t) {
     out->partitions.v = kw_arena_alloc(&m->rq->arena, ((size_t)t->partition_count + 1) * sizeof(*out->partitions.v));
     if (!out->partitions.v) return KW_ENOMEM;
     kw_err err = KW_OK;
-    for (int32_t i = 0; !err && i < t->partition_count; i++) err = add_partition(m, &t->partitions[i], &out->partitions.v[out->partitions.n++]);
+    for (int32_t i = 0; !err && i < t->partition_count; i++)
+        err = add_partition(m, &t->partitions[i], &out->partitions.v[out->partitions.n++]);
     return err;
 }
 
 static void add_error(struct metadata *m, struct kw_str name, struct kw_uuid id, int16_t code) {
     struct kw_metadata_response_topic *out = &m->res.topics.v[m->res.topics.n++];
-    *out = (struct kw_metadata_response_topic){.error_code = code, .name = name, .topic_id = id, .topic_authorized_operations = KB_OPERATIONS_NOT_ASKED};
+    *out = (struct kw_metadata_response_topic){
+        .error_code = code, .name = name, .topic_id = id, .topic_authorized_operations = KB_OPERATIONS_NOT_ASKED};
     if (name.len < 0 && m->rq->head.version < 12) out->name = kw_str_of(""); /* it may not be null there */
 }
 
 /* The code for a topic that is not there; 0: it should be made. */
 static int16_t missing(struct metadata *m, struct kw_str name) {
     if (kb_topic_name_problem(name)) return KE_INVALID_TOPIC_EXCEPTION;
-    if (!m->req->allow_auto_topic_creation || !kb_config_bool(parts_of(m)->config, "auto.create.topics.enable")) return KE_UNKNOWN_TOPIC_OR_PARTITION;
+    if (!m->req->allow_auto_topic_creation || !kb_config_bool(parts_of(m)->config, "auto.create.topics.enable"))
+        return KE_UNKNOWN_TOPIC_OR_PARTITION;
     return 0;
 }
 
-static bool by_id(const struct kw_metadata_request_topic *t) { return !kw_uuid_is_zero(t->topic_id); }
+static bool by_id(const struct kw_metadata_request_topic *t) {
+    return !kw_uuid_is_zero(t->topic_id);
+}
 
 static kw_err add_asked(struct metadata *m, const struct kw_metadata_request_topic *t) {
     int16_t version = m->rq->head.version;
@@ -120,7 +129,9 @@ static void answer(struct metadata *m) {
     kb_request_reply(m->rq, &m->res);
 }
 
-static void created(struct kb_admin_wait *w) { answer(w->items); }
+static void created(struct kb_admin_wait *w) {
+    answer(w->items);
+}
 
 /* A topic named twice is answered once: else a small request could ask for any number of copies of a large answer. */
 static kw_err drop_doubles(struct metadata *m) {

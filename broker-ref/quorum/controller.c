@@ -21,8 +21,12 @@ void kb_result_set(struct kb_result *r, int16_t code, const char *fmt, ...) {
     va_end(ap);
 }
 
-static struct kb_change *change_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_change, link); }
-static struct kb_pending_change *pending_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_pending_change, link); }
+static struct kb_change *change_of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct kb_change, link);
+}
+static struct kb_pending_change *pending_of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct kb_pending_change, link);
+}
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 
@@ -80,7 +84,9 @@ static kw_err claim(struct kb_controller *k, struct kb_change *c, struct kb_pend
     kw_list_init(&p->link);
     p->change = c;
     for (int32_t i = 0; i < c->count; i++) {
-        if (c->kind->result(c, i)->code || !c->kind->claim || !c->kind->claim(k, c, i, p->claims[p->claim_count].key, &p->claims[p->claim_count].n)) continue;
+        if (c->kind->result(c, i)->code || !c->kind->claim ||
+            !c->kind->claim(k, c, i, p->claims[p->claim_count].key, &p->claims[p->claim_count].n))
+            continue;
         int32_t at = p->claim_count++;
         if (kw_map_put(&k->claims, p->claims[at].key, p->claims[at].n, p)) {
             release(k, p);
@@ -119,10 +125,14 @@ static void fail_items(struct kb_change *c, int16_t code, const char *text) {
 }
 
 static void fail_append(struct kb_change *c, kw_err err) {
-    if (err == KW_ENOMEM) fail_items(c, KE_UNKNOWN_SERVER_ERROR, "the node is out of memory: nothing was changed, try again later");
-    else if (err == KW_ELIMIT) fail_items(c, KE_POLICY_VIOLATION, "the request changes too much at once: split it");
-    else if (err == KW_EBUSY) fail_items(c, KE_KAFKA_STORAGE_ERROR, "the metadata log's disk is full: nothing was changed, make room and try again");
-    else fail_items(c, KE_KAFKA_STORAGE_ERROR, "the metadata log cannot be written: see the node's log");
+    if (err == KW_ENOMEM)
+        fail_items(c, KE_UNKNOWN_SERVER_ERROR, "the node is out of memory: nothing was changed, try again later");
+    else if (err == KW_ELIMIT)
+        fail_items(c, KE_POLICY_VIOLATION, "the request changes too much at once: split it");
+    else if (err == KW_EBUSY)
+        fail_items(c, KE_KAFKA_STORAGE_ERROR, "the metadata log's disk is full: nothing was changed, make room and try again");
+    else
+        fail_items(c, KE_KAFKA_STORAGE_ERROR, "the metadata log cannot be written: see the node's log");
 }
 
 static kw_err refuse_doubles(struct kb_controller *k, struct kb_change *c) {
@@ -195,8 +205,8 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     drain_finished(k);
 }
 
-kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const struct kb_change_kind *kind, void *items, int32_t count, bool validate_only,
-                            struct kb_now now) {
+kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const struct kb_change_kind *kind, void *items, int32_t count,
+                            bool validate_only, struct kb_now now) {
     k->now = now;
     kw_err err = kw_timers_set(k->o.timers, &k->timer, now.mono_us); /* for all that finishes without a record */
     if (err) return err;
@@ -259,7 +269,8 @@ void kb_controller_refused(struct kb_controller *k, int64_t from, struct kb_now 
 void kb_controller_failed(struct kb_controller *k, struct kb_now now) {
     k->now = now;
     k->failed = true;
-    while (!kw_list_empty(&k->waiting)) refuse(k, pending_of(k->waiting.next), "the metadata log failed: whether the change happened shows after a restart");
+    while (!kw_list_empty(&k->waiting))
+        refuse(k, pending_of(k->waiting.next), "the metadata log failed: whether the change happened shows after a restart");
     pump(k);
     drain_finished(k);
 }
@@ -271,8 +282,10 @@ void kb_controller_free(struct kb_controller *k) {
         if (p->change) p->change->pending = NULL;
         release(k, p);
     }
-    while (kw_list_shift(&k->queue)) {}
-    while (kw_list_shift(&k->finished)) {}
+    while (kw_list_shift(&k->queue)) {
+    }
+    while (kw_list_shift(&k->finished)) {
+    }
     kw_timers_cancel(k->o.timers, &k->timer);
     kw_map_deinit(&k->claims);
     kw_map_deinit(&k->seen);

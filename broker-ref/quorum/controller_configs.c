@@ -1,5 +1,5 @@
-/* controller_configs.c - changing dynamic configurations of topics and brokers, whole (AlterConfigs) or one by one (KIP-339), and the checks
- * of single entries that topic creation shares.
+/* controller_configs.c - changing dynamic configurations of topics and brokers, whole (AlterConfigs) or one by one (KIP-339), and the
+ * checks of single entries that topic creation shares.
  *
  * Called by api/alter_configs, api/incremental_alter_configs through controller.h, and by controller_topics.c.
  */
@@ -44,8 +44,8 @@ static const struct kb_config_def *known(struct kw_str name, int scope, struct k
     const struct kb_config_def *d = kb_config_def(key, scope);
     if (d) return d;
     const char *nearest = kb_config_nearest(key, scope);
-    kb_result_set(r, KE_INVALID_CONFIG, "there is no %s configuration %.80s%s%s%s", scope == KB_C_TOPIC ? "topic" : "broker", key, nearest ? ": did you mean " : "",
-                  nearest ? nearest : "", nearest ? "?" : "");
+    kb_result_set(r, KE_INVALID_CONFIG, "there is no %s configuration %.80s%s%s%s", scope == KB_C_TOPIC ? "topic" : "broker", key,
+                  nearest ? ": did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     return NULL;
 }
 
@@ -107,7 +107,9 @@ static bool add_items(char out[VALUE_MAX], const char *from, const char *unless)
 
 /* ---- Resources ---- */
 
-static int scope_of(int8_t type) { return type == TOPIC ? KB_C_TOPIC : KB_C_BROKER; }
+static int scope_of(int8_t type) {
+    return type == TOPIC ? KB_C_TOPIC : KB_C_BROKER;
+}
 
 static bool broker_ok(struct kb_controller *k, struct kw_str name, struct kb_result *r) {
     char text[16];
@@ -115,7 +117,8 @@ static bool broker_ok(struct kb_controller *k, struct kw_str name, struct kb_res
     char *end = text;
     long long id = text_of(name, text, sizeof(text)) ? strtoll(text, &end, 10) : -1;
     if (end != text && !*end && id >= 0 && id <= INT32_MAX && kb_image_broker(k->o.image, (int32_t)id)) return true;
-    kb_result_set(r, KE_INVALID_REQUEST, "there is no broker %.*s: give a broker's number, or nothing for the default of all", (int)KW_MIN(name.len, 50), name.p);
+    kb_result_set(r, KE_INVALID_REQUEST, "there is no broker %.*s: give a broker's number, or nothing for the default of all",
+                  (int)KW_MIN(name.len, 50), name.p);
     return false;
 }
 
@@ -125,11 +128,20 @@ static bool resource_ok(struct kb_controller *k, const struct kb_config_alter *a
         if (kb_image_topic(k->o.image, a->name)) return true;
         kb_result_set(r, KE_UNKNOWN_TOPIC_OR_PARTITION, "there is no topic %.*s", (int)KW_MIN(a->name.len, 100), a->name.p);
         return false;
-    case BROKER: return broker_ok(k, a->name, r);
-    case BROKER_LOGGER: kb_result_set(r, KE_INVALID_REQUEST, "log levels are fixed when the node starts (--log-level)"); return false;
-    case CLIENT_METRICS: kb_result_set(r, KE_INVALID_REQUEST, "there are no client metrics subscriptions here"); return false;
-    case GROUP: kb_result_set(r, KE_INVALID_REQUEST, "there are no group configurations here"); return false;
-    default: kb_result_set(r, KE_INVALID_REQUEST, "resource type %d is unknown: topics are 2, brokers 4", (int)a->type); return false;
+    case BROKER:
+        return broker_ok(k, a->name, r);
+    case BROKER_LOGGER:
+        kb_result_set(r, KE_INVALID_REQUEST, "log levels are fixed when the node starts (--log-level)");
+        return false;
+    case CLIENT_METRICS:
+        kb_result_set(r, KE_INVALID_REQUEST, "there are no client metrics subscriptions here");
+        return false;
+    case GROUP:
+        kb_result_set(r, KE_INVALID_REQUEST, "there are no group configurations here");
+        return false;
+    default:
+        kb_result_set(r, KE_INVALID_REQUEST, "resource type %d is unknown: topics are 2, brokers 4", (int)a->type);
+        return false;
     }
 }
 
@@ -156,16 +168,18 @@ static bool dynamic_ok(const struct kb_config_alter *a, const struct kb_config_d
 }
 
 /* What append and subtract start from: what the resource has in effect now. */
-static const char *value_now(struct kb_controller *k, const struct kb_config_alter *a, const struct kb_config_def *d, struct kb_effective *e) {
-    if (a->type == TOPIC) kb_effective_topic(k->o.image, k->o.config, a->name, d, e);
+static const char *value_now(struct kb_controller *k, const struct kb_config_alter *a, const struct kb_config_def *d,
+                             struct kb_effective *e) {
+    if (a->type == TOPIC)
+        kb_effective_topic(k->o.image, k->o.config, a->name, d, e);
     else if (!(e->value = kb_image_config_get(k->o.image, BROKER, a->name.len < 0 ? kw_str_of("") : a->name, d->name)))
         kb_effective_broker(k->o.image, k->o.config, d, e);
     return e->value ? e->value : "";
 }
 
 /* The value after the operation, in out; *gone: the entry goes. false: the result says why not. */
-static bool operate(struct kb_controller *k, const struct kb_config_alter *a, const struct kb_config_kv *kv, const struct kb_config_def *d, char out[VALUE_MAX],
-                    bool *gone, struct kb_result *r) {
+static bool operate(struct kb_controller *k, const struct kb_config_alter *a, const struct kb_config_kv *kv, const struct kb_config_def *d,
+                    char out[VALUE_MAX], bool *gone, struct kb_result *r) {
     char given[VALUE_MAX];
     struct kb_effective e;
     *gone = !a->replace_all ? kv->op == OP_DELETE : kv->value.len < 0;
@@ -243,7 +257,8 @@ static bool claim_alter(struct kb_controller *k, struct kb_change *c, int32_t i,
     const struct kb_config_alter *a = &((struct kb_config_alter *)c->items)[i];
     (void)k;
     if (a->type == TOPIC) return kb_claim_topic(a->name, key, n);
-    int made = snprintf(key, KB_CLAIM_SIZE, "c%d:%.*s", (int)a->type, (int)KW_MIN(KW_MAX(a->name.len, 0), 200), a->name.len > 0 ? a->name.p : "");
+    int made =
+        snprintf(key, KB_CLAIM_SIZE, "c%d:%.*s", (int)a->type, (int)KW_MIN(KW_MAX(a->name.len, 0), 200), a->name.len > 0 ? a->name.p : "");
     *n = (size_t)made;
     return true;
 }
@@ -252,10 +267,13 @@ static bool names_alter(struct kb_controller *k, struct kb_change *c, int32_t i,
     if (a->type != TOPIC) return claim_alter(k, c, i, key, n);
     return kb_names_topic(a->name, key, n); /* no topic is called "c4:…": the others' keys do not meet these */
 }
-static struct kb_result *alter_result(struct kb_change *c, int32_t i) { return &((struct kb_config_alter *)c->items)[i].result; }
-static const struct kb_change_kind alter_kind = {.name = "AlterConfigs", .run = run_alter, .claim = claim_alter, .names = names_alter, .result = alter_result};
+static struct kb_result *alter_result(struct kb_change *c, int32_t i) {
+    return &((struct kb_config_alter *)c->items)[i].result;
+}
+static const struct kb_change_kind alter_kind = {
+    .name = "AlterConfigs", .run = run_alter, .claim = claim_alter, .names = names_alter, .result = alter_result};
 
-kw_err kb_controller_alter_configs(struct kb_controller *k, struct kb_config_alter *alters, int32_t count, bool validate_only, struct kb_change *c,
-                                   struct kb_now now) {
+kw_err kb_controller_alter_configs(struct kb_controller *k, struct kb_config_alter *alters, int32_t count, bool validate_only,
+                                   struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &alter_kind, alters, count, validate_only, now);
 }

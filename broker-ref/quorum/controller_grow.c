@@ -10,27 +10,30 @@ static bool total_ok(const struct kb_topic_grow *g, const struct kb_image_topic 
         return false;
     }
     if (g->total < t->partition_count) {
-        kb_result_set(r, KE_INVALID_PARTITIONS, "topic %.100s has %d partitions and cannot be made smaller: %d were asked for", t->name, (int)t->partition_count,
-                      (int)g->total);
+        kb_result_set(r, KE_INVALID_PARTITIONS, "topic %.100s has %d partitions and cannot be made smaller: %d were asked for", t->name,
+                      (int)t->partition_count, (int)g->total);
         return false;
     }
     if (g->total - t->partition_count > KB_RECORDS_PER_CHANGE_MAX) {
-        kb_result_set(r, KE_POLICY_VIOLATION, "%d more partitions in one request are too many: do it in steps", (int)(g->total - t->partition_count));
+        kb_result_set(r, KE_POLICY_VIOLATION, "%d more partitions in one request are too many: do it in steps",
+                      (int)(g->total - t->partition_count));
         return false;
     }
     return true;
 }
 
-static bool placement_ok(struct kb_controller *k, const struct kb_topic_grow *g, const struct kb_image_topic *t, const struct kb_place *place, struct kb_result *r) {
+static bool placement_ok(struct kb_controller *k, const struct kb_topic_grow *g, const struct kb_image_topic *t,
+                         const struct kb_place *place, struct kb_result *r) {
     int32_t more = g->total - t->partition_count, rf = t->partitions[0].replica_count;
     if (g->assignment_count < 0) {
         if (rf <= place->broker_count) return true;
-        kb_result_set(r, KE_INVALID_REPLICATION_FACTOR, "topic %.100s has %d replicas a partition, but only %d brokers can take one now", t->name, (int)rf,
-                      (int)place->broker_count);
+        kb_result_set(r, KE_INVALID_REPLICATION_FACTOR, "topic %.100s has %d replicas a partition, but only %d brokers can take one now",
+                      t->name, (int)rf, (int)place->broker_count);
         return false;
     }
     if (g->assignment_count != more) {
-        kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "%d partitions are added, but %d are assigned", (int)more, (int)g->assignment_count);
+        kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "%d partitions are added, but %d are assigned", (int)more,
+                      (int)g->assignment_count);
         return false;
     }
     return kb_place_check(k, g->assignments, more, t->partition_count, rf, r);
@@ -74,10 +77,13 @@ static bool names_grow(struct kb_controller *k, struct kb_change *c, int32_t i, 
     (void)k;
     return kb_names_topic(((struct kb_topic_grow *)c->items)[i].name, key, n);
 }
-static struct kb_result *grow_result(struct kb_change *c, int32_t i) { return &((struct kb_topic_grow *)c->items)[i].result; }
-static const struct kb_change_kind grow_kind = {.name = "CreatePartitions", .run = run_grow, .claim = claim_grow, .names = names_grow, .result = grow_result};
+static struct kb_result *grow_result(struct kb_change *c, int32_t i) {
+    return &((struct kb_topic_grow *)c->items)[i].result;
+}
+static const struct kb_change_kind grow_kind = {
+    .name = "CreatePartitions", .run = run_grow, .claim = claim_grow, .names = names_grow, .result = grow_result};
 
-kw_err kb_controller_grow_topics(struct kb_controller *k, struct kb_topic_grow *topics, int32_t count, bool validate_only, struct kb_change *c,
-                                 struct kb_now now) {
+kw_err kb_controller_grow_topics(struct kb_controller *k, struct kb_topic_grow *topics, int32_t count, bool validate_only,
+                                 struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &grow_kind, topics, count, validate_only, now);
 }

@@ -28,29 +28,32 @@ struct kb_pending_change { /* appended, not yet applied; outlives its change whe
     struct kb_change *change; /* NULL: cancelled */
     int64_t commit_offset;
     int32_t claim_count;
-    struct { char key[KB_CLAIM_SIZE]; size_t n; } claims[];
+    struct {
+        char key[KB_CLAIM_SIZE];
+        size_t n;
+    } claims[];
 };
 
 struct kb_controller {
     struct kb_controller_options o;
-    struct kw_list queue;     /* not run yet: something that they touch is under way */
-    struct kw_list waiting;   /* struct kb_pending_change, by offset */
-    struct kw_list finished;  /* nothing was to be appended: done comes with the timer */
-    struct kw_map claims;     /* key -> struct kb_pending_change */
+    struct kw_list queue;    /* not run yet: something that they touch is under way */
+    struct kw_list waiting;  /* struct kb_pending_change, by offset */
+    struct kw_list finished; /* nothing was to be appended: done comes with the timer */
+    struct kw_map claims;    /* key -> struct kb_pending_change */
     struct kw_timer timer;
-    struct kb_now now;        /* of the last call */
-    int64_t next_pid;         /* above all blocks handed out, committed or not */
+    struct kb_now now; /* of the last call */
+    int64_t next_pid;  /* above all blocks handed out, committed or not */
     bool failed, pumping;
     /* of the change being run */
     struct kw_arena arena;
-    struct kw_map seen;       /* what its items name */
+    struct kw_map seen; /* what its items name */
     struct kb_store_record *records;
     size_t record_count, record_cap;
 };
 
 /* Starts a change: it runs now, or when what it touches is free. */
-kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const struct kb_change_kind *kind, void *items, int32_t count, bool validate_only,
-                            struct kb_now now) KW_CHECK;
+kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const struct kb_change_kind *kind, void *items, int32_t count,
+                            bool validate_only, struct kb_now now) KW_CHECK;
 /* A zeroed message (defaults set) in the arena, noted as the next record; NULL: out of memory. */
 void *kb_controller_record(struct kb_controller *k, int16_t type, int16_t version);
 void kb_result_set(struct kb_result *r, int16_t code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

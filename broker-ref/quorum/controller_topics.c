@@ -8,7 +8,8 @@
 const char *kb_topic_name_problem(struct kw_str name) {
     if (name.len <= 0) return "a topic's name must not be empty";
     if (name.len > 249) return "a topic's name must not be longer than 249 characters";
-    if ((name.len == 1 && name.p[0] == '.') || (name.len == 2 && name.p[0] == '.' && name.p[1] == '.')) return "a topic must not be called . or ..";
+    if ((name.len == 1 && name.p[0] == '.') || (name.len == 2 && name.p[0] == '.' && name.p[1] == '.'))
+        return "a topic must not be called . or ..";
     for (int32_t i = 0; i < name.len; i++) {
         char c = name.p[i];
         bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
@@ -28,7 +29,8 @@ static kw_err clash(struct kb_controller *k, struct kb_topic_create *t, bool *cl
     if (!kb_claim_topic(t->name, key, &n)) return KW_OK;
     const struct kb_topic_create *other = kw_map_get(&k->seen, key, n);
     if (!other) return kw_map_put(&k->seen, key, n, t);
-    kb_result_set(&t->result, KE_INVALID_TOPIC_EXCEPTION, "the name collides with topic %.*s of the same request: two names must not differ in '.' and '_' only",
+    kb_result_set(&t->result, KE_INVALID_TOPIC_EXCEPTION,
+                  "the name collides with topic %.*s of the same request: two names must not differ in '.' and '_' only",
                   (int)KW_MIN(other->name.len, 100), other->name.p);
     *clashes = true;
     return KW_OK;
@@ -46,7 +48,8 @@ static bool name_ok(struct kb_controller *k, struct kb_topic_create *t) {
     }
     const struct kb_image_topic *alike = kb_image_topic_alike(k->o.image, t->name);
     if (alike) {
-        kb_result_set(&t->result, KE_INVALID_TOPIC_EXCEPTION, "the name collides with topic %.100s: two names must not differ in '.' and '_' only", alike->name);
+        kb_result_set(&t->result, KE_INVALID_TOPIC_EXCEPTION,
+                      "the name collides with topic %.100s: two names must not differ in '.' and '_' only", alike->name);
         return false;
     }
     return true;
@@ -67,21 +70,24 @@ static bool shape_ok(struct kb_controller *k, struct kb_topic_create *t, const s
     t->partitions_made = t->partitions == -1 ? (int32_t)kb_config_int(k->o.config, "num.partitions") : t->partitions;
     t->rf_made = t->replication_factor == -1 ? (int16_t)kb_config_int(k->o.config, "default.replication.factor") : t->replication_factor;
     if (t->partitions_made <= 0) {
-        kb_result_set(&t->result, KE_INVALID_PARTITIONS, "%d partitions: give a number above 0, or -1 for num.partitions", (int)t->partitions);
+        kb_result_set(&t->result, KE_INVALID_PARTITIONS, "%d partitions: give a number above 0, or -1 for num.partitions",
+                      (int)t->partitions);
         return false;
     }
     if (t->rf_made <= 0) {
-        kb_result_set(&t->result, KE_INVALID_REPLICATION_FACTOR, "replication factor %d: give a number above 0, or -1 for default.replication.factor",
-                      (int)t->replication_factor);
+        kb_result_set(&t->result, KE_INVALID_REPLICATION_FACTOR,
+                      "replication factor %d: give a number above 0, or -1 for default.replication.factor", (int)t->replication_factor);
         return false;
     }
     if (t->rf_made > place->broker_count) {
-        kb_result_set(&t->result, KE_INVALID_REPLICATION_FACTOR, "replication factor %d is more than the %d broker%s that can take a replica now", (int)t->rf_made,
+        kb_result_set(&t->result, KE_INVALID_REPLICATION_FACTOR,
+                      "replication factor %d is more than the %d broker%s that can take a replica now", (int)t->rf_made,
                       (int)place->broker_count, place->broker_count == 1 ? "" : "s");
         return false;
     }
     if (t->partitions_made > KB_RECORDS_PER_CHANGE_MAX) {
-        kb_result_set(&t->result, KE_POLICY_VIOLATION, "%d partitions in one request are too many: create fewer, then add more", (int)t->partitions_made);
+        kb_result_set(&t->result, KE_POLICY_VIOLATION, "%d partitions in one request are too many: create fewer, then add more",
+                      (int)t->partitions_made);
         return false;
     }
     return true;
@@ -90,8 +96,8 @@ static bool shape_ok(struct kb_controller *k, struct kb_topic_create *t, const s
 static bool configs_ok(struct kb_controller *k, struct kb_topic_create *t) {
     for (int32_t i = 0; i < t->config_count; i++) {
         if (t->configs[i].value.len < 0) {
-            kb_result_set(&t->result, KE_INVALID_CONFIG, "%.*s has no value: leave it out for its default", (int)KW_MIN(t->configs[i].key.len, 100),
-                          t->configs[i].key.p);
+            kb_result_set(&t->result, KE_INVALID_CONFIG, "%.*s has no value: leave it out for its default",
+                          (int)KW_MIN(t->configs[i].key.len, 100), t->configs[i].key.p);
             return false;
         }
         if (!kb_config_entry_check(k, &t->configs[i], KB_C_TOPIC, &t->result)) return false;
@@ -99,7 +105,9 @@ static bool configs_ok(struct kb_controller *k, struct kb_topic_create *t) {
     return true;
 }
 
-static bool topic_id_taken(struct kb_controller *k, struct kw_uuid id) { return kb_image_topic_by_id(k->o.image, id) != NULL; }
+static bool topic_id_taken(struct kb_controller *k, struct kw_uuid id) {
+    return kb_image_topic_by_id(k->o.image, id) != NULL;
+}
 
 static kw_err create_records(struct kb_controller *k, struct kb_topic_create *t, const struct kb_place *place) {
     do t->id = kb_uuid_random(k->o.rng);
@@ -131,7 +139,8 @@ static kw_err run_create(struct kb_controller *k, struct kb_change *c) {
         err = clash(k, t, &clashes);
         if (err || clashes) continue;
         if (k->record_count + (size_t)t->partitions_made > KB_RECORDS_PER_CHANGE_MAX) {
-            kb_result_set(&t->result, KE_POLICY_VIOLATION, "the request makes more than %d partitions: split it", KB_RECORDS_PER_CHANGE_MAX);
+            kb_result_set(&t->result, KE_POLICY_VIOLATION, "the request makes more than %d partitions: split it",
+                          KB_RECORDS_PER_CHANGE_MAX);
             continue;
         }
         err = create_records(k, t, &place);
@@ -147,11 +156,14 @@ static bool names_create(struct kb_controller *k, struct kb_change *c, int32_t i
     (void)k;
     return kb_names_topic(((struct kb_topic_create *)c->items)[i].name, key, n);
 }
-static struct kb_result *create_result(struct kb_change *c, int32_t i) { return &((struct kb_topic_create *)c->items)[i].result; }
-static const struct kb_change_kind create_kind = {.name = "CreateTopics", .run = run_create, .claim = claim_create, .names = names_create, .result = create_result};
+static struct kb_result *create_result(struct kb_change *c, int32_t i) {
+    return &((struct kb_topic_create *)c->items)[i].result;
+}
+static const struct kb_change_kind create_kind = {
+    .name = "CreateTopics", .run = run_create, .claim = claim_create, .names = names_create, .result = create_result};
 
-kw_err kb_controller_create_topics(struct kb_controller *k, struct kb_topic_create *topics, int32_t count, bool validate_only, struct kb_change *c,
-                                   struct kb_now now) {
+kw_err kb_controller_create_topics(struct kb_controller *k, struct kb_topic_create *topics, int32_t count, bool validate_only,
+                                   struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &create_kind, topics, count, validate_only, now);
 }
 
@@ -165,8 +177,10 @@ static kw_err delete_one(struct kb_controller *k, struct kb_topic_ref *t) {
     if (t->result.code) return KW_OK;
     const struct kb_image_topic *found = referred(k, t);
     if (!found) {
-        if (t->name.len >= 0) kb_result_set(&t->result, KE_UNKNOWN_TOPIC_OR_PARTITION, "there is no topic %.*s", (int)KW_MIN(t->name.len, 100), t->name.p);
-        else kb_result_set(&t->result, KE_UNKNOWN_TOPIC_ID, "there is no topic with this id");
+        if (t->name.len >= 0)
+            kb_result_set(&t->result, KE_UNKNOWN_TOPIC_OR_PARTITION, "there is no topic %.*s", (int)KW_MIN(t->name.len, 100), t->name.p);
+        else
+            kb_result_set(&t->result, KE_UNKNOWN_TOPIC_ID, "there is no topic with this id");
         return KW_OK;
     }
     if (!kb_config_bool(k->o.config, "delete.topic.enable")) {
@@ -194,9 +208,13 @@ static bool names_delete(struct kb_controller *k, struct kb_change *c, int32_t i
     const struct kb_image_topic *found = referred(k, &((struct kb_topic_ref *)c->items)[i]); /* by name and by id it is the same topic */
     return found && kb_names_topic(kw_str_of(found->name), key, n);
 }
-static struct kb_result *delete_result(struct kb_change *c, int32_t i) { return &((struct kb_topic_ref *)c->items)[i].result; }
-static const struct kb_change_kind delete_kind = {.name = "DeleteTopics", .run = run_delete, .claim = claim_delete, .names = names_delete, .result = delete_result};
+static struct kb_result *delete_result(struct kb_change *c, int32_t i) {
+    return &((struct kb_topic_ref *)c->items)[i].result;
+}
+static const struct kb_change_kind delete_kind = {
+    .name = "DeleteTopics", .run = run_delete, .claim = claim_delete, .names = names_delete, .result = delete_result};
 
-kw_err kb_controller_delete_topics(struct kb_controller *k, struct kb_topic_ref *topics, int32_t count, struct kb_change *c, struct kb_now now) {
+kw_err kb_controller_delete_topics(struct kb_controller *k, struct kb_topic_ref *topics, int32_t count, struct kb_change *c,
+                                   struct kb_now now) {
     return kb_controller_submit(k, c, &delete_kind, topics, count, false, now);
 }

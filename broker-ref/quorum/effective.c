@@ -1,4 +1,5 @@
-/* effective.c - resolves a configuration through its levels, and fills what logs and partitions need of it. Contract: effective.h. KIP-226. */
+/* effective.c - resolves a configuration through its levels, and fills what logs and partitions need of it. Contract: effective.h. KIP-226.
+ */
 #include "effective.h"
 
 #include <stdio.h>
@@ -31,7 +32,8 @@ void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, c
     e->source = KB_SOURCE_DEFAULT;
 }
 
-void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d, struct kb_effective *e) {
+void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,
+                        struct kb_effective *e) {
     struct kb_config_synonym s;
     e->name = d->name;
     e->source = KB_SOURCE_TOPIC;

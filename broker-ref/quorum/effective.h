@@ -11,13 +11,17 @@
 #include "image.h"
 
 enum kb_config_source { /* as DescribeConfigs tells it */
-    KB_SOURCE_TOPIC = 1, KB_SOURCE_DYNAMIC_BROKER = 2, KB_SOURCE_DYNAMIC_DEFAULT = 3, KB_SOURCE_STATIC = 4, KB_SOURCE_DEFAULT = 5,
+                        KB_SOURCE_TOPIC = 1,
+                        KB_SOURCE_DYNAMIC_BROKER = 2,
+                        KB_SOURCE_DYNAMIC_DEFAULT = 3,
+                        KB_SOURCE_STATIC = 4,
+                        KB_SOURCE_DEFAULT = 5,
 };
 struct kb_effective {
     const char *value; /* NULL: null */
     const char *name;  /* under which it was found ("log.retention.hours") */
     enum kb_config_source source;
-    char buf[24];      /* value points here when a unit was converted */
+    char buf[24]; /* value points here when a unit was converted */
 };
 /* A topic's value; topic null or unknown: what a topic without overrides has. d is a KB_C_TOPIC entry. */
 void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,

@@ -1,9 +1,9 @@
 /* image.c - replays metadata records into the image: topics and their partitions, brokers, features, producer ids.
  *
- * Called by the store, one committed record at a time. Configurations are in image_config.c, the way back to records in image_emit.c. KIP-631.
+ * Called by the store, one committed record at a time. Configurations are in image_config.c, the way back to records in image_emit.c.
+ * KIP-631.
  */
 #include "image.h"
-
 
 #include "image_priv.h"
 
@@ -118,7 +118,9 @@ struct kb_image_partition *kb_image_partition(const struct kb_image *im, struct 
     return t && index >= 0 && index < t->partition_count ? &t->partitions[index] : NULL;
 }
 
-struct kb_image_broker *kb_image_broker(const struct kb_image *im, int32_t id) { return kw_map_get_u64(&im->brokers, (uint32_t)id); }
+struct kb_image_broker *kb_image_broker(const struct kb_image *im, int32_t id) {
+    return kw_map_get_u64(&im->brokers, (uint32_t)id);
+}
 
 /* ---- Topics ---- */
 
@@ -224,10 +226,13 @@ static kw_err apply_partition_change(struct kb_image *im, const struct kw_partit
     kw_err err = KW_OK;
     if (r->isr.n >= 0) err = copy_ids(&p->isr, &p->isr_count, r->isr.v, r->isr.n);
     if (!err && r->replicas.n >= 0) err = copy_ids(&p->replicas, &p->replica_count, r->replicas.v, r->replicas.n);
-    if (!err && r->removing_replicas.n >= 0) err = copy_ids(&p->removing, &p->removing_count, r->removing_replicas.v, r->removing_replicas.n);
+    if (!err && r->removing_replicas.n >= 0)
+        err = copy_ids(&p->removing, &p->removing_count, r->removing_replicas.v, r->removing_replicas.n);
     if (!err && r->adding_replicas.n >= 0) err = copy_ids(&p->adding, &p->adding_count, r->adding_replicas.v, r->adding_replicas.n);
-    if (!err && r->eligible_leader_replicas.n >= 0) err = copy_ids(&p->elr, &p->elr_count, r->eligible_leader_replicas.v, r->eligible_leader_replicas.n);
-    if (!err && r->last_known_elr.n >= 0) err = copy_ids(&p->last_known_elr, &p->last_known_elr_count, r->last_known_elr.v, r->last_known_elr.n);
+    if (!err && r->eligible_leader_replicas.n >= 0)
+        err = copy_ids(&p->elr, &p->elr_count, r->eligible_leader_replicas.v, r->eligible_leader_replicas.n);
+    if (!err && r->last_known_elr.n >= 0)
+        err = copy_ids(&p->last_known_elr, &p->last_known_elr_count, r->last_known_elr.v, r->last_known_elr.n);
     if (!err && r->directories.n >= 0) err = copy_uuids(&p->directories, &p->directory_count, r->directories.v, r->directories.n);
     if (err) return err;
     if (r->leader != NO_LEADER_CHANGE) {
@@ -342,28 +347,52 @@ bool kb_image_knows(int16_t type) {
     case KW_RECORD_BROKER_REGISTRATION_CHANGE:
     case KW_RECORD_NO_OP:
     case KW_RECORD_ZK_MIGRATION_STATE:
-    case KW_RECORD_REGISTER_CONTROLLER: return true;
-    default: return false;
+    case KW_RECORD_REGISTER_CONTROLLER:
+        return true;
+    default:
+        return false;
     }
 }
 
 kw_err kb_image_apply(struct kb_image *im, int64_t offset, int32_t epoch, int16_t type, const void *record) {
     kw_err err = KW_OK;
     switch (type) {
-    case KW_RECORD_REGISTER_BROKER: err = apply_register_broker(im, record); break;
-    case KW_RECORD_UNREGISTER_BROKER: err = apply_unregister_broker(im, record); break;
-    case KW_RECORD_TOPIC: err = apply_topic(im, record); break;
-    case KW_RECORD_PARTITION: err = apply_partition(im, record); break;
-    case KW_RECORD_CONFIG: err = kb_image_config_apply(im, record); break;
-    case KW_RECORD_PARTITION_CHANGE: err = apply_partition_change(im, record); break;
-    case KW_RECORD_REMOVE_TOPIC: err = apply_remove_topic(im, record); break;
-    case KW_RECORD_FEATURE_LEVEL: err = apply_feature(im, record); break;
-    case KW_RECORD_PRODUCER_IDS: im->next_producer_id = ((const struct kw_producer_ids_record *)record)->next_producer_id; break;
-    case KW_RECORD_BROKER_REGISTRATION_CHANGE: err = apply_registration_change(im, record); break;
+    case KW_RECORD_REGISTER_BROKER:
+        err = apply_register_broker(im, record);
+        break;
+    case KW_RECORD_UNREGISTER_BROKER:
+        err = apply_unregister_broker(im, record);
+        break;
+    case KW_RECORD_TOPIC:
+        err = apply_topic(im, record);
+        break;
+    case KW_RECORD_PARTITION:
+        err = apply_partition(im, record);
+        break;
+    case KW_RECORD_CONFIG:
+        err = kb_image_config_apply(im, record);
+        break;
+    case KW_RECORD_PARTITION_CHANGE:
+        err = apply_partition_change(im, record);
+        break;
+    case KW_RECORD_REMOVE_TOPIC:
+        err = apply_remove_topic(im, record);
+        break;
+    case KW_RECORD_FEATURE_LEVEL:
+        err = apply_feature(im, record);
+        break;
+    case KW_RECORD_PRODUCER_IDS:
+        im->next_producer_id = ((const struct kw_producer_ids_record *)record)->next_producer_id;
+        break;
+    case KW_RECORD_BROKER_REGISTRATION_CHANGE:
+        err = apply_registration_change(im, record);
+        break;
     case KW_RECORD_NO_OP: /* the rest say nothing that a node of ours acts on */
     case KW_RECORD_ZK_MIGRATION_STATE:
-    case KW_RECORD_REGISTER_CONTROLLER: break;
-    default: err = KW_EDECODE;
+    case KW_RECORD_REGISTER_CONTROLLER:
+        break;
+    default:
+        err = KW_EDECODE;
     }
     if (err) return err;
     im->offset = offset;

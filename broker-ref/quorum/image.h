@@ -1,6 +1,7 @@
 /* image.h - what the metadata log says, replayed: topics, partitions, configs, brokers, features, producer ids. KIP-631 records.
  *
- * Only kb_image_apply changes it, one committed record at a time, so that equal offsets mean equal images. Read by api/, replica/, controller.
+ * Only kb_image_apply changes it, one committed record at a time, so that equal offsets mean equal images. Read by api/, replica/,
+ * controller.
  */
 #ifndef KB_IMAGE_H
 #define KB_IMAGE_H
@@ -14,12 +15,12 @@ struct kb_image_partition {
     int32_t leader, leader_epoch, partition_epoch; /* leader -1: none */
     int32_t *replicas, *isr, *adding, *removing;
     int32_t replica_count, isr_count, adding_count, removing_count;
-    int32_t *elr, *last_known_elr;    /* KIP-966: kept as told, not used yet */
+    int32_t *elr, *last_known_elr; /* KIP-966: kept as told, not used yet */
     int32_t elr_count, last_known_elr_count;
     int8_t recovery_state;
     struct kw_uuid *directories; /* directory_count of them: replica_count, or 0 before record version 1 */
     int32_t directory_count;
-    void *local;                 /* struct kb_partition * when this node has it; the node's, moves with the partition */
+    void *local; /* struct kb_partition * when this node has it; the node's, moves with the partition */
 };
 struct kb_image_topic {
     char *name;
@@ -30,13 +31,20 @@ struct kb_image_topic {
 };
 struct kb_image_broker {
     int32_t id;
-    int64_t epoch;               /* offset of its registration record */
+    int64_t epoch; /* offset of its registration record */
     bool fenced, in_controlled_shutdown;
-    struct kb_image_endpoint { char *name, *host; int32_t port; int16_t protocol; } *endpoints;
+    struct kb_image_endpoint {
+        char *name, *host;
+        int32_t port;
+        int16_t protocol;
+    } * endpoints;
     int32_t endpoint_count;
-    struct kb_image_feature { char *name; int16_t min, max; } *features; /* that it supports */
+    struct kb_image_feature {
+        char *name;
+        int16_t min, max;
+    } * features; /* that it supports */
     int32_t feature_count;
-    char *rack;                  /* may be NULL */
+    char *rack; /* may be NULL */
     struct kw_uuid *log_dirs;
     int32_t log_dir_count;
     struct kw_uuid incarnation;
@@ -51,14 +59,14 @@ struct kb_image_observer {
     void *ctx;
 };
 struct kb_image {
-    int64_t offset;              /* of the last record applied, -1 none */
-    int32_t epoch;               /* its leader epoch */
+    int64_t offset; /* of the last record applied, -1 none */
+    int32_t epoch;  /* its leader epoch */
     struct kw_map topics_by_name, topics_by_id, brokers;
     struct kw_map topics_by_normal; /* name with '.' as '_': what Kafka lets no two topics share */
-    struct kw_map configs;       /* (type, name) -> struct kb_image_config (kb_image_config_*) */
-    struct kw_map features;      /* name -> struct kb_image_level */
-    int64_t next_producer_id;    /* first id not handed out in blocks */
-    int32_t partition_count;     /* of all topics */
+    struct kw_map configs;          /* (type, name) -> struct kb_image_config (kb_image_config_*) */
+    struct kw_map features;         /* name -> struct kb_image_level */
+    int64_t next_producer_id;       /* first id not handed out in blocks */
+    int32_t partition_count;        /* of all topics */
     struct kb_image_observer observer;
 };
 struct kb_image_level {
@@ -70,7 +78,8 @@ void kb_image_init(struct kb_image *im);
 void kb_image_deinit(struct kb_image *im);
 /* True when apply has a meaning for the type (others are refused: a log of a newer release must not be half understood). */
 bool kb_image_knows(int16_t type);
-/* Applies one record body (type, version, decoded message). KW_ENOMEM, KW_EDECODE (unknown type or impossible change: the node stops, loudly). */
+/* Applies one record body (type, version, decoded message). KW_ENOMEM, KW_EDECODE (unknown type or impossible change: the node stops,
+ * loudly). */
 kw_err kb_image_apply(struct kb_image *im, int64_t offset, int32_t epoch, int16_t type, const void *record) KW_CHECK;
 
 struct kb_image_topic *kb_image_topic(const struct kb_image *im, struct kw_str name);
@@ -84,6 +93,7 @@ const char *kb_image_config_get(const struct kb_image *im, int8_t type, struct k
 bool kb_image_config_next(const struct kb_image *im, int8_t type, struct kw_str resource, size_t *it, const char **key, const char **value);
 
 /* Writes the whole image as records, for a snapshot: emit(ctx, type, version, message) for each, in an order that apply accepts. */
-kw_err kb_image_emit(const struct kb_image *im, kw_err (*emit)(void *ctx, int16_t type, int16_t version, const void *record), void *ctx) KW_CHECK;
+kw_err kb_image_emit(const struct kb_image *im, kw_err (*emit)(void *ctx, int16_t type, int16_t version, const void *record),
+                     void *ctx) KW_CHECK;
 
 #endif

@@ -108,7 +108,8 @@ const char *kb_image_config_get(const struct kb_image *im, int8_t type, struct k
     return v ? v->value : NULL;
 }
 
-bool kb_image_config_next(const struct kb_image *im, int8_t type, struct kw_str resource, size_t *it, const char **key, const char **value) {
+bool kb_image_config_next(const struct kb_image *im, int8_t type, struct kw_str resource, size_t *it, const char **key,
+                          const char **value) {
     struct kb_image_config *c = find(im, type, resource);
     struct kb_image_value *v = c ? kw_map_next(&c->values, it) : NULL;
     if (!v) return false;

@@ -1,4 +1,5 @@
-/* meta_batch.h - batches of metadata records: building them, and replaying them into an image. The log and its snapshots have the same form.
+/* meta_batch.h - batches of metadata records: building them, and replaying them into an image. The log and its snapshots have the same
+ * form.
  *
  * A record's value is: frame version 1, type and version as unsigned varints, then the message (KIP-595, KIP-631). Control batches carry
  * LeaderChange, snapshot header and footer. Called by the store and its snapshots.
@@ -11,7 +12,13 @@
 #include "wire/batch.h"
 
 #define KB_META_BATCH_MAX (8u << 20) /* Kafka's internal.metadata.max.batch.size.in.bytes */
-enum { KB_CONTROL_LEADER_CHANGE = 2, KB_CONTROL_SNAPSHOT_HEADER = 3, KB_CONTROL_SNAPSHOT_FOOTER = 4, KB_CONTROL_KRAFT_VERSION = 5, KB_CONTROL_VOTERS = 6 };
+enum {
+    KB_CONTROL_LEADER_CHANGE = 2,
+    KB_CONTROL_SNAPSHOT_HEADER = 3,
+    KB_CONTROL_SNAPSHOT_FOOTER = 4,
+    KB_CONTROL_KRAFT_VERSION = 5,
+    KB_CONTROL_VOTERS = 6
+};
 
 struct kb_meta_batch { /* one being built */
     struct kw_out body, value;
@@ -21,7 +28,8 @@ void kb_meta_batch_init(struct kb_meta_batch *b);
 void kb_meta_batch_deinit(struct kb_meta_batch *b);
 /* KW_ELIMIT: the batch would pass KB_META_BATCH_MAX; it is as it was. */
 kw_err kb_meta_batch_add(struct kb_meta_batch *b, int16_t type, int16_t version, const void *message) KW_CHECK;
-kw_err kb_meta_batch_add_control(struct kb_meta_batch *b, int16_t type, const struct kw_desc *d, int16_t version, const void *message) KW_CHECK;
+kw_err kb_meta_batch_add_control(struct kb_meta_batch *b, int16_t type, const struct kw_desc *d, int16_t version,
+                                 const void *message) KW_CHECK;
 /* The batch in a block of its own (one reference, the caller's), CRC set; the builder is empty afterwards and can go on. */
 kw_err kb_meta_batch_finish(struct kb_meta_batch *b, bool control, int64_t base_offset, int32_t epoch, int64_t wall_ms, struct kw_blk **blk,
                             size_t *size) KW_CHECK;
@@ -30,15 +38,15 @@ kw_err kb_meta_batch_finish(struct kb_meta_batch *b, bool control, int64_t base_
 struct kb_replay {
     struct kb_image *image;
     struct kw_compressor *compressor;
-    int32_t node_id;           /* the only voter there may be */
-    int64_t next;              /* the offset that comes next; records below are skipped, a gap is an error */
-    int64_t last_timestamp;    /* of the last batch; -1 */
+    int32_t node_id;        /* the only voter there may be */
+    int64_t next;           /* the offset that comes next; records below are skipped, a gap is an error */
+    int64_t last_timestamp; /* of the last batch; -1 */
     bool in_transaction;
     struct kw_out held;
     struct kw_arena arena;
-    int32_t control_seen;      /* bit per control record type */
-    bool footer_last;          /* the last record was a snapshot's footer */
-    char why[200];             /* after a failure */
+    int32_t control_seen; /* bit per control record type */
+    bool footer_last;     /* the last record was a snapshot's footer */
+    char why[200];        /* after a failure */
 };
 void kb_replay_init(struct kb_replay *r, struct kb_image *image, struct kw_compressor *compressor, int32_t node_id, int64_t next);
 void kb_replay_deinit(struct kb_replay *r);

@@ -1,4 +1,5 @@
-/* place.c - which brokers hold a partition: round robin over the live ones from a random start, or as given by hand. Called by the controller. */
+/* place.c - which brokers hold a partition: round robin over the live ones from a random start, or as given by hand. Called by the
+ * controller. */
 #include <stdlib.h>
 
 #include "controller_priv.h"
@@ -32,7 +33,8 @@ void kb_place_partition(const struct kb_place *p, int32_t partition, int32_t rf,
 bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int32_t count, int32_t first, int32_t rf, struct kb_result *r) {
     for (int32_t i = 0; i < count; i++) {
         if (a[i].index != first + i) {
-            kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "the assignment names partition %d where %d was due: give them in order, without gaps", (int)a[i].index,
+            kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT,
+                          "the assignment names partition %d where %d was due: give them in order, without gaps", (int)a[i].index,
                           (int)(first + i));
             return false;
         }
@@ -41,19 +43,20 @@ bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int3
             return false;
         }
         if (a[i].count != (rf < 0 ? a[0].count : rf)) {
-            kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d has %d replicas where the topic's others have %d", (int)a[i].index, (int)a[i].count,
-                          (int)(rf < 0 ? a[0].count : rf));
+            kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d has %d replicas where the topic's others have %d",
+                          (int)a[i].index, (int)a[i].count, (int)(rf < 0 ? a[0].count : rf));
             return false;
         }
         for (int32_t j = 0; j < a[i].count; j++) {
             if (!kb_image_broker(k->o.image, a[i].brokers[j])) {
-                kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d, which is not registered", (int)a[i].index,
-                              (int)a[i].brokers[j]);
+                kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d, which is not registered",
+                              (int)a[i].index, (int)a[i].brokers[j]);
                 return false;
             }
             for (int32_t m = 0; m < j; m++)
                 if (a[i].brokers[m] == a[i].brokers[j]) {
-                    kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d twice", (int)a[i].index, (int)a[i].brokers[j]);
+                    kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d twice", (int)a[i].index,
+                                  (int)a[i].brokers[j]);
                     return false;
                 }
         }

@@ -1,6 +1,7 @@
 /* replay.c - walks batches of metadata records and applies them to the image. Contract: meta_batch.h.
  *
- * Called by the store: at start for snapshot and log, later for every batch that has been committed, from the very bytes that are on the disk.
+ * Called by the store: at start for snapshot and log, later for every batch that has been committed, from the very bytes that are on the
+ * disk.
  */
 #include <stdio.h>
 
@@ -44,7 +45,8 @@ static kw_err open_frame(struct kb_replay *r, const uint8_t *p, size_t n, int64_
 static kw_err apply_frame(struct kb_replay *r, struct frame *f, int64_t offset, int32_t epoch) {
     const struct kw_desc *d = kw_metadata_record_by_type((int16_t)f->type);
     if (!d || !kb_image_knows((int16_t)f->type) || (int16_t)f->version > d->max) {
-        WHY(r, "the record at offset %lld has type %u version %u, which this version of kbroker does not know", (long long)offset, f->type, f->version);
+        WHY(r, "the record at offset %lld has type %u version %u, which this version of kbroker does not know", (long long)offset, f->type,
+            f->version);
         return KW_EVERSION;
     }
     kw_arena_reset(&r->arena);
@@ -116,9 +118,12 @@ static kw_err data_record(struct kb_replay *r, const struct kw_record_view *v, i
         }
         r->in_transaction = true;
         return KW_OK;
-    case KW_RECORD_END_TRANSACTION: return end_transaction(r, true, v->offset, epoch);
-    case KW_RECORD_ABORT_TRANSACTION: return end_transaction(r, false, v->offset, epoch);
-    default: break;
+    case KW_RECORD_END_TRANSACTION:
+        return end_transaction(r, true, v->offset, epoch);
+    case KW_RECORD_ABORT_TRANSACTION:
+        return end_transaction(r, false, v->offset, epoch);
+    default:
+        break;
     }
     if (r->in_transaction) return hold(r, v->value.p, (size_t)v->value.len, v->offset, epoch);
     return apply_frame(r, &f, v->offset, epoch);

@@ -43,7 +43,9 @@ bool kb_snapshot_whole(const uint8_t *p, size_t n) {
     while (at < n) {
         struct kw_batch_header h;
         int64_t size = kw_batch_size_peek(p + at, n - at);
-        if (size < KW_BATCH_HEADER_SIZE || (uint64_t)size > n - at || kw_batch_parse(p + at, n - at, &h) || !kw_batch_crc_ok(p + at, (size_t)size)) return false;
+        if (size < KW_BATCH_HEADER_SIZE || (uint64_t)size > n - at || kw_batch_parse(p + at, n - at, &h) ||
+            !kw_batch_crc_ok(p + at, (size_t)size))
+            return false;
         if (at == 0 && !is_control_of(p, (size_t)size, KB_CONTROL_SNAPSHOT_HEADER)) return false;
         footer = is_control_of(p + at, (size_t)size, KB_CONTROL_SNAPSHOT_FOOTER);
         at += (size_t)size;
@@ -51,8 +53,8 @@ bool kb_snapshot_whole(const uint8_t *p, size_t n) {
     return footer;
 }
 
-kw_err kb_snapshot_load(const uint8_t *p, size_t n, int64_t end, int32_t epoch, int32_t node_id, struct kw_compressor *compressor, struct kb_image *image,
-                        char *why, size_t why_size) {
+kw_err kb_snapshot_load(const uint8_t *p, size_t n, int64_t end, int32_t epoch, int32_t node_id, struct kw_compressor *compressor,
+                        struct kb_image *image, char *why, size_t why_size) {
     struct kb_replay r;
     size_t used;
     kb_replay_init(&r, image, compressor, node_id, 0);

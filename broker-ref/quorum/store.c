@@ -60,7 +60,9 @@ static void pending_free(struct kb_pending_batch *b) {
     kw_free(b);
 }
 
-static struct kb_pending_batch *pending_of(struct kw_list *l) { return KW_CONTAINER_OF(l, struct kb_pending_batch, link); }
+static struct kb_pending_batch *pending_of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct kb_pending_batch, link);
+}
 
 void kb_store_free(struct kb_store *s) {
     if (!s) return;
@@ -108,7 +110,8 @@ kw_err kb_store_append_batch(struct kb_store *s, struct kb_meta_batch *b, bool c
     kw_list_init(&p->link);
     kw_err err = kb_meta_batch_finish(b, control, s->log->leo, s->epoch, now.wall_ms, &p->blk, &p->size);
     if (err) goto fail;
-    struct kb_log_append a = {.blk = p->blk, .batch = p->blk->data, .size = p->size, .leader_epoch = s->epoch, .max_timestamp = now.wall_ms};
+    struct kb_log_append a = {
+        .blk = p->blk, .batch = p->blk->data, .size = p->size, .leader_epoch = s->epoch, .max_timestamp = now.wall_ms};
     err = kb_log_append(s->log, &a, now);
     if (err) goto fail;
     p->base = a.base_offset;
@@ -173,7 +176,8 @@ void kb_store_committed(struct kb_store *s, struct kb_now now) {
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_store *s = ctx;
     if (s->state == KB_STORE_FAILED) return;
-    /* The log syncs what it writes (flush_on_ack); should a round of that have failed in a way that may pass, it is asked again a little later. */
+    /* The log syncs what it writes (flush_on_ack); should a round of that have failed in a way that may pass, it is asked again a little
+     * later. */
     if (log->synced < log->written && !log->poisoned && !kw_timer_armed(&s->sync_again))
         (void)!kw_timers_set(s->o.env->timers, &s->sync_again, now.mono_us + SYNC_AGAIN_US);
     kb_store_committed(s, now);
@@ -183,7 +187,8 @@ static void sync_again(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_store *s = ctx;
     (void)t;
     (void)now_us;
-    if (s->log && s->state != KB_STORE_FAILED && s->log->synced < s->log->written) (void)!kb_log_sync(s->log); /* poisoned: log_failed tells */
+    if (s->log && s->state != KB_STORE_FAILED && s->log->synced < s->log->written)
+        (void)!kb_log_sync(s->log); /* poisoned: log_failed tells */
 }
 
 static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {
@@ -233,8 +238,18 @@ void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now
 
 /* ---- Facts ---- */
 
-const char *kb_store_failure(const struct kb_store *s) { return s->state == KB_STORE_FAILED ? s->failure : NULL; }
-const char *kb_store_cluster_id(const struct kb_store *s) { return s->load.cluster_id; }
-struct kw_uuid kb_store_directory_id(const struct kb_store *s) { return s->load.directory_id; }
-int32_t kb_store_epoch(const struct kb_store *s) { return s->epoch; }
-int64_t kb_store_broker_epoch(const struct kb_store *s) { return s->broker_epoch; }
+const char *kb_store_failure(const struct kb_store *s) {
+    return s->state == KB_STORE_FAILED ? s->failure : NULL;
+}
+const char *kb_store_cluster_id(const struct kb_store *s) {
+    return s->load.cluster_id;
+}
+struct kw_uuid kb_store_directory_id(const struct kb_store *s) {
+    return s->load.directory_id;
+}
+int32_t kb_store_epoch(const struct kb_store *s) {
+    return s->epoch;
+}
+int64_t kb_store_broker_epoch(const struct kb_store *s) {
+    return s->broker_epoch;
+}

@@ -1,4 +1,5 @@
-/* store.h - the metadata log `__cluster_metadata-0`, its snapshots, quorum-state and meta.properties: append, commit, replay into the image.
+/* store.h - the metadata log `__cluster_metadata-0`, its snapshots, quorum-state and meta.properties: append, commit, replay into the
+ * image.
  *
  * One node: a quorum of one with the records of the first day: LeaderChange control record of each epoch, registration of itself, feature
  * levels; epoch raised and (epoch, vote) stored before anything is appended. Calls log/ with keep_offsets off, sync before commit.
@@ -11,12 +12,12 @@
 
 struct kb_store;
 struct kb_store_options {
-    struct kb_log_env *env;        /* disk, timers, logger */
+    struct kb_log_env *env; /* disk, timers, logger */
     const struct kb_config *config;
     struct kw_rng *rng;
-    struct kb_image *image;        /* initialised, empty */
-    uint16_t port;                 /* what a listener on port 0 got; registered instead of 0 */
-    bool clean;                    /* the last stop was clean (the node found and removed the marker): no recovery scan */
+    struct kb_image *image; /* initialised, empty */
+    uint16_t port;          /* what a listener on port 0 got; registered instead of 0 */
+    bool clean;             /* the last stop was clean (the node found and removed the marker): no recovery scan */
     /* After records up to image->offset were applied: the node creates, changes, deletes partitions. */
     void (*applied)(void *ctx, struct kb_now now);
     /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (kb_store_failure), then or later. */
@@ -28,17 +29,20 @@ struct kb_store_options {
 kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **s) KW_CHECK;
 kw_err kb_store_start(struct kb_store *s, struct kb_now now) KW_CHECK;
 void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
-void kb_store_free(struct kb_store *s); /* once the shell has no request of it left */
+void kb_store_free(struct kb_store *s);                 /* once the shell has no request of it left */
 const char *kb_store_failure(const struct kb_store *s); /* what, where, why, what to do; NULL: none */
 
-/* Appends records as one batch (atomic); *last_offset is theirs. Not before ready. KW_EIO: the log has failed; KW_ELIMIT: too much for one batch. Committed when synced; then applied, then kb_controller's changes answer. */
+/* Appends records as one batch (atomic); *last_offset is theirs. Not before ready. KW_EIO: the log has failed; KW_ELIMIT: too much for one
+ * batch. Committed when synced; then applied, then kb_controller's changes answer. */
 struct kb_store_record {
     int16_t type, version;
     const void *message;
 };
-kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset, struct kb_now now) KW_CHECK;
+kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset,
+                       struct kb_now now) KW_CHECK;
 void kb_store_flush(struct kb_store *s, struct kb_now now); /* end of turn: what was appended goes to the disk, and its sync is asked for */
-const char *kb_store_cluster_id(const struct kb_store *s); /* meta.properties: mostly 22 characters, any text where another tool formatted the folder */
+const char *
+kb_store_cluster_id(const struct kb_store *s); /* meta.properties: mostly 22 characters, any text where another tool formatted the folder */
 struct kw_uuid kb_store_directory_id(const struct kb_store *s);
 int32_t kb_store_epoch(const struct kb_store *s);
 int64_t kb_store_broker_epoch(const struct kb_store *s);

@@ -1,5 +1,5 @@
-/* store_boot.c - the first records of an epoch: leader change, the cluster's features when the log is new, this node's registration, and a new
- * leader epoch for every partition that it leads, so that no offset is ever given out twice in one epoch. KIP-595, KIP-631, KIP-868.
+/* store_boot.c - the first records of an epoch: leader change, the cluster's features when the log is new, this node's registration, and a
+ * new leader epoch for every partition that it leads, so that no offset is ever given out twice in one epoch. KIP-595, KIP-631, KIP-868.
  *
  * Called by store_load.c once everything is replayed; the batches are appended at once and cost one sync.
  */
@@ -139,7 +139,8 @@ void kb_store_boot(struct kb_store *s, struct kb_now now) {
     if (!err) err = lead_all(s, &b, now);
     kb_meta_batch_deinit(&b);
     if (err) {
-        kb_store_fail(s, now, "%s: the epoch's first records could not be appended%s%s", s->load.meta_dir, s->log->failure[0] ? ": " : "", s->log->failure);
+        kb_store_fail(s, now, "%s: the epoch's first records could not be appended%s%s", s->load.meta_dir, s->log->failure[0] ? ": " : "",
+                      s->log->failure);
         return;
     }
     kb_store_flush(s, now);

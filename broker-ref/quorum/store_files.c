@@ -1,4 +1,5 @@
-/* store_files.c - meta.properties and quorum-state as Apache Kafka writes them: who this folder belongs to, and the quorum's epoch and vote.
+/* store_files.c - meta.properties and quorum-state as Apache Kafka writes them: who this folder belongs to, and the quorum's epoch and
+ * vote.
  *
  * Called by store_load.c (in its job) and store_boot.c. KIP-631, KIP-858 (directory.id), KIP-595 (quorum-state).
  */
@@ -41,19 +42,24 @@ kw_err kb_store_properties_read(struct kb_store_load *l, const uint8_t *p, size_
         }
     }
     if (version != 1 || !cluster || !directory || node < 0) {
-        snprintf(l->why, sizeof(l->why), "%s/meta.properties: version 1 with cluster.id, directory.id and node.id is needed; restore the file, or use another data folder", l->dir);
+        snprintf(l->why, sizeof(l->why),
+                 "%s/meta.properties: version 1 with cluster.id, directory.id and node.id is needed; restore the file, or use another data "
+                 "folder",
+                 l->dir);
         return KW_EINVAL;
     }
     if (node != l->node_id) {
-        snprintf(l->why, sizeof(l->why), "%s belongs to node %lld, but node.id is %d: set node.id=%lld, or use another data folder", l->dir, (long long)node,
-                 (int)l->node_id, (long long)node);
+        snprintf(l->why, sizeof(l->why), "%s belongs to node %lld, but node.id is %d: set node.id=%lld, or use another data folder", l->dir,
+                 (long long)node, (int)l->node_id, (long long)node);
         return KW_EINVAL;
     }
     return KW_OK;
 }
 
 kw_err kb_store_vote_write(struct kw_out *out, int32_t node_id, int32_t epoch) {
-    kb_text_add(out, "{\"clusterId\":\"\",\"leaderId\":%d,\"leaderEpoch\":%d,\"votedId\":-1,\"appliedOffset\":0,\"currentVoters\":[{\"voterId\":%d}],\"data_version\":0}",
+    kb_text_add(out,
+                "{\"clusterId\":\"\",\"leaderId\":%d,\"leaderEpoch\":%d,\"votedId\":-1,\"appliedOffset\":0,\"currentVoters\":[{\"voterId\":"
+                "%d}],\"data_version\":0}",
                 (int)node_id, (int)epoch, (int)node_id);
     return out->err;
 }

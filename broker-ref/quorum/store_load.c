@@ -16,7 +16,9 @@
 
 #define WHY(l, ...) snprintf((l)->why, sizeof((l)->why), __VA_ARGS__)
 
-static void join(char *out, size_t size, const char *dir, const char *name) { snprintf(out, size, "%s/%s", dir, name); }
+static void join(char *out, size_t size, const char *dir, const char *name) {
+    snprintf(out, size, "%s/%s", dir, name);
+}
 
 /* The whole file in memory of kw_malloc, one byte longer than *n. */
 static enum kb_disk_err read_file(struct kb_fs *fs, const char *path, int64_t max, uint8_t **data, size_t *n) {
@@ -67,12 +69,18 @@ static enum kb_disk_err write_aside(struct kb_fs *fs, struct small_file *s) {
 /* What the kinds of failure mean to a reader of the log. */
 static const char *disk_text(enum kb_disk_err err) {
     switch (err) {
-    case KB_DISK_ENOENT: return "it is not there";
-    case KB_DISK_ENOSPC: return "the disk is full";
-    case KB_DISK_EIO: return "the disk failed";
-    case KB_DISK_EFBIG: return "it is larger than it can be";
-    case KB_DISK_ENOMEM: return "out of memory";
-    default: return "the system refused (permissions?)";
+    case KB_DISK_ENOENT:
+        return "it is not there";
+    case KB_DISK_ENOSPC:
+        return "the disk is full";
+    case KB_DISK_EIO:
+        return "the disk failed";
+    case KB_DISK_EFBIG:
+        return "it is larger than it can be";
+    case KB_DISK_ENOMEM:
+        return "out of memory";
+    default:
+        return "the system refused (permissions?)";
     }
 }
 
@@ -148,7 +156,8 @@ static bool load_properties(struct kb_store_load *l, struct kb_fs *fs, bool has_
     }
     if (err != KB_DISK_ENOENT) return !failed(l, l->dir, "meta.properties", err);
     if (has_metadata) {
-        WHY(l, "%s/meta.properties is missing, but %s has a metadata log: restore the file, or use an empty data folder", l->dir, l->meta_dir);
+        WHY(l, "%s/meta.properties is missing, but %s has a metadata log: restore the file, or use an empty data folder", l->dir,
+            l->meta_dir);
         return false;
     }
     l->fresh = true;
@@ -215,8 +224,10 @@ static void load_job(void *arg, struct kb_fs *fs) {
     struct kb_store_load *l = arg;
     struct found f = {0};
     enum { VOTE, PROPERTIES, TOPIC_ID, FILES };
-    struct small_file files[FILES] = {{.dir = l->meta_dir, .name = "quorum-state", .sync = true}, {.dir = l->dir, .name = "meta.properties", .sync = true},
-                                      {.dir = l->meta_dir, .name = "partition.metadata"}}; /* the last is for Apache Kafka's tools: everyone knows the id */
+    struct small_file files[FILES] = {
+        {.dir = l->meta_dir, .name = "quorum-state", .sync = true},
+        {.dir = l->dir, .name = "meta.properties", .sync = true},
+        {.dir = l->meta_dir, .name = "partition.metadata"}}; /* the last is for Apache Kafka's tools: everyone knows the id */
     for (size_t i = 0; i < FILES; i++) kw_out_init(&files[i].bytes);
     if (make_folders(l, fs) && list_folder(l, fs, &f) && load_snapshots(l, fs, &f) &&
         load_properties(l, fs, f.has_log || l->snapshot_end > 0, &files[PROPERTIES].bytes) && load_vote(l, fs, &files[VOTE].bytes)) {
@@ -250,7 +261,8 @@ static void replayed(struct kb_store *s, struct kb_now now) {
         kb_store_boot(s, now);
         return;
     }
-    kb_say(s->o.env->logger, KB_WARN, "%s: the log knows epoch %d, quorum-state an older one; going on above both", s->load.meta_dir, (int)last);
+    kb_say(s->o.env->logger, KB_WARN, "%s: the log knows epoch %d, quorum-state an older one; going on above both", s->load.meta_dir,
+           (int)last);
     s->epoch = last + 1;
     size_t n = strlen(s->load.meta_dir) + sizeof("/quorum-state");
     s->vote_path = kw_malloc(n);
@@ -261,8 +273,14 @@ static void replayed(struct kb_store *s, struct kb_now now) {
     }
     snprintf(s->vote_path, n, "%s/quorum-state", s->load.meta_dir);
     s->vote_iov = (struct kb_iov){s->vote_bytes.p, s->vote_bytes.len};
-    s->vote = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
-                                   .path = s->vote_path, .iov = &s->vote_iov, .iov_count = 1, .done = vote_done, .ctx = s};
+    s->vote = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                   .lane = KB_LANE_ATOMIC,
+                                   .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
+                                   .path = s->vote_path,
+                                   .iov = &s->vote_iov,
+                                   .iov_count = 1,
+                                   .done = vote_done,
+                                   .ctx = s};
     s->voting = true;
     kb_disk_submit(s->o.env->disk, &s->vote);
 }
@@ -295,8 +313,13 @@ static bool read_some(struct kb_store *s, struct kb_now now) {
     s->bytes_since_snapshot += (int64_t)used;
     if (!err && s->replay.next == before) err = KW_EDECODE;
     if (!err) return true;
-    kb_store_fail(s, now, "%s: the metadata log cannot be read at offset %lld: %s; the node does not serve, so that no partition is taken for deleted",
-                  s->load.meta_dir, (long long)s->replay.next, s->replay.why[0] ? s->replay.why : err == KW_ECRC ? "a batch fails its checksum" : "the disk failed or memory ran out");
+    kb_store_fail(
+        s, now,
+        "%s: the metadata log cannot be read at offset %lld: %s; the node does not serve, so that no partition is taken for deleted",
+        s->load.meta_dir, (long long)s->replay.next,
+        s->replay.why[0] ? s->replay.why
+        : err == KW_ECRC ? "a batch fails its checksum"
+                         : "the disk failed or memory ran out");
     return false;
 }
 
@@ -308,8 +331,14 @@ static void read_done(struct kb_read *r, struct kb_now now) {
 
 static void replay_log(struct kb_store *s, struct kb_now now) {
     while (s->replay.next < s->log->leo) {
-        s->read = (struct kb_read){.log = s->log, .offset = s->replay.next, .limit = s->log->leo, .bytes_max = READ_SIZE, .min_one = true,
-                                   .into_memory = true, .done = read_done, .ctx = s};
+        s->read = (struct kb_read){.log = s->log,
+                                   .offset = s->replay.next,
+                                   .limit = s->log->leo,
+                                   .bytes_max = READ_SIZE,
+                                   .min_one = true,
+                                   .into_memory = true,
+                                   .done = read_done,
+                                   .ctx = s};
         int32_t answered = kb_log_read(&s->read, now);
         if (answered == 0) {
             s->reading = true;
@@ -345,14 +374,15 @@ static void opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now)
     s->log = log;
     int64_t covered = KW_MAX(l->snapshot_end, 0); /* the image holds what is below */
     if (log->start > covered) {
-        kb_store_fail(s, now, "%s: the metadata log begins at offset %lld and no valid snapshot reaches it%s%s: restore the snapshot from a copy; "
+        kb_store_fail(s, now,
+                      "%s: the metadata log begins at offset %lld and no valid snapshot reaches it%s%s: restore the snapshot from a copy; "
                       "the node does not serve, so that no partition is taken for deleted",
                       l->meta_dir, (long long)log->start, l->corrupt[0] ? "; corrupt: " : "", l->corrupt);
         return;
     }
     if (log->leo < covered) { /* committed once, lost by the log, kept by the snapshot */
-        kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log ends at offset %lld, below its snapshot at %lld; it starts anew there", l->meta_dir,
-               (long long)log->leo, (long long)covered);
+        kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log ends at offset %lld, below its snapshot at %lld; it starts anew there",
+               l->meta_dir, (long long)log->leo, (long long)covered);
         s->opening = true;
         err = kb_log_reset(log, covered, reset_done, s, now);
         if (err) {
@@ -414,8 +444,8 @@ static void load_done(struct kb_disk_req *r, struct kb_now now) {
     if (l->corrupt[0]) kb_say(s->o.env->logger, KB_ERROR, "%s/%s is corrupt: it is not used", l->meta_dir, l->corrupt);
     if (l->snapshot) {
         char why[200];
-        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->node_id, s->o.env->compressor, s->o.image, why,
-                                      sizeof(why));
+        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->node_id, s->o.env->compressor,
+                                      s->o.image, why, sizeof(why));
         kw_free(l->snapshot);
         l->snapshot = NULL;
         if (err) {

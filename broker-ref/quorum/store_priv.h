@@ -19,14 +19,14 @@ struct kb_store_load {
     char cluster_id[KB_CLUSTER_ID_MAX + 1]; /* in: the new one, should the folder be new; out: the folder's */
     struct kw_uuid directory_id;
     /* out */
-    bool fresh;                    /* the folder was empty */
-    int32_t epoch;                 /* of this start: above the stored one, and stored itself */
-    uint8_t *snapshot;             /* newest valid one, NULL: none */
+    bool fresh;        /* the folder was empty */
+    int32_t epoch;     /* of this start: above the stored one, and stored itself */
+    uint8_t *snapshot; /* newest valid one, NULL: none */
     size_t snapshot_size;
     int64_t snapshot_end, previous_end; /* exclusive end offsets of it and of the next older valid one; -1: none */
     int32_t snapshot_epoch, previous_epoch;
-    char corrupt[48];              /* the newest snapshot found corrupt; "" none */
-    char why[400];                 /* not empty: the node must not serve */
+    char corrupt[48]; /* the newest snapshot found corrupt; "" none */
+    char why[400];    /* not empty: the node must not serve */
 };
 
 struct kb_pending_batch { /* appended, not yet committed */
@@ -61,11 +61,11 @@ struct kb_store {
     bool reading;
     struct kw_list pending;
     struct kw_timer sync_again;
-    bool dirty;                    /* appended since the last flush */
+    bool dirty; /* appended since the last flush */
     int32_t epoch;
     int64_t broker_epoch;
     struct kw_uuid incarnation;
-    struct kb_disk_req vote;       /* a second write of quorum-state, when the log knew a higher epoch */
+    struct kb_disk_req vote; /* a second write of quorum-state, when the log knew a higher epoch */
     struct kw_out vote_bytes;
     struct kb_iov vote_iov;
     char *vote_path;
@@ -98,9 +98,10 @@ void kb_store_committed(struct kb_store *s, struct kb_now now);
 #define KB_SNAPSHOT_NAME_SIZE 48
 void kb_snapshot_name(int64_t end, int32_t epoch, char name[KB_SNAPSHOT_NAME_SIZE]);
 bool kb_snapshot_name_parse(const char *name, int64_t *end, int32_t *epoch);
-/* Into an empty image. Header first, footer last, every batch whole and with its checksum, offsets without gaps; on failure the image is not to be used. */
-kw_err kb_snapshot_load(const uint8_t *p, size_t n, int64_t end, int32_t epoch, int32_t node_id, struct kw_compressor *compressor, struct kb_image *image,
-                        char *why, size_t why_size) KW_CHECK;
+/* Into an empty image. Header first, footer last, every batch whole and with its checksum, offsets without gaps; on failure the image is
+ * not to be used. */
+kw_err kb_snapshot_load(const uint8_t *p, size_t n, int64_t end, int32_t epoch, int32_t node_id, struct kw_compressor *compressor,
+                        struct kb_image *image, char *why, size_t why_size) KW_CHECK;
 bool kb_snapshot_whole(const uint8_t *p, size_t n); /* the same without the records' meaning */
 kw_err kb_snapshot_encode(const struct kb_image *image, int64_t last_timestamp, int64_t wall_ms, struct kw_out *out) KW_CHECK;
 void kb_store_snapshot_maybe(struct kb_store *s, struct kb_now now);

@@ -31,7 +31,8 @@ static void drop_older(struct kb_store *s, struct kb_now now) {
     if (s->snapshot_previous >= 0 && !s->snap.unlinking) {
         s->snap.old_path = snapshot_path(s, s->snapshot_previous, s->snapshot_previous_epoch);
         if (s->snap.old_path) { /* without memory it stays, and goes unnoticed */
-            s->snap.unlink = (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = s->snap.old_path, .done = unlink_done, .ctx = s};
+            s->snap.unlink =
+                (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = s->snap.old_path, .done = unlink_done, .ctx = s};
             s->snap.unlinking = true;
             kb_disk_submit(s->o.env->disk, &s->snap.unlink);
         }
@@ -48,7 +49,8 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_store *s = r->ctx;
     s->snap.writing = false;
     if (r->err) {
-        kb_say(s->o.env->logger, KB_ERROR, "%s: the metadata snapshot could not be written (error %d); the log is kept and another is tried later", r->path,
+        kb_say(s->o.env->logger, KB_ERROR,
+               "%s: the metadata snapshot could not be written (error %d); the log is kept and another is tried later", r->path,
                r->os_errno);
         s->bytes_since_snapshot = 0;
     } else if (s->state == KB_STORE_READY) {
@@ -72,16 +74,22 @@ void kb_store_snapshot_maybe(struct kb_store *s, struct kb_now now) {
     p->path = snapshot_path(s, p->end, p->epoch);
     kw_err err = p->path ? kb_snapshot_encode(s->o.image, s->replay.last_timestamp, now.wall_ms, &p->bytes) : KW_ENOMEM;
     if (err) {
-        kb_say(s->o.env->logger, KB_ERROR, "%s: no memory for a metadata snapshot; the log is kept and another is tried later", s->load.meta_dir);
+        kb_say(s->o.env->logger, KB_ERROR, "%s: no memory for a metadata snapshot; the log is kept and another is tried later",
+               s->load.meta_dir);
         kw_out_deinit(&p->bytes);
         kw_free(p->path);
         p->path = NULL;
         return;
     }
     p->iov = (struct kb_iov){p->bytes.p, p->bytes.len};
-    p->write = (struct kb_disk_req){
-        .op = KB_DISK_WRITE_ATOMIC, .lane = KB_LANE_ATOMIC, .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG, .path = p->path, .iov = &p->iov, .iov_count = 1,
-        .done = write_done, .ctx = s};
+    p->write = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                    .lane = KB_LANE_ATOMIC,
+                                    .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
+                                    .path = p->path,
+                                    .iov = &p->iov,
+                                    .iov_count = 1,
+                                    .done = write_done,
+                                    .ctx = s};
     p->writing = true;
     kb_disk_submit(s->o.env->disk, &p->write);
 }

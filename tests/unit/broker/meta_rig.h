@@ -132,11 +132,20 @@ static inline kw_err meta_boot(struct meta *m) {
     m->store = NULL;
     m->controller = NULL;
     m->up = true;
-    struct kb_store_options so = {.env = &m->env, .config = m->config, .rng = &m->rng, .image = &m->image, .port = 9092, .clean = m->clean,
-                                  .applied = meta_applied, .ready = meta_ready, .refused = meta_refused, .ctx = m};
+    struct kb_store_options so = {.env = &m->env,
+                                  .config = m->config,
+                                  .rng = &m->rng,
+                                  .image = &m->image,
+                                  .port = 9092,
+                                  .clean = m->clean,
+                                  .applied = meta_applied,
+                                  .ready = meta_ready,
+                                  .refused = meta_refused,
+                                  .ctx = m};
     m->clean = false;
     kw_err err = kb_store_new(&so, &m->store);
-    struct kb_controller_options ko = {.store = m->store, .image = &m->image, .config = m->config, .rng = &m->rng, .logger = &m->logger, .timers = &m->timers};
+    struct kb_controller_options ko = {
+        .store = m->store, .image = &m->image, .config = m->config, .rng = &m->rng, .logger = &m->logger, .timers = &m->timers};
     if (!err) err = kb_controller_new(&ko, &m->controller);
     if (!err) err = kb_store_start(m->store, m->now);
     return err;
@@ -175,8 +184,10 @@ static inline void meta_stop(struct meta *m) {
 }
 /* Requests still with the disk come back as failures; the core is freed without having seen the rest. */
 static inline void meta_crash(struct meta *m, bool power) {
-    if (power) sim_disk_power_loss(m->sim, m->now);
-    else sim_disk_kill9(m->sim, m->now);
+    if (power)
+        sim_disk_power_loss(m->sim, m->now);
+    else
+        sim_disk_kill9(m->sim, m->now);
     meta_drain(m);
     meta_drop(m);
     sim_disk_restart(m->sim);

@@ -23,8 +23,12 @@ static int teardown(void **state) {
 
 #define FOR_VERSIONS(v, key) for (int16_t v = kw_api_by_key(key)->min; v <= kw_api_by_key(key)->max; v++)
 
-static bool text_has(struct kw_str s, const char *part) { return s.len >= 0 && memmem(s.p, (size_t)s.len, part, strlen(part)); }
-static bool is(struct kw_str s, const char *z) { return kw_str_eq(s, kw_str_of(z)); }
+static bool text_has(struct kw_str s, const char *part) {
+    return s.len >= 0 && memmem(s.p, (size_t)s.len, part, strlen(part));
+}
+static bool is(struct kw_str s, const char *z) {
+    return kw_str_eq(s, kw_str_of(z));
+}
 
 /* ---- Metadata ---- */
 
@@ -86,7 +90,8 @@ static void test_metadata_by_id_and_operations(void **state) {
     struct kw_metadata_response res;
     assert_int_equal(rig_create(c, "t", 1, NULL, NULL), 0);
     metadata(12, NULL, -1, false, &res);
-    struct kw_metadata_request_topic t[] = {{.topic_id = res.topics.v[0].topic_id, .name = kw_str_null()}, {.topic_id = {{1, 2, 3}}, .name = kw_str_null()},
+    struct kw_metadata_request_topic t[] = {{.topic_id = res.topics.v[0].topic_id, .name = kw_str_null()},
+                                            {.topic_id = {{1, 2, 3}}, .name = kw_str_null()},
                                             {.name = kw_str_of("t")}};
     kw_msg_init(&kw_metadata_request_desc, &req);
     req.topics.v = t, req.topics.n = 3;
@@ -157,8 +162,10 @@ static void grow(int16_t version, const char *name, int32_t total, bool validate
     assert_int_equal(res.results.n, 1);
     assert_true(is(res.results.v[0].name, name));
     assert_int_equal(res.results.v[0].error_code, code);
-    if (code) assert_true(text_has(res.results.v[0].error_message, says));
-    else assert_int_equal(res.results.v[0].error_message.len, -1);
+    if (code)
+        assert_true(text_has(res.results.v[0].error_message, says));
+    else
+        assert_int_equal(res.results.v[0].error_message.len, -1);
 }
 
 static void test_m2_growth_is_seen(void **state) {
@@ -196,8 +203,10 @@ static void test_create_topics_every_version(void **state) {
         int32_t self = 0;
         struct kw_create_topics_request_creatable_replica_assignment by_hand[2] = {{.partition_index = 0}, {.partition_index = 1}};
         for (int i = 0; i < 2; i++) by_hand[i].broker_ids.v = &self, by_hand[i].broker_ids.n = 1;
-        struct kw_create_topics_request_creatable_topic t[4] = {{.num_partitions = 3, .replication_factor = 1}, {.num_partitions = -1, .replication_factor = -1},
-                                                                {.num_partitions = 1, .replication_factor = 5}, {.num_partitions = 1, .replication_factor = 1}};
+        struct kw_create_topics_request_creatable_topic t[4] = {{.num_partitions = 3, .replication_factor = 1},
+                                                                {.num_partitions = -1, .replication_factor = -1},
+                                                                {.num_partitions = 1, .replication_factor = 5},
+                                                                {.num_partitions = 1, .replication_factor = 1}};
         char names[4][16];
         for (int i = 0; i < 4; i++) {
             snprintf(names[i], 16, i == 3 ? "bad name" : "v%d-%d", v, i);
@@ -251,13 +260,18 @@ static void test_delete_topics_every_version(void **state) {
         assert_int_equal(rig_create(c, "b", 1, NULL, NULL), 0);
         metadata(12, NULL, -1, false, &all);
         struct kw_str names[] = {kw_str_of("a"), kw_str_of("nope")};
-        struct kw_delete_topics_request_delete_topic_state states[] = {
-            {.name = kw_str_of("a")}, {.name = kw_str_of("nope")}, {.name = kw_str_null(), .topic_id = all.topics.v[1].topic_id},
-            {.name = kw_str_null(), .topic_id = {{5}}}, {.name = kw_str_of("both"), .topic_id = {{5}}}, {.name = kw_str_null()}};
+        struct kw_delete_topics_request_delete_topic_state states[] = {{.name = kw_str_of("a")},
+                                                                       {.name = kw_str_of("nope")},
+                                                                       {.name = kw_str_null(), .topic_id = all.topics.v[1].topic_id},
+                                                                       {.name = kw_str_null(), .topic_id = {{5}}},
+                                                                       {.name = kw_str_of("both"), .topic_id = {{5}}},
+                                                                       {.name = kw_str_null()}};
         kw_msg_init(&kw_delete_topics_request_desc, &req);
         req.timeout_ms = 5000;
-        if (v >= 6) req.topics.v = states, req.topics.n = 6;
-        else req.topic_names.v = names, req.topic_names.n = 2;
+        if (v >= 6)
+            req.topics.v = states, req.topics.n = 6;
+        else
+            req.topic_names.v = names, req.topic_names.n = 2;
         rig_call(c, KW_API_DELETE_TOPICS, v, &req, &res);
         assert_int_equal(res.responses.n, v >= 6 ? 6 : 2);
         assert_int_equal(res.responses.v[0].error_code, 0);
@@ -325,10 +339,12 @@ static entry one(int16_t version, int8_t type, const char *name, const char *key
     return res.results.v[0].configs.v[0];
 }
 
-static int16_t incremental(int16_t version, int8_t type, const char *name, const char *key, const char *value, int8_t op, bool validate_only, const char *says) {
+static int16_t incremental(int16_t version, int8_t type, const char *name, const char *key, const char *value, int8_t op,
+                           bool validate_only, const char *says) {
     struct kw_incremental_alter_configs_request req;
     struct kw_incremental_alter_configs_response res;
-    struct kw_incremental_alter_configs_request_alterable_config kv = {.name = kw_str_of(key), .value = kw_str_of(value), .config_operation = op};
+    struct kw_incremental_alter_configs_request_alterable_config kv = {
+        .name = kw_str_of(key), .value = kw_str_of(value), .config_operation = op};
     struct kw_incremental_alter_configs_request_alter_configs_resource x = {.resource_type = type, .resource_name = kw_str_of(name)};
     x.configs.v = &kv, x.configs.n = 1;
     kw_msg_init(&kw_incremental_alter_configs_request_desc, &req);
@@ -492,7 +508,8 @@ static void test_describe_topic_partitions_pages(void **state) {
                 assert_int_equal(res.topics.v[i].error_code, 0);
                 assert_int_equal(res.topics.v[i].topic_authorized_operations, 0xdf8);
                 int *at = &seen[res.topics.v[i].name.p[0] - 'a'];
-                for (int32_t k = 0; k < res.topics.v[i].partitions.n; k++, here++) assert_int_equal(res.topics.v[i].partitions.v[k].partition_index, (*at)++);
+                for (int32_t k = 0; k < res.topics.v[i].partitions.n; k++, here++)
+                    assert_int_equal(res.topics.v[i].partitions.v[k].partition_index, (*at)++);
             }
             assert_true(here <= limit);
             if (!res.next_cursor) break;
@@ -506,7 +523,8 @@ static void test_describe_topic_partitions_pages(void **state) {
     }
     struct kw_describe_topic_partitions_request req;
     struct kw_describe_topic_partitions_response res;
-    struct kw_describe_topic_partitions_request_topic_request t[] = {{kw_str_of("b")}, {kw_str_of("zz")}, {kw_str_of("b")}, {kw_str_of("/")}};
+    struct kw_describe_topic_partitions_request_topic_request t[] = {
+        {kw_str_of("b")}, {kw_str_of("zz")}, {kw_str_of("b")}, {kw_str_of("/")}};
     kw_msg_init(&kw_describe_topic_partitions_request_desc, &req);
     req.topics.v = t, req.topics.n = 4;
     rig_call(c, KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, &req, &res);
@@ -587,7 +605,8 @@ static void test_full_disk_says_so(void **state) {
 static void test_failing_allocation(void **state) {
     (void)state;
     assert_int_equal(rig_create(c, "t", 2, NULL, NULL), 0);
-    static const int16_t keys[] = {KW_API_METADATA, KW_API_DESCRIBE_CLUSTER, KW_API_DESCRIBE_TOPIC_PARTITIONS, KW_API_LIST_CONFIG_RESOURCES};
+    static const int16_t keys[] = {KW_API_METADATA, KW_API_DESCRIBE_CLUSTER, KW_API_DESCRIBE_TOPIC_PARTITIONS,
+                                   KW_API_LIST_CONFIG_RESOURCES};
     for (size_t k = 0; k < KW_COUNTOF(keys); k++) {
         const struct kw_api *api = kw_api_by_key(keys[k]);
         bool done = false;
@@ -605,7 +624,8 @@ static void test_failing_allocation(void **state) {
             kw_alloc_fail_after(-1);
             rig_settle(&r);
             kw_out_deinit(&out);
-            done = one_shot->conn && rig_response(one_shot, keys[k], api->max, 1, res); /* else the connection was closed: nothing is left hanging */
+            done = one_shot->conn &&
+                   rig_response(one_shot, keys[k], api->max, 1, res); /* else the connection was closed: nothing is left hanging */
             if (!done) assert_null(one_shot->conn);
             if (one_shot->conn) {
                 kb_conn_closed(one_shot->conn, r.now);

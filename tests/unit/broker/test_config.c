@@ -26,7 +26,9 @@ static struct kb_config *config(void) {
     return c;
 }
 
-static kw_err set(struct kb_config *c, const char *name, const char *value) { return kb_config_set(c, name, value, text, sizeof(text), warn, NULL); }
+static kw_err set(struct kb_config *c, const char *name, const char *value) {
+    return kb_config_set(c, name, value, text, sizeof(text), warn, NULL);
+}
 
 static void accepts(const char *name, const char *value) {
     struct kb_config *c = config();
@@ -63,7 +65,8 @@ static void test_table_is_sound(void **state) {
             assert_true(s.factor >= 1);
         }
         /* A topic's default and what its synonyms give without a server.properties must agree. */
-        if ((d->scope & KB_C_TOPIC) && !(d->scope & KB_C_IGNORED) && kb_config_synonym_at(d, 0, &s) && s.def->def) assert_string_equal(d->def, s.def->def);
+        if ((d->scope & KB_C_TOPIC) && !(d->scope & KB_C_IGNORED) && kb_config_synonym_at(d, 0, &s) && s.def->def)
+            assert_string_equal(d->def, s.def->def);
     }
 }
 
@@ -266,9 +269,12 @@ static void test_profile_reliable(void **state) {
     assert_int_equal(kb_config_int(c, "default.replication.factor"), 3);
     assert_int_equal(kb_config_int(c, "min.insync.replicas"), 2);
     kb_config_free(c);
-    static const struct { const char *name, *value, *says; } broken[] = {
-        {"default.replication.factor", "2", "at least 3"}, {"min.insync.replicas", "1", "at least 2"}, {"min.insync.replicas", "4", "not pass"},
-        {"unclean.leader.election.enable", "true", "must be false"}};
+    static const struct {
+        const char *name, *value, *says;
+    } broken[] = {{"default.replication.factor", "2", "at least 3"},
+                  {"min.insync.replicas", "1", "at least 2"},
+                  {"min.insync.replicas", "4", "not pass"},
+                  {"unclean.leader.election.enable", "true", "must be false"}};
     for (size_t i = 0; i < KW_COUNTOF(broken); i++) {
         c = config();
         assert_int_equal(set(c, broken[i].name, broken[i].value), KW_OK);
@@ -297,7 +303,9 @@ static void apply_config(struct kb_image *im, int8_t type, const char *resource,
     assert_int_equal(kb_image_apply(im, im->offset + 1, 1, KW_RECORD_CONFIG, &r), KW_OK);
 }
 
-static int64_t topic_int(struct kb_image *im, struct kb_config *c, const char *name) { return kb_effective_topic_int(im, c, kw_str_of("t"), name); }
+static int64_t topic_int(struct kb_image *im, struct kb_config *c, const char *name) {
+    return kb_effective_topic_int(im, c, kw_str_of("t"), name);
+}
 
 static void test_precedence(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_controller.c - changes of topics, partitions and configurations: every rule with its error and text (PR-15), doubles, order and claims,
- * cancelling, validate_only, producer ids; random changes against a plain model, with crashes.
+/* test_controller.c - changes of topics, partitions and configurations: every rule with its error and text (PR-15), doubles, order and
+ * claims, cancelling, validate_only, producer ids; random changes against a plain model, with crashes.
  */
 #include "meta_rig.h"
 
@@ -18,9 +18,9 @@ static int teardown(void **state) {
     return 0;
 }
 
-#define SAYS(r, code_, text_)                                                                                                          \
-    do {                                                                                                                                \
-        if ((r).code != (code_) || !strstr((r).text, text_)) fail_msg("%d \"%s\", not %d \"%s\"", (r).code, (r).text, (code_), text_);    \
+#define SAYS(r, code_, text_)                                                                                                              \
+    do {                                                                                                                                   \
+        if ((r).code != (code_) || !strstr((r).text, text_)) fail_msg("%d \"%s\", not %d \"%s\"", (r).code, (r).text, (code_), text_);     \
     } while (0)
 
 static void create(struct kb_topic_create *t, int32_t n, bool validate_only) {
@@ -40,9 +40,16 @@ static void test_pr_15_names(void **state) {
     char longest[252];
     memset(longest, 'x', 250);
     longest[250] = 0;
-    static const struct { const char *name, *says; } bad[] = {
-        {"", "empty"}, {".", ". or .."}, {"..", ". or .."}, {"a/b", "ASCII letters"}, {"t\xc3\xa9", "ASCII letters"}, {"a b", "ASCII letters"},
-        {"a\x01", "ASCII letters"}, {"__cluster_metadata", "cluster's own"}};
+    static const struct {
+        const char *name, *says;
+    } bad[] = {{"", "empty"},
+               {".", ". or .."},
+               {"..", ". or .."},
+               {"a/b", "ASCII letters"},
+               {"t\xc3\xa9", "ASCII letters"},
+               {"a b", "ASCII letters"},
+               {"a\x01", "ASCII letters"},
+               {"__cluster_metadata", "cluster's own"}};
     for (size_t i = 0; i < KW_COUNTOF(bad); i++) {
         struct kb_topic_create t = topic(bad[i].name, 1, 1);
         create(&t, 1, false);
@@ -75,10 +82,17 @@ static void test_pr_15_names(void **state) {
 
 static void test_numbers(void **state) {
     (void)state;
-    static const struct { int32_t partitions; int16_t rf, code; const char *says; } cases[] = {
-        {0, 1, KE_INVALID_PARTITIONS, "above 0"}, {-2, 1, KE_INVALID_PARTITIONS, "above 0"}, {1, 0, KE_INVALID_REPLICATION_FACTOR, "above 0"},
-        {1, -2, KE_INVALID_REPLICATION_FACTOR, "above 0"}, {1, 2, KE_INVALID_REPLICATION_FACTOR, "more than the 1 broker"},
-        {10001, 1, KE_POLICY_VIOLATION, "too many"}, {INT32_MAX, 1, KE_POLICY_VIOLATION, "too many"}};
+    static const struct {
+        int32_t partitions;
+        int16_t rf, code;
+        const char *says;
+    } cases[] = {{0, 1, KE_INVALID_PARTITIONS, "above 0"},
+                 {-2, 1, KE_INVALID_PARTITIONS, "above 0"},
+                 {1, 0, KE_INVALID_REPLICATION_FACTOR, "above 0"},
+                 {1, -2, KE_INVALID_REPLICATION_FACTOR, "above 0"},
+                 {1, 2, KE_INVALID_REPLICATION_FACTOR, "more than the 1 broker"},
+                 {10001, 1, KE_POLICY_VIOLATION, "too many"},
+                 {INT32_MAX, 1, KE_POLICY_VIOLATION, "too many"}};
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
         struct kb_topic_create t = topic("t", cases[i].partitions, cases[i].rf);
         create(&t, 1, false);
@@ -109,13 +123,22 @@ static void test_numbers(void **state) {
 static void test_assignments(void **state) {
     (void)state;
     int32_t self[] = {1}, other[] = {7}, twice[] = {1, 1};
-    struct kb_assignment good[] = {{0, self, 1}, {1, self, 1}}, gap[] = {{0, self, 1}, {2, self, 1}}, late[] = {{1, self, 1}}, empty[] = {{0, self, 0}},
-                         foreign[] = {{0, other, 1}}, doubled[] = {{0, twice, 2}}, uneven[] = {{0, self, 1}, {1, twice, 2}};
+    struct kb_assignment good[] = {{0, self, 1}, {1, self, 1}}, gap[] = {{0, self, 1}, {2, self, 1}}, late[] = {{1, self, 1}},
+                         empty[] = {{0, self, 0}}, foreign[] = {{0, other, 1}}, doubled[] = {{0, twice, 2}},
+                         uneven[] = {{0, self, 1}, {1, twice, 2}};
     static const char *const none = "";
-    struct { struct kb_assignment *v; int32_t n; int16_t code; const char *says; } cases[] = {
-        {good, 2, 0, none}, {gap, 2, KE_INVALID_REPLICA_ASSIGNMENT, "without gaps"}, {late, 1, KE_INVALID_REPLICA_ASSIGNMENT, "without gaps"},
-        {empty, 1, KE_INVALID_REPLICA_ASSIGNMENT, "no broker"}, {foreign, 1, KE_INVALID_REPLICA_ASSIGNMENT, "broker 7"},
-        {doubled, 1, KE_INVALID_REPLICA_ASSIGNMENT, "twice"}, {uneven, 2, KE_INVALID_REPLICA_ASSIGNMENT, "2 replicas"}};
+    struct {
+        struct kb_assignment *v;
+        int32_t n;
+        int16_t code;
+        const char *says;
+    } cases[] = {{good, 2, 0, none},
+                 {gap, 2, KE_INVALID_REPLICA_ASSIGNMENT, "without gaps"},
+                 {late, 1, KE_INVALID_REPLICA_ASSIGNMENT, "without gaps"},
+                 {empty, 1, KE_INVALID_REPLICA_ASSIGNMENT, "no broker"},
+                 {foreign, 1, KE_INVALID_REPLICA_ASSIGNMENT, "broker 7"},
+                 {doubled, 1, KE_INVALID_REPLICA_ASSIGNMENT, "twice"},
+                 {uneven, 2, KE_INVALID_REPLICA_ASSIGNMENT, "2 replicas"}};
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
         char name[32];
         snprintf(name, sizeof(name), "t%zu", i);
@@ -135,10 +158,15 @@ static void test_assignments(void **state) {
 
 static void test_configs_at_creation(void **state) {
     (void)state;
-    static const struct { const char *key, *value, *says; } cases[] = {
-        {"retention.ms", "soon", "whole number"}, {"retention.sm", "1", "did you mean retention.ms"}, {"cleanup.policy", "burn", "one of delete,compact"},
-        {"retention.ms", NULL, "no value"}, {"min.insync.replicas", "0", "between 1"}, {"remote.storage.enable", "true", "tiered"},
-        {"log.retention.ms", "5", "there is no topic configuration"}};
+    static const struct {
+        const char *key, *value, *says;
+    } cases[] = {{"retention.ms", "soon", "whole number"},
+                 {"retention.sm", "1", "did you mean retention.ms"},
+                 {"cleanup.policy", "burn", "one of delete,compact"},
+                 {"retention.ms", NULL, "no value"},
+                 {"min.insync.replicas", "0", "between 1"},
+                 {"remote.storage.enable", "true", "tiered"},
+                 {"log.retention.ms", "5", "there is no topic configuration"}};
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
         struct kb_config_kv kv = {.key = kw_str_of(cases[i].key), .value = kw_str_of(cases[i].value)};
         struct kb_topic_create t = topic("t", 1, 1);
@@ -148,7 +176,8 @@ static void test_configs_at_creation(void **state) {
         SAYS(t.result, KE_INVALID_CONFIG, cases[i].says);
     }
     assert_null(kb_image_topic(&m.image, kw_str_of("t")));
-    struct kb_config_kv kvs[] = {{.key = kw_str_of("retention.ms"), .value = kw_str_of("7")}, {.key = kw_str_of("preallocate"), .value = kw_str_of("true")}};
+    struct kb_config_kv kvs[] = {{.key = kw_str_of("retention.ms"), .value = kw_str_of("7")},
+                                 {.key = kw_str_of("preallocate"), .value = kw_str_of("true")}};
     struct kb_topic_create t = topic("t", 1, 1);
     t.configs = kvs;
     t.config_count = 2;
@@ -160,7 +189,8 @@ static void test_configs_at_creation(void **state) {
 
 static void test_several_in_one_request(void **state) {
     (void)state;
-    struct kb_topic_create t[] = {topic("good", 1, 1), topic("bad/", 1, 1), topic("twice", 1, 1), topic("twice", 2, 1), topic("x.y", 1, 1), topic("x_y", 1, 1)};
+    struct kb_topic_create t[] = {topic("good", 1, 1),  topic("bad/", 1, 1), topic("twice", 1, 1),
+                                  topic("twice", 2, 1), topic("x.y", 1, 1),  topic("x_y", 1, 1)};
     create(t, 6, false);
     assert_int_equal(t[0].result.code, 0);
     SAYS(t[1].result, KE_INVALID_TOPIC_EXCEPTION, "ASCII");
@@ -200,7 +230,10 @@ static void test_delete(void **state) {
     assert_int_equal(meta_create(&m, "a", 2), 0);
     assert_int_equal(meta_create(&m, "b", 1), 0);
     struct kw_uuid a = kb_image_topic(&m.image, kw_str_of("a"))->id, unknown = {{9}};
-    struct kb_topic_ref t[] = {{.name = kw_str_of("a")}, {.name = kw_str_null(), .id = a}, {.name = kw_str_of("no")}, {.name = kw_str_null(), .id = unknown},
+    struct kb_topic_ref t[] = {{.name = kw_str_of("a")},
+                               {.name = kw_str_null(), .id = a},
+                               {.name = kw_str_of("no")},
+                               {.name = kw_str_null(), .id = unknown},
                                {.name = kw_str_of("b")}};
     assert_int_equal(kb_controller_delete_topics(m.controller, t, 5, meta_change(&c), m.now), KW_OK);
     meta_idle(&m);
@@ -234,7 +267,11 @@ static void test_grow(void **state) {
     assert_int_equal(meta_create(&m, "t", 2), 0);
     int32_t self[] = {1}, pair[] = {1, 2};
     struct kb_assignment one[] = {{2, self, 1}}, wide[] = {{2, pair, 2}};
-    struct { struct kb_topic_grow g; int16_t code; const char *says; } cases[] = {
+    struct {
+        struct kb_topic_grow g;
+        int16_t code;
+        const char *says;
+    } cases[] = {
         {{.name = kw_str_of("no"), .total = 3, .assignment_count = -1}, KE_UNKNOWN_TOPIC_OR_PARTITION, "no topic no"},
         {{.name = kw_str_of("t"), .total = 2, .assignment_count = -1}, KE_INVALID_PARTITIONS, "2 partitions already"},
         {{.name = kw_str_of("t"), .total = 1, .assignment_count = -1}, KE_INVALID_PARTITIONS, "cannot be made smaller"},
@@ -249,7 +286,8 @@ static void test_grow(void **state) {
         SAYS(cases[i].g.result, cases[i].code, cases[i].says);
     }
     assert_int_equal(kb_image_topic(&m.image, kw_str_of("t"))->partition_count, 7);
-    struct kb_topic_grow twice[] = {{.name = kw_str_of("t"), .total = 8, .assignment_count = -1}, {.name = kw_str_of("t"), .total = 9, .assignment_count = -1}};
+    struct kb_topic_grow twice[] = {{.name = kw_str_of("t"), .total = 8, .assignment_count = -1},
+                                    {.name = kw_str_of("t"), .total = 9, .assignment_count = -1}};
     grow(twice, 2, false);
     SAYS(twice[0].result, KE_INVALID_REQUEST, "more than once");
     SAYS(twice[1].result, KE_INVALID_REQUEST, "more than once");
@@ -271,13 +309,15 @@ static struct kb_result alter(int8_t type, const char *name, const char *key, co
     return a.result;
 }
 
-static const char *value_of(int8_t type, const char *name, const char *key) { return kb_image_config_get(&m.image, type, kw_str_of(name), key); }
+static const char *value_of(int8_t type, const char *name, const char *key) {
+    return kb_image_config_get(&m.image, type, kw_str_of(name), key);
+}
 
 static void test_alter_one_by_one(void **state) {
     (void)state;
     assert_int_equal(meta_create(&m, "t", 1), 0);
     assert_int_equal(alter(2, "t", "retention.ms", " 42 ", 0, false).code, 0);
-    assert_string_equal(value_of(2, "t", "retention.ms"), "42"); /* blanks fall away */
+    assert_string_equal(value_of(2, "t", "retention.ms"), "42");                    /* blanks fall away */
     assert_int_equal(alter(2, "t", "cleanup.policy", "compact", 2, false).code, 0); /* appended to what is in effect */
     assert_string_equal(value_of(2, "t", "cleanup.policy"), "delete,compact");
     assert_int_equal(alter(2, "t", "cleanup.policy", "compact", 2, false).code, 0);
@@ -336,11 +376,15 @@ static void test_resources_whole_or_not(void **state) {
     struct meta_change c;
     assert_int_equal(meta_create(&m, "t", 1), 0);
     assert_int_equal(meta_create(&m, "u", 1), 0);
-    struct kb_config_kv mixed[] = {{.key = kw_str_of("retention.ms"), .value = kw_str_of("1")}, {.key = kw_str_of("segment.ms"), .value = kw_str_of("x")}},
-                        doubled[] = {{.key = kw_str_of("retention.ms"), .value = kw_str_of("1")}, {.key = kw_str_of("retention.ms"), .value = kw_str_of("2")}},
+    struct kb_config_kv mixed[] = {{.key = kw_str_of("retention.ms"), .value = kw_str_of("1")},
+                                   {.key = kw_str_of("segment.ms"), .value = kw_str_of("x")}},
+                        doubled[] = {{.key = kw_str_of("retention.ms"), .value = kw_str_of("1")},
+                                     {.key = kw_str_of("retention.ms"), .value = kw_str_of("2")}},
                         fine = {.key = kw_str_of("retention.ms"), .value = kw_str_of("9")};
-    struct kb_config_alter a[] = {{.type = 2, .name = kw_str_of("t"), .kvs = mixed, .kv_count = 2}, {.type = 2, .name = kw_str_of("u"), .kvs = &fine, .kv_count = 1},
-                                  {.type = 4, .name = kw_str_of("1"), .kvs = doubled, .kv_count = 2}, {.type = 4, .name = kw_str_of(""), .kvs = &fine, .kv_count = 1},
+    struct kb_config_alter a[] = {{.type = 2, .name = kw_str_of("t"), .kvs = mixed, .kv_count = 2},
+                                  {.type = 2, .name = kw_str_of("u"), .kvs = &fine, .kv_count = 1},
+                                  {.type = 4, .name = kw_str_of("1"), .kvs = doubled, .kv_count = 2},
+                                  {.type = 4, .name = kw_str_of(""), .kvs = &fine, .kv_count = 1},
                                   {.type = 4, .name = kw_str_of(""), .kvs = &fine, .kv_count = 1}};
     assert_int_equal(kb_controller_alter_configs(m.controller, a, 5, false, meta_change(&c), m.now), KW_OK);
     meta_idle(&m);
@@ -497,9 +541,14 @@ static void test_random_history_with_restarts(void **state) {
         for (int i = (int)kw_rng_below(&m.rng, 40); i > 0; i--) random_change(mo);
         check_model(mo);
         switch (kw_rng_below(&m.rng, 3)) {
-        case 0: meta_stop(&m); break;
-        case 1: meta_crash(&m, false); break;
-        default: meta_crash(&m, true);
+        case 0:
+            meta_stop(&m);
+            break;
+        case 1:
+            meta_crash(&m, false);
+            break;
+        default:
+            meta_crash(&m, true);
         }
         meta_start(&m);
         check_model(mo);

@@ -1,5 +1,5 @@
-/* test_image.c - records applied, what a record changes and what it refuses, random histories: replay, snapshot and tail (invariant 24), BR-14,
- * corrupt snapshots, transactions, failing allocation.
+/* test_image.c - records applied, what a record changes and what it refuses, random histories: replay, snapshot and tail (invariant 24),
+ * BR-14, corrupt snapshots, transactions, failing allocation.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 #include "quorum/store_priv.h"
 #include "uuid.h"
 
-#define MSG(kind, name)                                                                                                                \
-    struct kw_##kind##_record name;                                                                                                     \
+#define MSG(kind, name)                                                                                                                    \
+    struct kw_##kind##_record name;                                                                                                        \
     kw_msg_init(&kw_##kind##_record_desc, &name)
 
 static struct kw_uuid id_of(uint8_t n) {
@@ -23,7 +23,9 @@ static struct kw_uuid id_of(uint8_t n) {
     return u;
 }
 
-static kw_err apply(struct kb_image *im, int16_t type, const void *record) { return kb_image_apply(im, im->offset + 1, 1, type, record); }
+static kw_err apply(struct kb_image *im, int16_t type, const void *record) {
+    return kb_image_apply(im, im->offset + 1, 1, type, record);
+}
 
 static kw_err add_topic(struct kb_image *im, const char *name, uint8_t id) {
     MSG(topic, t);
@@ -56,7 +58,7 @@ static void test_topics_and_partitions(void **state) {
     assert_int_equal(im.offset, 0);
     assert_int_equal(add_topic(&im, "a.b", 2), KW_EDECODE);
     assert_int_equal(add_topic(&im, "other", 1), KW_EDECODE);
-    assert_int_equal(im.offset, 0); /* a refused record is not counted */
+    assert_int_equal(im.offset, 0);                            /* a refused record is not counted */
     assert_int_equal(add_partition(&im, 1, 1, 0), KW_EDECODE); /* a gap */
     assert_int_equal(add_partition(&im, 9, 0, 0), KW_EDECODE); /* no such topic */
     for (int32_t i = 0; i < 20; i++) assert_int_equal(add_partition(&im, 1, i, 0), KW_OK);
@@ -265,7 +267,8 @@ static struct kb_image_topic *any_topic(struct history *h) {
     if (h->image.topics_by_name.count == 0) return NULL;
     uint64_t skip = kw_rng_below(&h->rng, h->image.topics_by_name.count);
     struct kb_image_topic *t = NULL;
-    for (size_t it = 0; (t = kw_map_next(&h->image.topics_by_name, &it)) && skip > 0; skip--) {}
+    for (size_t it = 0; (t = kw_map_next(&h->image.topics_by_name, &it)) && skip > 0; skip--) {
+    }
     return t;
 }
 
@@ -323,7 +326,8 @@ static void change_partition(struct history *h) {
     if (kw_rng_chance(&h->rng, 300000)) c.isr.v = ids, c.isr.n = (int32_t)kw_rng_below(&h->rng, 4);
     if (kw_rng_chance(&h->rng, 200000)) c.adding_replicas.v = ids, c.adding_replicas.n = (int32_t)kw_rng_below(&h->rng, 4);
     if (kw_rng_chance(&h->rng, 200000)) c.removing_replicas.v = ids, c.removing_replicas.n = (int32_t)kw_rng_below(&h->rng, 4);
-    if (kw_rng_chance(&h->rng, 200000)) c.eligible_leader_replicas.v = ids, c.eligible_leader_replicas.n = (int32_t)kw_rng_below(&h->rng, 4);
+    if (kw_rng_chance(&h->rng, 200000))
+        c.eligible_leader_replicas.v = ids, c.eligible_leader_replicas.n = (int32_t)kw_rng_below(&h->rng, 4);
     if (kw_rng_chance(&h->rng, 200000)) c.last_known_elr.v = ids, c.last_known_elr.n = (int32_t)kw_rng_below(&h->rng, 4);
     if (kw_rng_chance(&h->rng, 200000)) c.leader_recovery_state = (int8_t)kw_rng_below(&h->rng, 2);
     emit(h, KW_RECORD_PARTITION_CHANGE, 2, &c);
@@ -345,8 +349,10 @@ static void change_broker(struct history *h) {
     const struct kb_image_broker *b = kb_image_broker(&h->image, id);
     if (!b || kw_rng_chance(&h->rng, 200000)) {
         MSG(register_broker, r);
-        struct kw_register_broker_record_broker_endpoint e[2] = {{.name = kw_str_of("A"), .host = kw_str_of("h"), .port = 65535}, {.name = kw_str_of("B")}};
-        struct kw_register_broker_record_broker_feature f = {.name = kw_str_of("metadata.version"), .min_supported_version = 7, .max_supported_version = 33};
+        struct kw_register_broker_record_broker_endpoint e[2] = {{.name = kw_str_of("A"), .host = kw_str_of("h"), .port = 65535},
+                                                                 {.name = kw_str_of("B")}};
+        struct kw_register_broker_record_broker_feature f = {
+            .name = kw_str_of("metadata.version"), .min_supported_version = 7, .max_supported_version = 33};
         struct kw_uuid dirs[] = {id_of(1), id_of(2)};
         r.broker_id = id;
         r.broker_epoch = h->replay.next + h->batch.count;
@@ -398,17 +404,31 @@ static void other(struct history *h) {
 /* Some batches wrap several others in a transaction that commits or aborts. */
 static void step(struct history *h) {
     switch (kw_rng_below(&h->rng, 8)) {
-    case 0: make_topic(h); break;
+    case 0:
+        make_topic(h);
+        break;
     case 1:
-    case 2: change_partition(h); break;
+    case 2:
+        change_partition(h);
+        break;
     case 3:
-    case 4: change_config(h); break;
-    case 5: change_broker(h); break;
-    case 6: remove_topic(h); break;
-    default: other(h); break;
+    case 4:
+        change_config(h);
+        break;
+    case 5:
+        change_broker(h);
+        break;
+    case 6:
+        remove_topic(h);
+        break;
+    default:
+        other(h);
+        break;
     }
-    if (kw_rng_chance(&h->rng, 600000)) commit(h);
-    else if (h->batch.count) commit(h);
+    if (kw_rng_chance(&h->rng, 600000))
+        commit(h);
+    else if (h->batch.count)
+        commit(h);
     if (kw_rng_chance(&h->rng, 50000)) h->epoch++;
 }
 
@@ -517,7 +537,8 @@ static void test_snapshot_and_tail_equal_replay(void **state) {
     }
 }
 
-/* BR-14: what the log created and removed before the snapshot is not in it, and does not come back; the record at its end is applied once. */
+/* BR-14: what the log created and removed before the snapshot is not in it, and does not come back; the record at its end is applied once.
+ */
 static void test_br_14_removed_objects_vanish(void **state) {
     (void)state;
     struct history h;
@@ -640,9 +661,13 @@ static void test_snapshot_names(void **state) {
     assert_int_equal(epoch, 42);
     kb_snapshot_name(INT64_MAX, INT32_MAX, name);
     assert_true(kb_snapshot_name_parse(name, &end, &epoch));
-    static const char *const bad[] = {"", "00000000000001234567-0000000042.checkpoint.tmp", "00000000000001234567-0000000042.checkpoinx",
-                                      "0000000000000123456x-0000000042.checkpoint", "00000000000001234567_0000000042.checkpoint",
-                                      "99999999999999999999-0000000042.checkpoint", "00000000000001234567-9999999999.checkpoint"};
+    static const char *const bad[] = {"",
+                                      "00000000000001234567-0000000042.checkpoint.tmp",
+                                      "00000000000001234567-0000000042.checkpoinx",
+                                      "0000000000000123456x-0000000042.checkpoint",
+                                      "00000000000001234567_0000000042.checkpoint",
+                                      "99999999999999999999-0000000042.checkpoint",
+                                      "00000000000001234567-9999999999.checkpoint"};
     for (size_t i = 0; i < KW_COUNTOF(bad); i++) assert_false(kb_snapshot_name_parse(bad[i], &end, &epoch));
 }
 

@@ -1,5 +1,5 @@
-/* test_store.c - the metadata store on the simulated disk: first start, restarts, kill -9 and power loss at any step, snapshots, BR-14, BR-16,
- * damaged files, full and failing disks, failing allocation.
+/* test_store.c - the metadata store on the simulated disk: first start, restarts, kill -9 and power loss at any step, snapshots, BR-14,
+ * BR-16, damaged files, full and failing disks, failing allocation.
  */
 #include "meta_rig.h"
 
@@ -49,8 +49,9 @@ static void test_first_start(void **state) {
     assert_non_null(strstr(properties, "node.id=1\n"));
     assert_non_null(strstr(properties, id));
     assert_non_null(strstr(properties, kb_store_cluster_id(m.store)));
-    assert_string_equal(text_of(&m, META_LOG "/quorum-state"), "{\"clusterId\":\"\",\"leaderId\":1,\"leaderEpoch\":1,\"votedId\":-1,\"appliedOffset\":0,"
-                                                              "\"currentVoters\":[{\"voterId\":1}],\"data_version\":0}");
+    assert_string_equal(text_of(&m, META_LOG "/quorum-state"),
+                        "{\"clusterId\":\"\",\"leaderId\":1,\"leaderEpoch\":1,\"votedId\":-1,\"appliedOffset\":0,"
+                        "\"currentVoters\":[{\"voterId\":1}],\"data_version\":0}");
     assert_string_equal(text_of(&m, META_LOG "/partition.metadata"), "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ");
     assert_int_equal(kb_store_epoch(m.store), 1);
     const struct kb_image_broker *b = kb_image_broker(&m.image, 1);
@@ -78,8 +79,10 @@ static void test_restart_raises_epochs(void **state) {
     struct kw_uuid directory = kb_store_directory_id(m.store), incarnation = kb_image_broker(&m.image, 1)->incarnation;
     for (int32_t round = 1; round <= 4; round++) {
         int64_t epoch_before = kb_store_broker_epoch(m.store);
-        if (round % 2) meta_stop(&m);
-        else meta_crash(&m, false);
+        if (round % 2)
+            meta_stop(&m);
+        else
+            meta_crash(&m, false);
         meta_start(&m);
         assert_int_equal(kb_store_epoch(m.store), round + 1);
         assert_int_equal(stored_epoch(&m), round + 1);
@@ -170,7 +173,8 @@ static void run_until_crash(struct meta *m, struct model *mo, int steps, bool po
     for (int i = 0; i < steps && meta_step(m); i++) {
         if (m->ready && n < 8 && kw_rng_chance(&m->rng, 300000)) {
             snprintf(names[n], sizeof(names[n]), "t%d", (*serial)++);
-            t[n] = (struct kb_topic_create){.name = kw_str_of(names[n]), .partitions = 2, .replication_factor = -1, .configs = &kv, .config_count = 1};
+            t[n] = (struct kb_topic_create){
+                .name = kw_str_of(names[n]), .partitions = 2, .replication_factor = -1, .configs = &kv, .config_count = 1};
             assert_int_equal(kb_controller_create_topics(m->controller, &t[n], 1, false, meta_change(&c[n]), m->now), KW_OK);
             n++;
         }
@@ -191,7 +195,8 @@ static void crash_rounds(bool power) {
         struct meta m;
         struct model mo = {.present_count = 0};
         int serial = 0;
-        struct sim_disk_options o = {.delay_min_us = 10, .delay_max_us = 3000, .inline_ppm = seed % 3 ? 0 : 300000, .writeback_ppm = 100000};
+        struct sim_disk_options o = {
+            .delay_min_us = 10, .delay_max_us = 3000, .inline_ppm = seed % 3 ? 0 : 300000, .writeback_ppm = 100000};
         meta_init(&m, seed, &o);
         for (int round = 0; round < 4; round++) {
             run_until_crash(&m, &mo, (int)kw_rng_below(&m.rng, 80), power, &serial);
@@ -279,11 +284,13 @@ static void test_snapshots_cut_the_log(void **state) {
     assert_true(kb_snapshot_name_parse(names[1], &end, &epoch));
     assert_true(previous < end);
     assert_int_equal(m.store->log->start, previous); /* the older one's end: the newest may turn out corrupt */
-    meta_idle(&m); /* the deletion's delay passes */
+    meta_idle(&m);                                   /* the deletion's delay passes */
     assert_false(has_file(&m, META_LOG "/00000000000000000000.log"));
     for (int round = 0; round < 3; round++) {
-        if (round == 0) meta_stop(&m);
-        else meta_crash(&m, round == 2);
+        if (round == 0)
+            meta_stop(&m);
+        else
+            meta_crash(&m, round == 2);
         meta_start(&m);
         assert_int_equal(kb_image_partition(&m.image, kw_str_of("s1"), 0)->leader_epoch, round + 1); /* BR-14: applied once, not twice */
         assert_null(kb_image_topic(&m.image, kw_str_of("s3"))); /* BR-14: what went before the snapshot stays gone */
@@ -314,7 +321,8 @@ static void test_br_14_snapshot_and_tail_after_crashes(void **state) {
             struct meta_change c; /* one more is under way, and with it perhaps a snapshot */
             struct kb_topic_create t = {.name = kw_str_of("last"), .partitions = 1, .replication_factor = -1};
             assert_int_equal(kb_controller_create_topics(m.controller, &t, 1, false, meta_change(&c), m.now), KW_OK);
-            for (int i = (int)kw_rng_below(&m.rng, 30); i > 0 && meta_step(&m); i--) {}
+            for (int i = (int)kw_rng_below(&m.rng, 30); i > 0 && meta_step(&m); i--) {
+            }
             bool last = c.done && t.result.code == 0;
             meta_crash(&m, seed % 2);
             meta_start(&m);
@@ -361,7 +369,7 @@ static void test_br_16_corrupt_snapshot(void **state) {
     assert_int_equal(checkpoint_count(&m, names), 2);
     for (int i = 0; i < 2; i++) snprintf(path[i], sizeof(path[i]), "%s/%s", META_LOG, names[i]);
     meta_set(&m, "metadata.log.max.record.bytes.between.snapshots", "1000000"); /* no new ones from here on */
-    sim_disk_rot(m.sim, path[1], 200, 0x10); /* the newest */
+    sim_disk_rot(m.sim, path[1], 200, 0x10);                                    /* the newest */
     meta_start(&m);
     assert_non_null(strstr(m.lines, "is corrupt"));
     assert_int_equal(m.image.topics_by_name.count, 20);
@@ -469,7 +477,8 @@ static void test_damaged_files_stop_the_start(void **state) {
 static void test_apache_kafkas_meta_properties(void **state) {
     (void)state;
     struct meta m;
-    static const char file[] = "#\n#Sun Nov 29 14:03:58 UTC 2026\nnode.id=1\ndirectory.id=1dr-wX82K6UoHrDdESN43A\nversion=1\ncluster.id=bench-cluster-00000000\n";
+    static const char file[] =
+        "#\n#Sun Nov 29 14:03:58 UTC 2026\nnode.id=1\ndirectory.id=1dr-wX82K6UoHrDdESN43A\nversion=1\ncluster.id=bench-cluster-00000000\n";
     meta_init(&m, 9, NULL);
     sim_disk_poke(m.sim, META_DIR "/meta.properties", file, sizeof(file) - 1);
     meta_start(&m);
