@@ -17,7 +17,7 @@
 #include "shell_options.h"
 #include "shell_parts.h"
 
-enum { FLUSH_US = 1000000, SPINS_MAX = 1000 };
+enum { FLUSH_US = 1000000, SPINS_MAX = 1000, BACKLOG = 1024 };
 
 struct run {
     struct kb_shell shell;
@@ -189,12 +189,13 @@ static bool listen_all(struct run *r) {
     struct kb_listener l[16];
     const struct kb_config *c = r->options.config;
     size_t n = kb_config_listeners(c, false, l, KW_COUNTOF(l));
+    /* Kafka's default of 50 makes a burst of clients wait a second each (dropped SYNs): only an explicit value is taken. */
+    int backlog = kb_config_is_set(c, "socket.listen.backlog.size") ? (int)kb_config_int(c, "socket.listen.backlog.size") : BACKLOG;
     for (size_t i = 0; i < n && i < KW_COUNTOF(l); i++) {
         char host[256], text[400];
         uint16_t got;
         snprintf(host, sizeof(host), "%.*s", (int)l[i].host.len, l[i].host.p);
-        if (kb_shell_net_listen(r->shell.net, host, l[i].port, (int)kb_config_int(c, "socket.listen.backlog.size"), &got, text,
-                                sizeof(text)) != 0) {
+        if (kb_shell_net_listen(r->shell.net, host, l[i].port, backlog, &got, text, sizeof(text)) != 0) {
             kb_say(&r->logger, KB_ERROR, "%s", text);
             return false;
         }
