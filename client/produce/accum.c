@@ -29,6 +29,8 @@ kw_err kc_accum_init(struct kc_accum *a, const struct kc_settings *s, struct kc_
     kw_list_init(&a->reports);
     kw_list_init(&a->flushes);
     kw_rng_init(&a->rng, seed);
+    uint32_t ignored;
+    a->null_hashes = kc_partitioner_hash(s->partitioner, NULL, 0, &ignored);
     kw_err err = kc_pool_init(&a->pool, budget);
     if (err) return err;
     err = kc_lock_init(&a->lock, KC_RANK_ROLE);
@@ -137,8 +139,7 @@ static kc_err no_block(struct kc_accum *a, bool over_budget) {
     return KC_QUEUE_FULL;
 }
 
-static kc_err open_batch(struct kc_accum *a, struct kc_part *p, size_t need, int64_t timestamp_ms, int64_t timeout_us, const struct kc_now *now,
-                         struct kc_batch **out) {
+static kc_err open_batch(struct kc_accum *a, struct kc_part *p, size_t need, int64_t timestamp_ms, int64_t timeout_us, const struct kc_now *now) {
     bool over = false;
     struct kc_batch *b = kc_batch_new(a, p);
     if (!b) return KC_NO_MEMORY;
@@ -158,18 +159,19 @@ static kc_err open_batch(struct kc_accum *a, struct kc_part *p, size_t need, int
         return no_block(a, over);
     }
     b->item_cap = (uint32_t)(b->items_bytes / sizeof(struct kc_item));
+    b->limit = (uint32_t)KW_MAX(batch_limit(a, p), need);
+    b->room = KW_MIN(b->limit, b->blk->cap);
     b->base_timestamp = b->max_timestamp = timestamp_ms;
     b->timeout_us = timeout_us;
     b->opened_us = now->mono_us;
     b->deadline_us = add_saturating(now->mono_us, timeout_us);
     p->open = b;
     if (p->index >= 0) kw_list_push(&a->open, &p->open_link);
-    *out = b;
     return KC_OK;
 }
 
-static kc_err grow_block(struct kc_accum *a, struct kc_part *p, struct kc_batch *b, size_t size) {
-    size_t need = b->len + size, want = KW_MIN((b->blk->cap & ~(KC_POOL_SLACK - 1)) * 4, batch_limit(a, p));
+static kc_err grow_block(struct kc_accum *a, struct kc_batch *b, size_t size) {
+    size_t need = b->len + size, want = KW_MIN((b->blk->cap & ~(KC_POOL_SLACK - 1)) * 4, (size_t)b->limit);
     bool over;
     struct kw_blk *n = kc_pool_blk(&a->pool, KW_MAX(want, need), &over);
     if (!n && want > need) n = kc_pool_blk(&a->pool, need, &over);
@@ -177,6 +179,7 @@ static kc_err grow_block(struct kc_accum *a, struct kc_part *p, struct kc_batch 
     memcpy(n->data + KW_BATCH_HEADER_SIZE, b->blk->data + KW_BATCH_HEADER_SIZE, b->len - KW_BATCH_HEADER_SIZE);
     kw_blk_unref(b->blk);
     b->blk = n;
+    b->room = KW_MIN(b->limit, n->cap);
     return KC_OK;
 }
 
@@ -287,10 +290,8 @@ static struct kc_part *make_part(struct kc_ptopic *t, int32_t index) {
     return t->parts[index] = p;
 }
 
-struct kc_part *kc_accum_part(struct kc_accum *a, struct kc_ptopic *t, int32_t index) {
-    (void)a;
+struct kc_part *kc_accum_make_part(struct kc_ptopic *t, int32_t index) {
     KW_ASSERT(index >= 0 && index <= KC_PARTITION_MAX);
-    if (KW_LIKELY(index < t->part_cap && t->parts[index])) return t->parts[index];
     return make_part(t, index);
 }
 
@@ -325,12 +326,14 @@ static bool waits_for_count(const struct kc_accum *a, const struct kc_rec *r) {
     return r->has_hash || a->settings->partitioner == KC_PARTITIONER_ROUND_ROBIN || a->settings->partitioner == KC_PARTITIONER_RANDOM;
 }
 
-static struct kc_part *pick(struct kc_accum *a, struct kc_ptopic *t, const struct kc_rec *r) {
+static inline struct kc_part *pick(struct kc_accum *a, struct kc_ptopic *t, const struct kc_rec *r, int64_t cost) {
     if (r->partition >= 0) return kc_accum_part(a, t, r->partition);
     if (KW_UNLIKELY(t->count == 0)) return &t->staging;
     if (r->has_hash) return kc_accum_part(a, t, (int32_t)(r->hash % (uint32_t)t->count));
-    int32_t index = kc_accum_choose(a, t, t->count);
-    t->sticky.bytes += cost_of(r);
+    int32_t index = t->sticky.partition;
+    if (KW_UNLIKELY(index < 0 || t->sticky.bytes >= a->settings->batch_bytes_max || a->now.mono_us >= t->sticky.until_us))
+        index = kc_accum_choose(a, t, t->count);
+    t->sticky.bytes += cost;
     return kc_accum_part(a, t, index);
 }
 
@@ -348,7 +351,7 @@ kc_err kc_accum_prepare(struct kc_accum *a, struct kc_rec *r) {
     if (r->payload > KC_ITEM_SIZE_MAX || r->tail + RECORD_OVERHEAD + KW_BATCH_HEADER_SIZE > (size_t)s->request_bytes_max ||
         cost_of(r) > s->queue_bytes_max)
         return KC_TOO_LARGE;
-    if (r->partition < 0 && !s->partitioner_ignore_keys)
+    if (r->partition < 0 && !s->partitioner_ignore_keys && (r->key.len >= 0 || a->null_hashes))
         r->has_hash = kc_partitioner_hash(s->partitioner, r->key.len < 0 ? NULL : r->key.p, (size_t)KW_MAX(r->key.len, 0), &r->hash);
     if (r->timeout_us == 0) r->timeout_us = s->delivery_timeout_us;
     return KC_OK;
@@ -375,58 +378,63 @@ static bool same_deadline(const struct kc_accum *a, const struct kc_batch *b, in
     return at >= b->deadline_us && at - b->deadline_us <= slack;
 }
 
-/* Room in p's open batch for the record, sealing and opening as needed. *size: its wire bytes. */
-static kc_err make_room(struct kc_accum *a, struct kc_part *p, const struct kc_rec *r, int64_t ts, const struct kc_now *now,
-                        struct kc_batch **out, size_t *size, bool *opened) {
+/* Bytes of the record behind its length prefix, as the next one of b (NULL: a new batch). */
+static inline size_t body_of(const struct kc_batch *b, const struct kc_rec *r, int64_t ts) {
+    return 1 + kw_varint_size(b ? ts - b->base_timestamp : 0) + kw_varint_size(b ? b->count : 0) + r->tail;
+}
+static inline size_t size_of(size_t body) { return kw_uvarint_size(2 * (uint64_t)body) + body; }
+
+/* Whether the record may go on in the open batch, its bytes aside. */
+static inline bool same_batch(const struct kc_accum *a, const struct kc_batch *b, const struct kc_rec *r, int64_t ts) {
+    int64_t delta = (int64_t)((uint64_t)ts - (uint64_t)b->base_timestamp);
+    bool far = (int32_t)delta != delta; /* an item keeps 32 bits of it */
+    return KW_LIKELY(!far) && same_deadline(a, b, r->timeout_us);
+}
+
+/* Room in p's open batch for the record, sealing, opening and growing as needed. */
+static kc_err make_room(struct kc_accum *a, struct kc_part *p, const struct kc_rec *r, int64_t ts, const struct kc_now *now, bool *opened) {
     struct kc_batch *b = p->open;
-    for (;;) {
-        int64_t delta = b ? ts - b->base_timestamp : 0;
-        if (b && (!same_deadline(a, b, r->timeout_us) || delta > INT32_MAX || delta < INT32_MIN)) {
-            (void)kc_accum_seal(a, p);
-            b = NULL;
-            delta = 0;
-        }
-        size_t body = 1 + kw_varint_size(delta) + kw_varint_size(b ? b->count : 0) + r->tail;
-        *size = kw_uvarint_size(2 * (uint64_t)body) + body;
-        if (!b) {
-            kc_err err = open_batch(a, p, KW_BATCH_HEADER_SIZE + *size, ts, r->timeout_us, now, &b);
-            if (err) return err;
-            *opened = true;
-            break;
-        }
-        if (KW_LIKELY(b->len + *size <= batch_limit(a, p)) || b->count == 0) break;
+    if (b && (!same_batch(a, b, r, ts) || b->len + size_of(body_of(b, r, ts)) > b->limit)) {
         (void)kc_accum_seal(a, p);
         b = NULL;
     }
+    size_t size = size_of(body_of(b, r, ts));
+    if (!b) {
+        *opened = true;
+        return open_batch(a, p, KW_BATCH_HEADER_SIZE + size, ts, r->timeout_us, now);
+    }
     kc_err err = KC_OK;
-    if (KW_UNLIKELY(b->len + *size > b->blk->cap)) err = grow_block(a, p, b, *size);
-    if (KW_UNLIKELY(!err && b->count == b->item_cap)) err = grow_items(a, b);
-    *out = b;
+    if (b->len + size > b->room) err = grow_block(a, b, size);
+    if (!err && b->count == b->item_cap) err = grow_items(a, b);
     return err;
 }
 
-static void write_record(struct kc_batch *b, const struct kc_rec *r, int64_t ts, size_t size) {
+/* There is room. */
+static inline void write_record(struct kc_part *p, struct kc_batch *b, const struct kc_rec *r, int64_t ts, size_t body, int64_t cost) {
     const struct kw_record_in in = {.timestamp_delta = ts - b->base_timestamp,
                                     .offset_delta = (int32_t)b->count,
                                     .key = r->key,
                                     .value = r->value,
                                     .headers = r->headers,
                                     .header_count = r->header_count};
-    uint8_t *end = kw_record_write(b->blk->data + b->len, &in, size);
-    KW_ASSERT(end == b->blk->data + b->len + size);
+    uint8_t *at = b->blk->data + b->len, *end = kw_record_write_body(at, &in, body);
     uint32_t flags = 0;
-    if (r->waiter) {
+    if (KW_UNLIKELY(r->waiter != NULL)) {
         flags = KC_ITEM_WAITER;
         b->waiters++;
     } else if (r->flags & KC_NO_REPORT) {
         flags = KC_ITEM_SILENT;
         b->silent++;
     }
-    b->items[b->count++] = (struct kc_item){.opaque = r->waiter ? (uint64_t)(uintptr_t)r->waiter : r->opaque,
-                                            .size = r->payload | flags,
-                                            .ts_delta = (int32_t)in.timestamp_delta};
-    b->len += (uint32_t)size;
-    b->max_timestamp = KW_MAX(b->max_timestamp, ts);
+    struct kc_item *item = &b->items[b->count++];
+    item->opaque = KW_UNLIKELY(r->waiter != NULL) ? (uint64_t)(uintptr_t)r->waiter : r->opaque;
+    item->size = r->payload | flags;
+    item->ts_delta = (int32_t)in.timestamp_delta;
+    b->len += (uint32_t)(end - at);
+    KW_ASSERT(b->len <= b->blk->cap && b->count <= b->item_cap);
+    if (ts > b->max_timestamp) b->max_timestamp = ts;
+    b->bytes += cost;
+    p->waiting_bytes += (uint32_t)cost;
 }
 
 /* The sender has something to look at from `at_us` on. */
@@ -448,6 +456,47 @@ static void press(struct kc_accum *a, bool *wake) {
     want_look(a, INT64_MIN, wake);
 }
 
+/* A new batch, or one that is full or too small by now. */
+static kc_err append_slowly(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, int64_t *ts, const struct kc_now *now, bool *wake) {
+    struct kc_now opening = a->now;
+    if (!now) { /* a new batch gets the exact time */
+        opening = a->now = a->calls.clock(a->ctx);
+        if (!r->has_timestamp) *ts = opening.wall_ms;
+    }
+    bool opened = false;
+    struct kc_batch *before = p->open;
+    kc_err err = make_room(a, p, r, *ts, &opening, &opened);
+    if (before && p->open != before) want_sealed(a, wake);
+    if (err || !opened) return err;
+    want_look(a, add_saturating(p->open->opened_us, a->flushing ? 0 : a->settings->linger_us), wake);
+    want_look(a, p->open->deadline_us, wake);
+    a->deadline_us = KW_MIN(a->deadline_us, p->open->deadline_us);
+    return KC_OK;
+}
+
+static inline kc_err append(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, const struct kc_now *now, int64_t cost, bool urgent, bool *wake) {
+    int64_t ts = r->has_timestamp ? r->timestamp_ms : a->now.wall_ms;
+    struct kc_batch *b = p->open;
+    size_t body = body_of(b, r, ts), size = size_of(body);
+    if (KW_UNLIKELY(!b || !same_batch(a, b, r, ts) || b->len + size > b->room || b->count == b->item_cap)) {
+        kc_err err = append_slowly(a, p, r, &ts, now, wake);
+        if (err) return err;
+        b = p->open;
+        body = body_of(b, r, ts);
+        size = size_of(body);
+    }
+    write_record(p, b, r, ts, body, cost);
+    a->records++;
+    a->bytes += cost;
+    if (KW_UNLIKELY(p->index < 0) && waits_for_count(a, r)) b->keyed = true;
+    if (KW_UNLIKELY(urgent || b->len + size > b->limit || b->count >= (uint32_t)a->settings->batch_records_max)) { /* nor would the next one like it fit */
+        (void)kc_accum_seal(a, p);
+        want_sealed(a, wake);
+        if (urgent) want_look(a, INT64_MIN, wake);
+    }
+    return KC_OK;
+}
+
 static kc_err put_locked(struct kc_accum *a, struct kc_rec *r, const struct kc_now *now, bool urgent, bool *wake) {
     int64_t cost = cost_of(r);
     bool reserved = r->reserved;
@@ -465,39 +514,10 @@ static kc_err put_locked(struct kc_accum *a, struct kc_rec *r, const struct kc_n
         press(a, wake);
         return KC_QUEUE_FULL;
     }
-    give_id(a, r);
-    struct kc_part *p = pick(a, t, r);
+    if (r->has_guid || a->settings->enable_guid) give_id(a, r);
+    struct kc_part *p = pick(a, t, r, cost);
     if (KW_UNLIKELY(!p)) return KC_NO_MEMORY;
-    int64_t ts = r->has_timestamp ? r->timestamp_ms : a->now.wall_ms;
-    struct kc_now opening = a->now;
-    if (!p->open && !now) { /* a new batch gets the exact time */
-        opening = a->now = a->calls.clock(a->ctx);
-        if (!r->has_timestamp) ts = opening.wall_ms;
-    }
-    struct kc_batch *b, *before = p->open;
-    size_t size;
-    bool opened = false;
-    kc_err err = make_room(a, p, r, ts, &opening, &b, &size, &opened);
-    if (before && p->open != before) want_sealed(a, wake);
-    if (KW_UNLIKELY(err)) return err;
-    write_record(b, r, ts, size);
-    b->bytes += cost;
-    if (p->index < 0 && waits_for_count(a, r)) b->keyed = true;
-    a->records++;
-    a->bytes += cost;
-    p->waiting_bytes += (uint32_t)cost;
-    if (urgent || b->count >= (uint32_t)a->settings->batch_records_max || b->len + size > batch_limit(a, p)) {
-        (void)kc_accum_seal(a, p);
-        want_sealed(a, wake);
-        if (urgent) want_look(a, INT64_MIN, wake);
-    } else if (opened) {
-        want_look(a, add_saturating(b->opened_us, a->flushing ? 0 : a->settings->linger_us), wake);
-    }
-    if (opened) {
-        want_look(a, b->deadline_us, wake);
-        a->deadline_us = KW_MIN(a->deadline_us, b->deadline_us);
-    }
-    return KC_OK;
+    return append(a, p, r, now, cost, urgent, wake);
 }
 
 kc_err kc_accum_put(struct kc_accum *a, struct kc_rec *r, const struct kc_now *now, bool urgent, bool *wake) {
@@ -553,15 +573,12 @@ int64_t kc_accum_cost(const struct kc_batch *b, uint32_t count) {
 }
 
 kc_err kc_accum_append(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, const struct kc_batch *from) {
-    struct kc_batch *b;
-    size_t size;
     bool opened = false;
     struct kc_now opening = {.mono_us = from->opened_us, .wall_ms = a->now.wall_ms};
-    kc_err err = make_room(a, p, r, r->timestamp_ms, &opening, &b, &size, &opened);
+    kc_err err = make_room(a, p, r, r->timestamp_ms, &opening, &opened);
     if (err) return err;
-    write_record(b, r, r->timestamp_ms, size);
-    b->bytes += cost_of(r);
-    p->waiting_bytes += (uint32_t)cost_of(r);
+    struct kc_batch *b = p->open;
+    write_record(p, b, r, r->timestamp_ms, body_of(b, r, r->timestamp_ms), cost_of(r));
     b->deadline_us = KW_MIN(b->deadline_us, from->deadline_us);
     kc_accum_join_gen(a, b, from->gen); /* a flush that waits for the staged record waits for this batch now */
     if (b->count >= (uint32_t)a->settings->batch_records_max) (void)kc_accum_seal(a, p);

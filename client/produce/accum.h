@@ -53,7 +53,7 @@ struct kc_batch {
     struct kw_list link;       /* staged, sealed, a partition's queue or flight, done, reports: one at a time */
     struct kc_part *part;
     struct kw_blk *blk;        /* the batch from its first header byte; NULL once done */
-    uint32_t len;              /* with the header */
+    uint32_t len, room, limit; /* with the header: used, the next record fits up to here without growing, and at all */
     uint32_t count, item_cap, waiters, silent;
     struct kc_item *items;
     size_t items_bytes;        /* of the block behind items */
@@ -162,6 +162,7 @@ struct kc_accum {
     struct kc_guid guid;
     struct kc_accum_calls calls;
     void *ctx;
+    bool null_hashes;          /* records without a key hash to a partition too */
     struct kc_now now;         /* what records without a timestamp get: at most one tick of the coarse clock old */
     struct kc_ptopic **topics; /* by number */
     int32_t topic_cap;
@@ -236,7 +237,11 @@ void kc_accum_poke(struct kc_accum *a); /* with the lock: memory came back; gran
 /* For the sender, with the lock. */
 struct kc_batch *kc_accum_seal(struct kc_accum *a, struct kc_part *p); /* the open batch, if any, goes to sealed (staged) */
 void kc_accum_seal_all(struct kc_accum *a);
-struct kc_part *kc_accum_part(struct kc_accum *a, struct kc_ptopic *t, int32_t index); /* made when missing; NULL: no memory */
+struct kc_part *kc_accum_make_part(struct kc_ptopic *t, int32_t index);
+static inline struct kc_part *kc_accum_part(struct kc_accum *a, struct kc_ptopic *t, int32_t index) { /* made when missing; NULL: no memory */
+    (void)a;
+    return KW_LIKELY(index < t->part_cap && t->parts[index]) ? t->parts[index] : kc_accum_make_part(t, index);
+}
 int32_t kc_accum_choose(struct kc_accum *a, struct kc_ptopic *t, int32_t count); /* a partition, of count, for records without a key */
 /* A staged record into its partition, outside of the queue's limits; `from` gives its age, deadline and generation. */
 kc_err kc_accum_append(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, const struct kc_batch *from);

@@ -136,6 +136,11 @@ static inline uint8_t *kw_put_uvarint(uint8_t *p, uint64_t v) {
         *p = (uint8_t)v;
         return p + 1;
     }
+    if (KW_LIKELY(v < 1u << 14)) {
+        p[0] = (uint8_t)(v | 0x80);
+        p[1] = (uint8_t)(v >> 7);
+        return p + 2;
+    }
     for (; v >= 0x80; v >>= 7) *p++ = (uint8_t)(v | 0x80);
     *p++ = (uint8_t)v;
     return p;
@@ -153,10 +158,9 @@ static inline size_t kw_record_size(const struct kw_record_in *r) {
     size_t size = kw_uvarint_size(2 * (uint64_t)body) + body;
     return KW_LIKELY(size <= INT32_MAX) ? size : SIZE_MAX;
 }
-static inline uint8_t *kw_record_write(uint8_t *dst, const struct kw_record_in *r, size_t size) {
-    /* The prefix's own size follows from the whole: taking the largest that it may have, and correcting once. */
-    size_t prefix = kw_uvarint_size(2 * (uint64_t)(size - kw_uvarint_size(2 * (uint64_t)size)));
-    uint8_t *p = kw_put_uvarint(dst, 2 * (uint64_t)(size - prefix));
+/* With the size of its body known: what follows the length prefix. */
+static inline uint8_t *kw_record_write_body(uint8_t *dst, const struct kw_record_in *r, size_t body) {
+    uint8_t *p = kw_put_uvarint(dst, 2 * (uint64_t)body);
     *p++ = 0; /* attributes: none are defined */
     p = kw_put_uvarint(p, kw_zigzag(r->timestamp_delta));
     p = kw_put_uvarint(p, kw_zigzag(r->offset_delta));
@@ -167,6 +171,11 @@ static inline uint8_t *kw_record_write(uint8_t *dst, const struct kw_record_in *
     p = kw_put_uvarint(p, 2 * (uint64_t)r->header_count);
     if (r->header_count > 0) p = kw_record_headers_write(p, r->headers, r->header_count);
     return p;
+}
+static inline uint8_t *kw_record_write(uint8_t *dst, const struct kw_record_in *r, size_t size) {
+    /* The prefix's own size follows from the whole: taking the largest that it may have, and correcting once. */
+    size_t prefix = kw_uvarint_size(2 * (uint64_t)(size - kw_uvarint_size(2 * (uint64_t)size)));
+    return kw_record_write_body(dst, r, size - prefix);
 }
 
 #endif
