@@ -113,6 +113,9 @@ void kc_core_stop(struct kc_core *core, struct kc_now now) {
     kw_timers_cancel(&core->timers, &core->route_timer);
 }
 
+bool kc_core_stopping(const struct kc_core *core) {
+    return core->stopping;
+}
 bool kc_core_stopped(const struct kc_core *core) {
     return core->stopping && kw_list_empty(&core->closing) && kw_list_empty(&core->finished);
 }

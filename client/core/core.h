@@ -33,6 +33,7 @@ kw_err kc_core_new(const struct kc_core_options *o, struct kc_core **core) KW_CH
 void kc_core_abandon(struct kc_core *core);
 void kc_core_free(struct kc_core *core); /* the shell has closed its sockets; outstanding requests have been failed by kc_core_stop */
 void kc_core_stop(struct kc_core *core, struct kc_now now); /* fails every request with KC_CLOSED, wants every connection closed */
+bool kc_core_stopping(const struct kc_core *core);           /* kc_core_stop was called; metadata listeners are told */
 bool kc_core_stopped(const struct kc_core *core);            /* no connection is left */
 struct kc_now kc_core_now(const struct kc_core *core);       /* of the running event */
 struct kc_attempts *kc_core_trouble(struct kc_core *core); /* the latest failures to connect to anyone: why metadata, or a leader, is missing */

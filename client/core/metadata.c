@@ -87,6 +87,7 @@ void kc_metadata_deinit(struct kc_core *core) {
 void kc_metadata_stop(struct kc_core *core) {
     kw_timers_cancel(&core->timers, &core->metadata.timer);
     kw_timers_cancel(&core->timers, &core->metadata.rebootstrap_timer);
+    kc_core_defer(core, &core->metadata.announce); /* roles that wait for metadata wait in vain */
 }
 
 /* ---- Names ---- */

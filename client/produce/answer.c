@@ -280,7 +280,6 @@ static void fail_with(struct kc_sender *s, int32_t what, kc_err err, const char 
     if (what & KC_PURGE_QUEUED)
         for (n = s->parts.next; n != &s->parts; n = n->next) fail_list(s, &KW_CONTAINER_OF(n, struct kc_part, all_link)->queue, err, text);
     fail_list(s, &queued, err, text);
-    kc_sender_wake(s);
 }
 
 void kc_sender_fail_all(struct kc_sender *s, int32_t what, kc_err err) { fail_with(s, what, err, NULL); }

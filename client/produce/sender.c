@@ -640,6 +640,7 @@ void kc_sender_turn(struct kc_sender *s) {
         take(s, now_us); /* what waited for a partition */
     }
     if (now_us >= s->deadline_us) expire_all(s, now_us);
+    if (kc_core_stopping(s->core)) kc_sender_fail_all(s, KC_PURGE_QUEUED, KC_CLOSED); /* what is in flight ends by itself */
     if (s->unpark || now_us >= s->retry_us) unpark(s);
     if (now_us >= s->trim_us) {
         s->trim_us = KW_NEVER;

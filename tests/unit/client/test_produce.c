@@ -311,6 +311,37 @@ static void test_free_without_close(void **state) {
     world_free(w);
 }
 
+/* The client ends before its producer: what is left fails, at once. */
+static void test_client_stops_first(void **state) {
+    (void)state;
+    struct world *w = world_new(NULL, 2);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = never_answer;
+    world_send_batches(w, 0, 2);
+    net_advance(w->net, 10 * MS);
+    w->net->topics[0].leader[1] = -1;
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 200 * MS);
+    world_send_n(w, 1, 1, 16); /* parked */
+    assert_int_equal(world_send(w, 0, NULL, -1, "lingers", 7, 5), KC_OK);
+    net_advance(w->net, 10 * MS);
+    kc_core_stop(w->net->core, w->net->now);
+    net_advance(w->net, 1 * MS);
+    world_drain(w);
+    assert_int_equal(w->report_count, 5);
+    assert_int_equal(count_err(w, KC_CLOSED), 4);
+    world_free(w);
+    w = world_new(NULL, 0);
+    assert_int_equal(world_send(w, -1, NULL, -1, "staged", 6, 1), KC_OK);
+    net_advance(w->net, 1 * SECOND);
+    kc_core_stop(w->net->core, w->net->now);
+    net_advance(w->net, 1 * MS);
+    world_drain(w);
+    assert_int_equal(count_err(w, KC_CLOSED), 1);
+    world_free(w);
+}
+
 /* ---- Reports ---- */
 
 static void test_silent_records(void **state) {
@@ -514,6 +545,7 @@ int main(void) {
         cmocka_unit_test(test_close_with_answers_missing),
         cmocka_unit_test(test_purge),
         cmocka_unit_test(test_free_without_close),
+        cmocka_unit_test(test_client_stops_first),
         cmocka_unit_test(test_silent_records),
         cmocka_unit_test(test_only_errors),
         cmocka_unit_test(test_waiters_get_their_own),
