@@ -102,7 +102,11 @@ void kb_log_submit_writes(struct kb_log *log, struct kb_now now) {
         struct kb_write *w = KW_CONTAINER_OF(l, struct kb_write, link);
         if (w->submitted) continue;
         /* After a cut below the recovery point, the checkpoint may vouch for bytes that are new: so a segment is begun only when those before it are safe. */
-        if (p->recovery_regressed && w->seg->base > log->synced && !log->env->ephemeral) break;
+        if (p->recovery_regressed && w->seg->base > log->synced && !log->env->ephemeral) {
+            p->sync.wanted = true;
+            kb_sync_step(log);
+            break;
+        }
         kw_err err;
         if (!kb_seg_file_want(w->seg, &err)) {
             if (err == KW_ENOMEM) p->flush_again = true; /* the next flush or housekeeping tries again */
@@ -164,6 +168,17 @@ static void advance(struct kb_log *log, struct kb_now now) {
     kb_log_tell(log, now);
 }
 
+/* None of it counts any more: an earlier one failed. */
+static void drop_finished(struct kb_log *log) {
+    for (struct kw_list *l = log->priv->writes.next, *next; l != &log->priv->writes; l = next) {
+        next = l->next;
+        struct kb_write *w = KW_CONTAINER_OF(l, struct kb_write, link);
+        if (!w->finished) continue;
+        kw_list_remove(l);
+        write_free(w);
+    }
+}
+
 static void write_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_write *w = KW_CONTAINER_OF(r, struct kb_write, req);
     struct kb_log *log = w->log;
@@ -171,12 +186,8 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
     w->finished = true;
     if (r->err == KB_DISK_ENOSPC) kb_log_disk_full(log, now);
     else if (r->err) kb_log_poison(log, now, "write", log->dir, r->os_errno);
-    if (log->poisoned || log->priv->cut.disk_full) { /* none of it counts any more */
-        kw_list_remove(&w->link);
-        write_free(w);
-    } else {
-        advance(log, now);
-    }
+    if (log->poisoned || log->priv->cut.disk_full) drop_finished(log);
+    else advance(log, now);
     kb_cut_step(log, now);
     kb_sync_step(log);
     kb_stop_step(log, now);
@@ -320,7 +331,8 @@ kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now 
     int64_t max_timestamp = h.record_count ? a->max_timestamp : -1;
     struct kb_segment *seg = kb_log_active(log);
     if (kb_seg_roll_due(seg, last, size, max_timestamp, now)) {
-        err = kb_log_roll(log, base, now);
+        /* The new one begins where the log ends, so that recovery can tell a lost tail from a gap; unless the gap is what its offsets cannot span. */
+        err = kb_log_roll(log, last - log->leo > INT32_MAX ? base : log->leo, now);
         if (err) return err;
         seg = kb_log_active(log);
     }
@@ -345,7 +357,7 @@ kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now 
     }
     place_commit(log, &pl, blk, p, a->size, seg->size, last + 1);
     kw_blk_unref(blk);
-    if (h.producer_id >= 0) log->priv->last_pid_offset = base;
+    if (h.producer_id >= 0) log->priv->last_pid_offset = last;
     tail_push(&log->priv->tail, (struct kb_tail_entry){base, last + 1, seg->size, seg, size});
     index_batch(seg, last, size, max_timestamp);
     if (seg->size == 0) seg->first_timestamp = max_timestamp;

@@ -280,6 +280,13 @@ static void reloaded(struct kb_op *op, struct kb_now now) {
         struct kb_segment *s = kb_log_active(log);
         if (r->tail_to > r->tail_from) {
             s->since_index = r->tail.since_index;
+            int64_t end = KW_MAX(r->tail.end, log->start);
+            if (r->tail.size == r->tail_to && end < log->leo) { /* `to` was in a gap: the log ends with its last batch, as it will after a restart */
+                log->leo = s->end = log->priv->submitted = end;
+                log->written = KW_MIN(log->written, end);
+                log->synced = KW_MIN(log->synced, end);
+                log->recovery_point = KW_MIN(log->recovery_point, end);
+            }
             if (r->tail.max_timestamp > s->max_timestamp) {
                 s->max_timestamp = r->tail.max_timestamp;
                 s->max_timestamp_offset = r->tail.max_timestamp_offset;
@@ -351,7 +358,7 @@ static void place_known(struct kb_log *log, size_t keep, int64_t position, struc
 /* The place of `to`: KB_STEP_DONE with seg_index, at; the segment's indexes are in memory, since it becomes the active one. */
 static int32_t locate(struct kb_cursor *c, struct kb_cut *k) {
     struct kb_log *log = c->log;
-    if (!c->phase && k->disk_full) { /* the end of what is written, in the last segment that has any */
+    if (!c->phase && k->disk_full && k->to >= log->written) { /* the end of what is written, in the last segment that has any */
         size_t i = log->priv->seg_count - 1;
         while (i > 0 && log->priv->segs[i]->written_size == 0) i--;
         kb_cursor_seg_set(c, i);
@@ -368,11 +375,12 @@ static int32_t locate(struct kb_cursor *c, struct kb_cut *k) {
             c->entry_known = x == KB_STEP_DONE;
         }
         if (x != KB_STEP_DONE && x != KB_STEP_END) return x;
-        if (x == KB_STEP_DONE && c->entry.base < k->to) k->to = c->entry.base; /* never half a batch */
+        if (x == KB_STEP_DONE && c->entry.base < k->to) k->to = KW_MAX(c->entry.base, log->start); /* never half a batch */
         if (c->seg->base > k->to && c->seg_index > 0) { /* in a gap between two segments */
             kb_cursor_seg_set(c, c->seg_index - 1);
             c->at = c->seg->size;
         }
+        if (c->at == 0) k->to = KW_MAX(c->seg->base, log->start);
         c->phase = 1;
     }
     return kb_cursor_index(c);
@@ -475,8 +483,11 @@ kw_err kb_cut_start(struct kb_log *log, int64_t to, int64_t reset_to, bool disk_
     return KW_OK;
 }
 
-/* A nudge in a later turn, when nothing that is in flight would come back to kb_cut_step. */
-static void nudged(struct kb_op *op, struct kb_now now) { kb_cut_step(op->log, now); }
+/* A request that does nothing: when nothing else is in flight, its return begins the cut in a later turn. */
+static void nudged(struct kb_op *op, struct kb_now now) {
+    (void)op;
+    (void)now;
+}
 static void nothing(void *arg, struct kb_fs *fs) {
     (void)arg;
     (void)fs;

@@ -425,6 +425,19 @@ static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
     return scan_segment(r, g, i, cut);
 }
 
+/* Every segment begins where the one before ended when it was rolled. So a gap behind one that nothing vouches for is a lost tail, in a folder that is
+ * known to be ours; in one taken over from elsewhere, and over a span that no lost tail explains, it is what compaction left. */
+#define GAP_MAX (1 << 30)
+
+static bool lost_tail(struct kb_recover *r, size_t i, bool trusted) {
+    if (trusted || i + 1 >= r->base_count || (r->recovery_point < 0 && !r->has_metadata)) return false;
+    int64_t gap = r->bases[i + 1] - KW_MAX(r->expected, r->bases[i]);
+    if (gap <= 0 || gap > GAP_MAX) return false;
+    kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost", r->dir, r->bases[i], r->expected,
+                    gap);
+    return true;
+}
+
 static kw_err segments(struct kb_recover *r) {
     kw_err err = KW_OK;
     bool cut = false;
@@ -432,8 +445,7 @@ static kw_err segments(struct kb_recover *r) {
         bool last = i + 1 == r->base_count;
         bool trusted = r->clean || (!last && r->bases[i + 1] <= r->recovery_point);
         err = segment(r, i, trusted, &cut);
-        /* A segment may have been begun before the last writes of the one before it were done: then it is empty, and what it follows is lost. */
-        if (!err && !cut && !r->clean && !last && r->bases[i + 1] > r->expected && r->bases[i + 1] > r->recovery_point) cut = true;
+        if (!err && !cut) cut = lost_tail(r, i, trusted);
         if (!err && cut) err = drop_from(r, i + 1);
         if (!err && i + 1 < r->base_count) { /* a sealed one's indexes are loaded when needed */
             kb_facts_deinit(&r->segs[r->seg_count - 1].facts);
@@ -452,6 +464,7 @@ static kw_err fresh(struct kb_recover *r, int64_t base) {
     kb_facts_init(&g->facts, base, r->interval);
     g->mtime_ms = -1; /* no file yet */
     r->leo = base;
+    r->emptied = true;
     return KW_OK;
 }
 

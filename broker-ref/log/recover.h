@@ -32,6 +32,7 @@ struct kb_recover {
     size_t seg_count, seg_cap;
     int64_t start, leo;
     bool cut_below_recovery_point, created;
+    bool emptied;                /* nothing is left: snapshots speak of what is gone */
     int64_t last_pid_offset;     /* -1: no batch with a producer id */
     int64_t snapshot_kept;       /* offset of a snapshot beyond the segments' own; -1 */
     struct kb_epochs epochs;
@@ -42,7 +43,7 @@ struct kb_recover {
     int64_t *bases, *snapshots;
     size_t base_count, base_cap, snapshot_count, snapshot_cap;
     int64_t expected;
-    bool dirty_names;
+    bool dirty_names, has_metadata; /* partition.metadata is there */
 };
 void kb_recover_init(struct kb_recover *r);
 void kb_recover_run(struct kb_recover *r, struct kb_fs *fs);

@@ -127,6 +127,7 @@ static kw_err collect(struct kb_recover *r, const char *names, int64_t count) {
     for (int64_t i = 0; i < count && !err; i++, z += strlen(z) + 1) { /* sorted, so the numbers ascend */
         struct name n = classify(z);
         if (n.kind == NAME_LOG) err = add(&r->bases, &r->base_count, &r->base_cap, n.base);
+        else if (strcmp(z, "partition.metadata") == 0) r->has_metadata = true;
         else if (n.kind == NAME_SNAPSHOT) err = add(&r->snapshots, &r->snapshot_count, &r->snapshot_cap, n.base);
     }
     z = names;

@@ -101,7 +101,7 @@ static kw_err load_snapshot(struct kb_recover *r, int64_t *from) {
     kw_err err = KW_OK;
     for (size_t i = r->snapshot_count; i-- > 0 && !err;) {
         int64_t offset = r->snapshots[i];
-        bool keep = offset <= r->leo && (*from < 0 || is_base(r, offset));
+        bool keep = !r->emptied && offset <= r->leo && (*from < 0 || is_base(r, offset));
         if (keep && *from < 0) {
             uint8_t *p = NULL;
             size_t n = 0;
@@ -133,7 +133,7 @@ static kw_err producers(struct kb_recover *r) {
     err = replay(r, &y);
     struct kb_pid_entry *e;
     for (size_t it = 0; !err && (e = kw_map_next(&r->pids.by_pid, &it));)
-        if (e->batch_count) r->last_pid_offset = KW_MAX(r->last_pid_offset, e->batches[e->batch_count - 1].first_offset);
+        if (e->batch_count) r->last_pid_offset = KW_MAX(r->last_pid_offset, e->batches[e->batch_count - 1].last_offset);
     return err;
 }
 

@@ -21,6 +21,7 @@ enum { REMOVE_RENAME, REMOVE_UNLINK_LOG, REMOVE_UNLINK_INDEX, REMOVE_UNLINK_TIME
 static const char *const removal_suffix[] = {".log", ".log.deleted", ".index", ".timeindex", ".txnindex", ".snapshot"};
 
 static void removed(struct kb_op *op, struct kb_now now) {
+    (void)now;
     struct kb_log *log = op->log;
     struct removal *m = KW_CONTAINER_OF(log->priv->removals.next, struct removal, link);
     log->priv->removing = false;
@@ -36,8 +37,6 @@ static void removed(struct kb_op *op, struct kb_now now) {
         kw_free(m);
     }
     remove_next(log);
-    kb_cut_step(log, now);
-    kb_stop_step(log, now);
 }
 
 static void remove_next(struct kb_log *log) {

@@ -14,6 +14,8 @@
 static void op_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_op *op = KW_CONTAINER_OF(r, struct kb_op, req);
     op->fn(op, now);
+    kb_cut_step(op->log, now); /* may have waited for this */
+    kb_stop_step(op->log, now);
     kb_op_free(op);
 }
 
@@ -184,7 +186,6 @@ static void open_done(struct kb_op *op, struct kb_now now) {
     kb_seg_wake(s, now);
     kb_log_submit_writes(log, now);
     kb_sync_step(log);
-    kb_cut_step(log, now);
 }
 
 bool kb_seg_file_want(struct kb_segment *s, kw_err *err) {
@@ -245,6 +246,7 @@ static void touch_index(struct kb_segment *s) {
 static uint32_t index_sum(const struct kb_segment *s) { return kb_index_sum(&s->offsets, &s->times); }
 
 static void index_stored(struct kb_op *op, struct kb_now now) {
+    (void)now;
     struct kb_segment *s = op->seg;
     struct kb_log *log = op->log;
     s->index_ops--;
@@ -255,8 +257,6 @@ static void index_stored(struct kb_op *op, struct kb_now now) {
                op->req.os_errno);
     }
     if (!s->index_ops) touch_index(s);
-    kb_cut_step(log, now);
-    kb_stop_step(log, now);
 }
 
 static kw_err store_one(struct kb_segment *s, const struct kb_index *x, const char *suffix) {
@@ -287,7 +287,6 @@ kw_err kb_seg_store_index(struct kb_segment *s) {
 static void index_settled(struct kb_segment *s, struct kb_now now) {
     touch_index(s);
     kb_seg_wake(s, now);
-    kb_cut_step(s->log, now);
 }
 
 struct rebuild {
@@ -465,12 +464,11 @@ bool kb_seg_roll_due(const struct kb_segment *s, int64_t last, int64_t size, int
 }
 
 static void snapshot_stored(struct kb_op *op, struct kb_now now) {
+    (void)now;
     struct kb_log *log = op->log;
     log->priv->stores--;
     if (op->req.err) /* an older one and the batches say the same */
         kb_say(log->env->logger, KB_WARN, "%s: the producer snapshot could not be stored (errno %d)", op->path, op->req.os_errno);
-    kb_cut_step(log, now);
-    kb_stop_step(log, now);
 }
 
 kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) {

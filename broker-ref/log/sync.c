@@ -20,8 +20,6 @@ static void finish(struct kb_log *log, struct kb_now now) {
     kb_log_tell(log, now);
     kb_log_submit_writes(log, now);
     if (!y->failed) kb_sync_step(log);
-    kb_cut_step(log, now);
-    kb_stop_step(log, now);
 }
 
 static void part_done(struct kb_log *log, struct kb_now now) {

@@ -563,6 +563,8 @@ void sim_disk_poke(struct sim_disk *d, const char *path, const void *p, size_t n
     for (const char *s = strchr(path + 1, '/'); s; s = strchr(s + 1, '/')) {
         snprintf(part, sizeof(part), "%.*s", (int)(s - path), path);
         if (op_mkdir(d, part)) abort();
+        const char *last;
+        sim_folder_sync(sim_tree_parent(d->root, part, &last));
     }
     const char *name;
     struct sim_node *dir = sim_tree_parent(d->root, path, &name), *x = sim_folder_get(dir, name);

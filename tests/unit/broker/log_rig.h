@@ -45,7 +45,8 @@ static inline void rig_marks_moved(void *ctx, struct kb_log *log, struct kb_now 
     (void)now;
     struct rig *r = ctx;
     r->moved++;
-    assert_true(log->synced <= log->written && log->written <= log->leo && log->start <= log->leo);
+    if (log->synced > log->written || log->written > log->leo || log->start > log->leo)
+        fail_msg("start %lld synced %lld written %lld leo %lld", (long long)log->start, (long long)log->synced, (long long)log->written, (long long)log->leo);
 }
 static inline void rig_failed(void *ctx, struct kb_log *log, struct kb_now now) {
     (void)log, (void)now;
@@ -154,6 +155,7 @@ static inline void rig_stop(struct rig *r) {
     rig_drop(r);
 }
 static inline void rig_kill(struct rig *r, bool power) {
+    if (r->log) r->log->owner = (struct kb_log_owner){0}; /* nobody is there to hear of it */
     if (power) sim_disk_power_loss(r->disk, r->now);
     else sim_disk_kill9(r->disk, r->now);
     rig_idle(r);
