@@ -155,10 +155,13 @@ static void advance(struct kb_log *log, struct kb_now now) {
     while (!kw_list_empty(&p->writes)) {
         struct kb_write *w = KW_CONTAINER_OF(p->writes.next, struct kb_write, link);
         if (!w->finished || w->req.err) break;
-        w->seg->written_size = w->position + w->size;
-        kb_seg_check_add(w->seg, w->position, w->position + w->size);
-        log->written = w->end_offset;
-        moved = true;
+        if (w->end_offset > log->written) { /* the first pieces of a large batch are not a batch yet */
+            int64_t end = w->position + w->size;
+            kb_seg_check_add(w->seg, w->seg->written_size, end);
+            w->seg->written_size = end;
+            log->written = w->end_offset;
+            moved = true;
+        }
         kw_list_remove(&w->link);
         write_free(w);
     }

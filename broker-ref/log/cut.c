@@ -133,6 +133,11 @@ static void op_back(struct kb_op *op, struct kb_now now) {
     struct kb_log *log = op->log;
     struct kb_cut *k = &log->priv->cut;
     k->in_flight = false;
+    if (op->req.err == KB_DISK_ENOSPC && op->req.op == KB_DISK_WRITE_ATOMIC) { /* the epochs: the next sync stores them, until then the batches tell */
+        log->epochs->dirty = true;
+        kb_cut_step(log, now);
+        return;
+    }
     if (op->req.err && !(op->req.err == KB_DISK_ENOENT && op->req.op != KB_DISK_TRUNCATE)) {
         kb_log_poison(log, now, "truncation", op->path ? op->path : log->dir, op->req.os_errno);
         failed(log, now, KW_EIO);

@@ -180,9 +180,16 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
     }
     log->start = r->start;
     log->leo = log->written = p->submitted = r->leo;
+    /* Sealed segments are durable: vouched for, or synced by the job. Of the last one nothing is sure after a crash: the checkpoint may be older than
+     * a cut below it. */
     bool safe = (r->clean || r->sync) && !r->cut_below_recovery_point;
-    log->synced = safe || log->env->ephemeral ? r->leo : KW_MAX(KW_MIN(r->recovery_point, r->leo), r->segs[0].facts.base);
+    log->synced = safe || log->env->ephemeral ? r->leo : KW_MIN(r->segs[r->seg_count - 1].facts.base, r->leo);
+    if (safe) {
+        struct kb_segment *active = kb_log_active(log);
+        active->synced_size = active->size;
+    }
     log->recovery_point = log->synced;
+    p->sync.wanted = log->synced < log->leo;
     if (r->cut_below_recovery_point) {
         p->recovery_regressed = true;
         p->regress_floor = r->recovery_point;
@@ -213,7 +220,12 @@ static void opened(struct kb_disk_req *req, struct kb_now now) {
         kb_log_free(log);
         log = NULL;
     }
+    if (log) kb_log_pin(log);
     o->done(o->ctx, log, err, now);
+    if (log) {
+        kb_sync_step(log);
+        kb_log_unpin(log);
+    }
     kw_free(o);
 }
 
@@ -320,7 +332,7 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
         stop_store(log);
     }
     if (p->stores || p->sync.running) return;
-    if (!log->env->ephemeral && (log->synced < log->leo || log->epochs->dirty || (p->dir_unsynced && !kb_log_active(log)->fresh))) {
+    if (!log->env->ephemeral && (log->synced < log->leo || log->epochs->dirty || p->dir_unsynced || p->parent_unsynced)) {
         if (s->tried && p->sync.failed) { /* a full disk: the next start recovers */
             stop_end(log, KW_EIO, now);
             return;

@@ -66,7 +66,6 @@ static kw_err replay_segment(struct replay *y, const char *path, const struct kb
 
 static kw_err replay(struct kb_recover *r, struct replay *y) {
     y->fs = r->fs;
-    y->to = r->leo;
     kw_err err = KW_OK;
     for (size_t i = 0; i < r->seg_count && !err; i++) {
         const struct kb_found *g = &r->segs[i];
@@ -128,7 +127,7 @@ static kw_err producers(struct kb_recover *r) {
     int64_t from;
     kw_err err = load_snapshot(r, &from);
     if (err) return err;
-    struct replay y = {.from = KW_MAX(from, 0), .pids = &r->pids};
+    struct replay y = {.from = KW_MAX(from, 0), .to = r->leo, .pids = &r->pids};
     if (from < 0 && r->segs[0].facts.base > 0) r->pids.forgetful = true; /* older batches are gone, and with them who wrote them */
     err = replay(r, &y);
     struct kb_pid_entry *e;
@@ -138,6 +137,24 @@ static kw_err producers(struct kb_recover *r) {
 }
 
 /* ---- Epochs ---- */
+
+/* The checkpoint may begin above the log start: segments that were about to go are back. */
+static kw_err earlier_epochs(struct kb_recover *r) {
+    if (!r->epochs.count || r->epochs.v[0].start <= r->start) return KW_OK;
+    struct kb_epochs all;
+    kb_epochs_init(&all);
+    struct replay y = {.from = r->start, .to = r->epochs.v[0].start, .epochs = &all};
+    kw_err err = replay(r, &y);
+    bool found = all.count > 0;
+    for (size_t i = 0; i < r->epochs.count && !err && found; i++) err = kb_epochs_assign(&all, r->epochs.v[i].epoch, r->epochs.v[i].start);
+    if (err || !found) {
+        kb_epochs_deinit(&all);
+        return err;
+    }
+    kb_epochs_deinit(&r->epochs);
+    r->epochs = all;
+    return KW_OK;
+}
 
 static kw_err epochs(struct kb_recover *r) {
     uint8_t *p = NULL;
@@ -150,7 +167,7 @@ static kw_err epochs(struct kb_recover *r) {
     kw_err err = kb_fs_read_file(r->fs, path, EPOCHS_MAX, &p, &n, &missing);
     if (!err) err = kb_epochs_decode(&r->epochs, p, n);
     kw_free(p);
-    struct replay y = {.epochs = &r->epochs};
+    struct replay y = {.to = r->leo, .epochs = &r->epochs};
     if (err == KW_ENOMEM) goto out;
     if (err) { /* never believed by half: the batches know (BL-05) */
         if (!missing) kb_recover_note(r, KB_WARN, "%s: not readable; rebuilt from the batches", path);
@@ -162,10 +179,12 @@ static kw_err epochs(struct kb_recover *r) {
         for (size_t i = 0; i < r->seg_count && !err; i++) { /* what was scanned may be newer than the checkpoint */
             if (!r->segs[i].scanned) continue;
             y.from = r->segs[i].facts.base;
+            if (r->segs[i].facts.size) kb_epochs_truncate_end(&r->epochs, y.from);
             err = replay(r, &y);
             break;
         }
     }
+    if (!err && !r->clean) err = earlier_epochs(r);
     if (!err) kb_epochs_truncate_start(&r->epochs, r->start);
 out:
     kw_free(path);

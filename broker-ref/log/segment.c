@@ -163,6 +163,7 @@ static void make_index_files(struct kb_segment *s) {
 static void open_done(struct kb_op *op, struct kb_now now) {
     struct kb_segment *s = op->seg;
     struct kb_log *log = op->log;
+    if (s->fresh) log->priv->stores--;
     if (op->req.err) {
         kb_file_unref(s->file);
         s->file = NULL;
@@ -212,6 +213,7 @@ bool kb_seg_file_want(struct kb_segment *s, kw_err *err) {
     s->file = op->req.file = f;
     s->file_state = KB_LOADING;
     op->req.flags = s->fresh ? KB_DISK_CREATE : 0;
+    if (s->fresh) s->log->priv->stores++; /* a cut waits for it: else the file would appear behind its back */
     kb_op_submit(op);
     return false;
 }

@@ -129,7 +129,7 @@ void kb_sync_step(struct kb_log *log) {
     struct kb_op *ops[ROUND_MAX + 3];
     size_t n;
     int64_t target;
-    if (p->submitted <= log->synced && !log->epochs->dirty && !p->dir_unsynced && p->submitted == log->leo) {
+    if (p->submitted <= log->synced && !log->epochs->dirty && !p->dir_unsynced && !p->parent_unsynced && p->submitted == log->leo) {
         y->wanted = false;
         return;
     }

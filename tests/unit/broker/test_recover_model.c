@@ -262,6 +262,22 @@ static void reopen(struct model *m, int64_t at_least) {
     check_state(m);
 }
 
+static void list(struct rig *r, const char *when) {
+    char **names;
+    size_t n = sim_disk_names(r->disk, RIG_DIR, &names);
+    fprintf(stderr, "%s:", when);
+    for (size_t i = 0; i < n; i++) {
+        char path[200];
+        size_t size = 0;
+        snprintf(path, sizeof(path), RIG_DIR "/%s", names[i]);
+        sim_disk_peek(r->disk, path, &size);
+        fprintf(stderr, " %s(%zu)", names[i], size);
+        free(names[i]);
+    }
+    fprintf(stderr, "\n");
+    free(names);
+}
+
 static void crash(struct model *m, bool power) {
     struct rig *r = &m->rig;
     struct kb_log *log = r->log;
@@ -276,7 +292,9 @@ static void crash(struct model *m, bool power) {
         if (m->lazy[i].busy) kb_read_cancel(&m->lazy[i].k);
         m->lazy[i].busy = false;
     }
+    if (getenv("TRACE")) list(r, "before");
     rig_kill(r, power);
+    if (getenv("TRACE")) list(r, "after");
     m->crashes++;
     reopen(m, keep);
 }
