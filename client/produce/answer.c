@@ -189,7 +189,10 @@ static void one_answer(struct kc_sender *s, struct kc_slot *slot, const struct k
     case KE_MESSAGE_TOO_LARGE:
     case KE_RECORD_LIST_TOO_LARGE: too_large(s, b, code, text); return;
     case KE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: /* it is in the leader's log */
-    case KE_REQUEST_TIMED_OUT: b->maybe = true; break;
+    case KE_REQUEST_TIMED_OUT:
+    case KE_NOT_LEADER_OR_FOLLOWER: /* these may come after the append, too: from a leader that was deposed meanwhile, or whose disk failed */
+    case KE_KAFKA_STORAGE_ERROR:
+    case KE_UNKNOWN_SERVER_ERROR: b->maybe = true; break;
     default: break;
     }
     const struct kw_kerror_info *info = kw_kerror_info(code);
