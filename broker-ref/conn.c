@@ -9,6 +9,7 @@
 
 #include "kw_messages.h"
 #include "node_priv.h"
+#include "quorum/effective.h"
 
 enum {
     SMALL_SIZE = 4096,       /* first block of a connection */
@@ -36,6 +37,7 @@ void kb_net_init(struct kb_node *n) {
     kw_timer_init(&net->idle_timer, idle_fire, n);
     kw_timer_init(&net->trim_timer, trim_fire, n);
     kb_pool_init(&net->pool);
+    kw_map_init(&net->hosts);
 }
 
 kw_err kb_net_configure(struct kb_node *n) {
@@ -44,7 +46,6 @@ kw_err kb_net_configure(struct kb_node *n) {
     n->net.frame_size_max = (size_t)kb_config_int(c, "socket.request.max.bytes");
     n->net.memory_max = memory > 0 ? (size_t)memory : 24u << 20;
     n->net.idle_max_us = idle_ms < 0 || idle_ms > INT64_MAX / 2000 ? KW_NEVER : idle_ms * 1000;
-    n->net.conn_count_max = (size_t)kb_config_int(c, "max.connections");
     return kw_timers_reserve(&n->parts.timers, 64); /* the timers of the node's own life cannot fail */
 }
 
@@ -75,6 +76,35 @@ void kb_conn_ready(struct kb_conn *c) {
 
 /* ---- Life ---- */
 
+static size_t host_size(const struct kb_conn *c) {
+    const char *colon = strrchr(c->peer, ':');
+    return colon ? (size_t)(colon - c->peer) : strlen(c->peer);
+}
+
+static uintptr_t host_count(const struct kb_conn *c) {
+    return (uintptr_t)kw_map_get(&c->node->net.hosts, c->peer, host_size(c));
+}
+
+static kw_err host_set(const struct kb_conn *c, uintptr_t count) {
+    if (count > 0) return kw_map_put(&c->node->net.hosts, c->peer, host_size(c), (void *)count);
+    kw_map_remove(&c->node->net.hosts, c->peer, host_size(c));
+    return KW_OK;
+}
+
+/* Both limits may be changed while the node runs. */
+static bool has_place(struct kb_conn *c) {
+    struct kb_node *n = c->node;
+    int64_t all = kb_effective_broker_int(&n->image, n->parts.config, "max.connections");
+    int64_t one = kb_effective_broker_int(&n->image, n->parts.config, "max.connections.per.ip");
+    if ((int64_t)n->net.conn_count >= all)
+        kb_conn_say(c, KB_WARN, "refused: max.connections=%lld are open; raise it, or lower connections.max.idle.ms", (long long)all);
+    else if ((int64_t)host_count(c) >= one)
+        kb_conn_say(c, KB_WARN, "refused: max.connections.per.ip=%lld are open from there; raise it", (long long)one);
+    else
+        return true;
+    return false;
+}
+
 static char *dup_text(const char *s) {
     return kw_memdup(s ? s : "", s ? strlen(s) + 1 : 1);
 }
@@ -97,13 +127,11 @@ struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *inf
     c->active_us = now.mono_us;
     c->reading_told = true;
     if (!c->local_host || !c->peer) goto fail;
-    if (n->net.conn_count >= n->net.conn_count_max) {
-        kb_conn_say(c, KB_WARN, "refused: max.connections=%zu are open; raise it, or lower connections.max.idle.ms", n->net.conn_count_max);
-        goto fail;
-    }
+    if (!has_place(c)) goto fail;
     if (!kw_timer_armed(&n->net.idle_timer) && n->net.idle_max_us != KW_NEVER &&
         kw_timers_set(&n->parts.timers, &n->net.idle_timer, now.mono_us + n->net.idle_max_us) != KW_OK)
         goto fail;
+    if (host_set(c, host_count(c) + 1) != KW_OK) goto fail;
     kw_list_push(&n->net.conns, &c->link);
     n->net.conn_count++;
     return c;
@@ -133,6 +161,7 @@ void kb_conn_closed(struct kb_conn *c, struct kb_now now) {
     kw_list_remove(&c->ready_link);
     unstall(c);
     n->net.conn_count--;
+    (void)!host_set(c, host_count(c) - 1); /* a smaller count needs no memory */
     drop_receive_blocks(c);
     c->pumping = true; /* an abandoned request must start nothing */
     struct kw_list *l;
@@ -177,6 +206,7 @@ void kb_net_deinit(struct kb_node *n) {
         kw_arena_deinit(&rq->arena);
         kw_free(rq);
     }
+    kw_map_deinit(&n->net.hosts);
     kw_timers_cancel(&n->parts.timers, &n->net.idle_timer);
     kw_timers_cancel(&n->parts.timers, &n->net.trim_timer);
 }

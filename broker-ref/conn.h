@@ -22,8 +22,8 @@ struct kb_net {             /* all connections of a node, and the memory that th
     uint64_t trim_takes; /* pool.takes when the trim timer was set */
     size_t frame_size_max, memory_max;
     int64_t idle_max_us;
-    size_t conn_count_max;
-    int64_t said_us; /* lines about peers are rate-limited: start of the current second */
+    struct kw_map hosts; /* peer address -> number of its connections */
+    int64_t said_us;     /* lines about peers are rate-limited: start of the current second */
     uint32_t said_count, unsaid_count;
 };
 

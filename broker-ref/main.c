@@ -69,7 +69,7 @@ static void arm(struct run *r, int64_t at) {
         uv_timer_stop(&r->timer);
         return;
     }
-    int64_t left = at - kb_shell_now().mono_us;
+    int64_t left = at - r->shell.now.mono_us;
     uv_update_time(r->shell.loop);
     uv_timer_start(&r->timer, timer_fired, left > 0 ? (uint64_t)((left + 999) / 1000) : 0, 0);
 }
@@ -92,7 +92,7 @@ static void say_ready(struct run *r) {
 }
 
 static void follow_state(struct run *r) {
-    int64_t now = kb_shell_now().mono_us;
+    int64_t now = r->shell.now.mono_us;
     switch (kb_node_state(r->shell.node)) {
     case KB_NODE_READY:
         if (!r->ready) say_ready(r);
@@ -117,11 +117,12 @@ void kb_shell_turn(struct kb_shell *s) {
     if (!s->node) return;
     bool more = true;
     for (int i = 0; more && i < SPINS_MAX; i++) {
-        kb_node_tick(s->node, kb_shell_now());
+        s->now = kb_shell_now();
+        kb_node_tick(s->node, s->now);
         more = kb_shell_disk_run(s->disk);
         more = kb_shell_net_run(s->net) || more;
     }
-    arm(r, more ? kb_shell_now().mono_us : kb_node_deadline(s->node));
+    arm(r, more ? s->now.mono_us : kb_node_deadline(s->node));
     follow_state(r);
 }
 
@@ -208,7 +209,17 @@ static bool listen_all(struct run *r) {
     return n > 0;
 }
 
+static const char *read_boot_id(char *buf, size_t size) {
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, buf, size - 1) : -1;
+    if (fd >= 0) close(fd);
+    buf[n > 0 ? n : 0] = 0;
+    buf[strcspn(buf, "\n")] = 0;
+    return buf[0] ? buf : NULL;
+}
+
 static bool make_node(struct run *r) {
+    char boot_id[64];
     uint64_t seed[3];
     if (getrandom(seed, sizeof(seed), 0) != sizeof(seed)) return false;
     kw_map_seed(seed[1], seed[2]);
@@ -217,6 +228,7 @@ static bool make_node(struct run *r) {
                                 .logger = r->logger,
                                 .faults_json = r->options.faults_json,
                                 .port = r->port,
+                                .boot_id = read_boot_id(boot_id, sizeof(boot_id)),
                                 .ephemeral = r->options.ephemeral};
     kw_err err = kb_node_new(&o, &r->shell.node);
     if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());

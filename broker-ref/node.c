@@ -12,14 +12,14 @@
 #include "node_priv.h"
 #include "replica/partitions_priv.h"
 
-enum { READS = 5, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4 };
+enum { READS = 6, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4, READ_BOOT_ID = 5 };
 
 struct kb_boot {
-    struct kb_disk_req mkdir, reads[READS], unmark, sync, mark;
+    struct kb_disk_req mkdir, reads[READS], unmark, sync, mark, boot_id;
     size_t pending;
     char *paths[READS];
     struct kb_found found;
-    struct kb_iov mark_iov;
+    struct kb_iov mark_iov, boot_id_iov;
     char mark_text[64];
     bool stop_clean;
 };
@@ -71,6 +71,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
         return KW_EINVAL;
     }
     n->log_dir = kw_memdup(dir, strlen(dir) + 1);
+    n->boot_id = o->boot_id ? kw_memdup(o->boot_id, strlen(o->boot_id) + 1) : NULL;
     n->compressor = kw_compressor_new();
     if (!n->log_dir || !n->compressor) return KW_ENOMEM;
     kb_log_env_init(&n->parts.log_env, &n->parts.disk, &n->parts.timers, n->compressor, &n->logger);
@@ -143,6 +144,7 @@ void kb_node_free(struct kb_node *n) {
     kb_pool_deinit(&n->net.pool);
     boot_free(n->boot);
     kw_free(n->advertised_host);
+    kw_free(n->boot_id);
     kw_free(n->log_dir);
     kw_free(n);
 }
@@ -227,6 +229,34 @@ static void unmarked(struct kb_disk_req *r, struct kb_now now) {
     if (n->state == KB_NODE_LOADING) start_store(n, now);
 }
 
+static void boot_id_stored(struct kb_disk_req *r, struct kb_now now) {
+    (void)now;
+    if (r->err != KB_DISK_OK) KB_SAY((struct kb_node *)r->ctx, KB_WARN, "%s cannot be written (error %d)", r->path, r->os_errno);
+}
+
+/* kill -9 leaves the page cache whole; a machine that went down does not. */
+static void compare_boot_id(struct kb_node *n) {
+    struct kb_boot *b = n->boot;
+    const struct kb_disk_req *r = &b->reads[READ_BOOT_ID];
+    if (!n->boot_id) return;
+    size_t size = strlen(n->boot_id);
+    bool known = r->err == KB_DISK_OK && r->result > 0, same = known && (size_t)r->result == size && memcmp(r->data, n->boot_id, size) == 0;
+    if (same) return;
+    if (known && !b->found.clean)
+        KB_SAY(n, KB_WARN,
+               "the machine was started anew since the last run, which did not stop in order: what was written and not yet "
+               "synced may be lost (flush.on.ack=true keeps what was acknowledged)");
+    b->boot_id_iov = (struct kb_iov){(const uint8_t *)n->boot_id, size};
+    b->boot_id = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                      .lane = KB_LANE_JOB,
+                                      .path = b->paths[READ_BOOT_ID],
+                                      .iov = &b->boot_id_iov,
+                                      .iov_count = 1,
+                                      .done = boot_id_stored,
+                                      .ctx = n};
+    kb_disk_submit(&n->parts.disk, &b->boot_id);
+}
+
 static void take_reads(struct kb_node *n, struct kb_now now) {
     struct kb_boot *b = n->boot;
     for (size_t i = 0; i < READS; i++) {
@@ -243,6 +273,7 @@ static void take_reads(struct kb_node *n, struct kb_now now) {
     }
     b->found.names = b->reads[READ_LIST].data;
     b->found.name_count = b->reads[READ_LIST].result;
+    compare_boot_id(n);
     if (!b->found.clean) {
         start_store(n, now);
         return;
@@ -280,8 +311,9 @@ static void made_dir(struct kb_disk_req *r, struct kb_now now) {
 }
 
 kw_err kb_node_start(struct kb_node *n, struct kb_now now) {
-    static const char *const names[READS] = {".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
-                                             "replication-offset-checkpoint", ""};
+    static const char *const names[READS] = {
+        ".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint", "",
+        "kbroker.boot-id"};
     KW_ASSERT(n->state == KB_NODE_NEW);
     n->now = now;
     n->boot = kw_calloc(1, sizeof(*n->boot));

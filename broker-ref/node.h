@@ -23,7 +23,9 @@ struct kb_node_options {
     struct kb_logger logger;
     const char *faults_json; /* rules of --faults FILE; NULL: none */
     uint16_t port;           /* of the first listener, bound by the shell before the node starts */
-    bool ephemeral;          /* nothing is ever synced: the data is to go at the end */
+    const char
+        *boot_id;   /* the operating system's, new after each of its starts: tells a killed process from a lost machine; NULL: unknown */
+    bool ephemeral; /* nothing is ever synced: the data is to go at the end */
 };
 
 /* Life: new -> start -> (ready) -> stop -> stopped. */

@@ -25,6 +25,7 @@ struct kb_node {
     char failure[640];
     int32_t id;            /* node.id */
     uint16_t port;         /* what the shell listens on */
+    char *boot_id;         /* NULL: unknown */
     char *log_dir;         /* of log.dirs */
     char *advertised_host; /* of advertised.listeners; NULL: the address that the client connected to */
     int32_t advertised_port;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shell_disk_priv.h"
@@ -75,7 +76,7 @@ static void write_all(struct kb_disk_req *r, int fd) {
             size_t from = j == i ? skip : 0;
             iov[n] = (struct iovec){(void *)(uintptr_t)(r->iov[j].p + from), r->iov[j].len - from};
         }
-        ssize_t got = pwritev(fd, iov, (int)n, at);
+        ssize_t got = n == 1 ? pwrite(fd, iov[0].iov_base, iov[0].iov_len, at) : pwritev(fd, iov, (int)n, at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             kb_disk_fail(r, got < 0 ? errno : ENOSPC);
@@ -232,7 +233,9 @@ static void file_op_done(struct kb_shell_disk *d, struct handle *h) {
 /* ---- The loop's own work ---- */
 
 static int64_t mono_us(void) {
-    return kb_shell_now().mono_us;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 static void write_here(struct kb_shell_disk *d, struct kb_disk_req *r) {
@@ -250,7 +253,7 @@ static void write_here(struct kb_shell_disk *d, struct kb_disk_req *r) {
 static void submit_appends(struct kb_shell_disk *d) {
     size_t total = 0;
     for (struct kw_list *l = d->appends.next; l != &d->appends; l = l->next) total += (size_t)of(l)->length;
-    bool here = total <= d->inline_max && (d->lane_until_us == 0 || mono_us() >= d->lane_until_us);
+    bool here = total <= d->inline_max && d->s->now.mono_us >= d->lane_until_us;
     struct kw_list *l;
     while ((l = kw_list_shift(&d->appends))) {
         if (here)
@@ -293,7 +296,7 @@ static void bring(struct kb_shell_disk *d, struct kb_disk_req *r) {
     } else if (is_file_op(r)) {
         file_op_done(d, h);
     }
-    kb_node_disk_done(d->s->node, r, kb_shell_now());
+    kb_node_disk_done(d->s->node, r, d->s->now);
 }
 
 bool kb_shell_disk_run(struct kb_shell_disk *d) {

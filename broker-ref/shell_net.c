@@ -64,7 +64,7 @@ static void sock_close(struct sock *k) {
     k->dead = true;
     kw_list_remove(&k->link);
     for (struct kw_list *l; (l = kw_list_shift(&k->replies));) kb_reply_free(reply_of(l));
-    kb_conn_closed(k->conn, kb_shell_now());
+    kb_conn_closed(k->conn, k->net->s->now);
     uv_close((uv_handle_t *)&k->poll, sock_freed);
     close(k->fd);
 }
@@ -101,7 +101,7 @@ static size_t gather(const struct sock *k, struct iovec *iov, bool *more) {
 }
 
 static void advance(struct sock *k, size_t bytes) {
-    kb_conn_sent(k->conn, bytes, kb_shell_now());
+    kb_conn_sent(k->conn, bytes, k->net->s->now);
     while (!kw_list_empty(&k->replies)) {
         struct kb_reply *r = reply_of(k->replies.next);
         while (k->part < r->part_count && bytes >= r->parts[k->part].len - k->part_sent) {
@@ -162,11 +162,11 @@ static bool receive(struct sock *k) {
         ssize_t got = recv(k->fd, p, n, 0);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            kb_conn_received(k->conn, 0, kb_shell_now()); /* gives the buffer back */
+            kb_conn_received(k->conn, 0, k->net->s->now); /* gives the buffer back */
             return true;
         }
         if (got <= 0) return false;
-        kb_conn_received(k->conn, (size_t)got, kb_shell_now());
+        kb_conn_received(k->conn, (size_t)got, k->net->s->now);
         bytes += (size_t)got;
         if ((size_t)got < n) return true;
     }
@@ -188,6 +188,7 @@ static void readable(uv_poll_t *p, int status, int events) {
     struct sock *k = p->data;
     k->net->brought = true;
     if (k->dead) return;
+    k->net->s->now = kb_shell_now();
     bool over = status < 0 || ((events & UV_READABLE) && !receive(k)) || ((events & UV_DISCONNECT) && !(events & UV_READABLE));
     if (over)
         sock_close(k);
@@ -239,7 +240,8 @@ static struct kb_conn *tell_core(struct sock *k, const struct sockaddr_storage *
     address_text(&here, host, sizeof(host), &info.local_port);
     address_text(from, peer_host, sizeof(peer_host), &peer_port);
     snprintf(peer, sizeof(peer), strchr(peer_host, ':') ? "[%s]:%u" : "%s:%u", peer_host, peer_port);
-    return kb_node_accept(k->net->s->node, &info, k, kb_shell_now());
+    k->net->s->now = kb_shell_now();
+    return kb_node_accept(k->net->s->node, &info, k, k->net->s->now);
 }
 
 static void take_client(struct kb_shell_net *n, int fd, const struct sockaddr_storage *from) {

@@ -18,8 +18,9 @@ struct kb_shell { /* main.c */
     struct kb_shell_disk *disk;
     struct kb_shell_net *net;
     const struct kb_logger *logger;
+    struct kb_now now; /* of this step of the turn: a clock costs as much as a good part of a request */
 };
-struct kb_now kb_shell_now(void);
+struct kb_now kb_shell_now(void); /* the clocks themselves */
 /* Ends a turn: timers, disk, replies, until nothing is left to do; then arms the timer. Called by net and disk after what they brought. */
 void kb_shell_turn(struct kb_shell *s);
 

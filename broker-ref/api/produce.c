@@ -70,8 +70,7 @@ static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct k
         int16_t code;
         int r = progress(s, w, &code);
         if (r == 0) continue;
-        if (r < 0)
-            refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL);
+        if (r < 0) refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL);
         kb_waiter_unhook(w->hook);
         w->p = NULL;
         s->pending--;
@@ -101,7 +100,7 @@ static void wait_for(struct produce *s, struct kb_partition *p, part_answer *a, 
     if (s->req.acks == 0) return;
     int r = progress(s, &w, &code);
     if (r < 0) refuse(s, a, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL); /* a duplicate of what is just being taken back */
-    if (r != 0) return;                                                             /* or of what is long committed */
+    if (r != 0) return;                                                               /* or of what is long committed */
     w.hook = kb_waiter_hook(&s->waiter, p);
     s->waits[s->wait_count++] = w;
     s->pending++;

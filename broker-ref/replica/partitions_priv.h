@@ -50,7 +50,7 @@ void kb_partitions_flush_due(struct kb_partition *p);
 /* opening.c */
 kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_moved(struct kb_partition *p, struct kb_now now); /* the marks of the log that is being opened moved */
-void kb_opening_free(struct kb_opening *o); /* NULL is fine */
+void kb_opening_free(struct kb_opening *o);                       /* NULL is fine */
 kw_err kb_strays_start(struct kb_node *n,
                        const struct kb_found *found) KW_CHECK; /* names what is not ours, removes what was being deleted */
 /* node.c */

@@ -34,6 +34,7 @@ struct rig {
     char lines[16384];     /* what the node said at KB_WARN and above */
     const char *faults;
     bool ephemeral;
+    const char *boot_id;
     uint64_t seed;
 };
 
@@ -143,7 +144,8 @@ static inline void rig_boot(struct rig *r) {
                                 .logger = {rig_line, r, KB_INFO},
                                 .faults_json = r->faults,
                                 .port = 9092,
-                                .ephemeral = r->ephemeral};
+                                .ephemeral = r->ephemeral,
+                                .boot_id = r->boot_id};
     assert_int_equal(kb_node_new(&o, &r->node), KW_OK);
     assert_int_equal(kb_node_start(r->node, r->now), KW_OK);
     for (int i = 0; i < 1000 && kb_node_state(r->node) == KB_NODE_LOADING; i++) rig_pass(r, 1000);

@@ -316,6 +316,27 @@ static void test_connection_limit(void **state) {
     rig_deinit(&r);
 }
 
+static void test_connection_limit_per_address(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 15);
+    rig_set(&r, "max.connections.per.ip", "2");
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    assert_non_null(c->conn);
+    assert_non_null(rig_connect(&r)->conn);
+    assert_null(rig_connect(&r)->conn);
+    assert_non_null(strstr(r.lines, "max.connections.per.ip=2"));
+    struct kb_conn_info other = {.local_host = "127.0.0.1", .local_port = 9092, .peer = "[::1]:50000"};
+    struct kb_conn *o = kb_node_accept(r.node, &other, NULL, r.now);
+    assert_non_null(o);
+    kb_conn_closed(o, r.now);
+    kb_conn_closed(c->conn, r.now);
+    c->conn = NULL;
+    assert_non_null(rig_connect(&r)->conn);
+    rig_deinit(&r);
+}
+
 static void test_stopping_refuses(void **state) {
     (void)state;
     struct rig r;
@@ -392,6 +413,7 @@ int main(void) {
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_SE_09),
         cmocka_unit_test(test_connection_limit),
+        cmocka_unit_test(test_connection_limit_per_address),
         cmocka_unit_test(test_stopping_refuses),
         cmocka_unit_test(test_any_pieces),
     };

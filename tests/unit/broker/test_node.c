@@ -248,6 +248,29 @@ static void test_write_error(void **state) {
     rig_deinit(&r);
 }
 
+static void test_boot_id(void **state) {
+    (void)state;
+    static const struct {
+        const char *id;
+        bool clean, told;
+    } cases[] = {{"a", false, false}, {"a", false, false}, {"b", false, true}, {"b", true, false}, {"c", true, false}};
+    struct rig r;
+    rig_init(&r, 33);
+    for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
+        r.lines[0] = 0;
+        r.boot_id = cases[i].id;
+        rig_start(&r);
+        rig_settle(&r);
+        assert_int_equal(strstr(r.lines, "started anew") != NULL, cases[i].told);
+        bool next_clean = i + 1 < KW_COUNTOF(cases) && cases[i + 1].clean;
+        if (next_clean)
+            rig_stop(&r);
+        else
+            rig_kill(&r);
+    }
+    rig_deinit(&r);
+}
+
 static void test_idle_node_sleeps(void **state) {
     (void)state;
     struct rig r;
@@ -306,6 +329,7 @@ int main(void) {
         cmocka_unit_test(test_BL_03_no_marker),
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_write_error),
+        cmocka_unit_test(test_boot_id),
         cmocka_unit_test(test_idle_node_sleeps),
         cmocka_unit_test(test_no_memory_is_no_crash),
     };
