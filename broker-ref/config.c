@@ -182,13 +182,45 @@ int64_t kb_config_number(const struct kb_config_def *d, const char *value) {
 
 /* ---- One node's static values ---- */
 
+static kw_err index_names(struct kb_config *c) {
+    kw_err err = KW_OK;
+    for (size_t i = 0; i < kb_config_def_count && !err; i++) {
+        const struct kb_config_def *d = &kb_config_defs[i];
+        struct kw_map *m = d->scope & KB_C_TOPIC ? &c->topics : &c->brokers;
+        err = kw_map_put(m, d->name, strlen(d->name), (void *)(uintptr_t)d);
+    }
+    return err;
+}
+
+static kw_err index_synonyms(struct kb_config *c) {
+    struct kb_config_synonym s;
+    size_t n = 0;
+    for (size_t i = 0; i < kb_config_def_count; i++)
+        for (size_t k = 0; k == 0 || kb_config_synonym_at(&kb_config_defs[i], k - 1, &s); k++) n++;
+    c->synonyms = kw_calloc(n, sizeof(*c->synonyms));
+    c->synonyms_of = kw_calloc(kb_config_def_count, sizeof(*c->synonyms_of));
+    if (!c->synonyms || !c->synonyms_of) return KW_ENOMEM;
+    struct kb_config_synonym *at = c->synonyms;
+    for (size_t i = 0; i < kb_config_def_count; i++) {
+        if (!kb_config_defs[i].broker_synonym) continue;
+        c->synonyms_of[i] = at;
+        for (size_t k = 0; kb_config_synonym_at(&kb_config_defs[i], k, at); k++) at++;
+        at++; /* the NULL that ends it */
+    }
+    return KW_OK;
+}
+
 kw_err kb_config_new(struct kb_config **c) {
     struct kb_config *made = kw_calloc(1, sizeof(*made));
     if (!made) return KW_ENOMEM;
+    kw_map_init(&made->brokers);
+    kw_map_init(&made->topics);
     made->values = kw_calloc(kb_config_def_count, sizeof(char *));
-    if (!made->values) {
-        kw_free(made);
-        return KW_ENOMEM;
+    kw_err err = made->values ? index_names(made) : KW_ENOMEM;
+    if (!err) err = index_synonyms(made);
+    if (err) {
+        kb_config_free(made);
+        return err;
     }
     *c = made;
     return KW_OK;
@@ -196,9 +228,25 @@ kw_err kb_config_new(struct kb_config **c) {
 
 void kb_config_free(struct kb_config *c) {
     if (!c) return;
-    for (size_t i = 0; i < kb_config_def_count; i++) kw_free(c->values[i]);
+    for (size_t i = 0; c->values && i < kb_config_def_count; i++) kw_free(c->values[i]);
     kw_free(c->values);
+    kw_map_deinit(&c->brokers);
+    kw_map_deinit(&c->topics);
+    kw_free(c->synonyms);
+    kw_free(c->synonyms_of);
     kw_free(c);
+}
+
+const struct kb_config_def *kb_config_find(const struct kb_config *c, const char *name, int scope) {
+    return kw_map_get(scope & KB_C_TOPIC ? &c->topics : &c->brokers, name, strlen(name));
+}
+
+const struct kb_config_synonym *kb_config_synonyms(const struct kb_config *c, const struct kb_config_def *d) {
+    return c->synonyms_of[d - kb_config_defs];
+}
+
+const char *kb_config_static(const struct kb_config *c, const struct kb_config_def *d) {
+    return c->values[d - kb_config_defs];
 }
 
 kw_err kb_config_store(struct kb_config *c, const struct kb_config_def *d, const char *value) {
@@ -291,17 +339,17 @@ static const char *value_of(const struct kb_config *c, const struct kb_config_de
 }
 
 const char *kb_config_get(const struct kb_config *c, const char *name) {
-    const struct kb_config_def *d = kb_config_def(name, KB_C_BROKER);
+    const struct kb_config_def *d = kb_config_find(c, name, KB_C_BROKER);
     return d ? value_of(c, d) : NULL;
 }
 
 bool kb_config_is_set(const struct kb_config *c, const char *name) {
-    const struct kb_config_def *d = kb_config_def(name, KB_C_BROKER);
+    const struct kb_config_def *d = kb_config_find(c, name, KB_C_BROKER);
     return d && c->values[d - kb_config_defs];
 }
 
 int64_t kb_config_int(const struct kb_config *c, const char *name) {
-    const struct kb_config_def *d = kb_config_def(name, KB_C_BROKER);
+    const struct kb_config_def *d = kb_config_find(c, name, KB_C_BROKER);
     KW_ASSERT(d);
     return kb_config_number(d, value_of(c, d));
 }

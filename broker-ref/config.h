@@ -52,6 +52,11 @@ struct kb_config_synonym {
 bool kb_config_synonym_at(const struct kb_config_def *d, size_t i, struct kb_config_synonym *s);
 
 struct kb_config; /* static values of one node, parsed */
+/* The same look-ups through a node's index, for paths that are walked often. */
+const struct kb_config_def *kb_config_find(const struct kb_config *c, const char *name, int scope);
+const struct kb_config_synonym *kb_config_synonyms(const struct kb_config *c,
+                                                   const struct kb_config_def *d);      /* ends with a NULL def; NULL: none */
+const char *kb_config_static(const struct kb_config *c, const struct kb_config_def *d); /* as set; NULL: not set */
 kw_err kb_config_new(struct kb_config **c) KW_CHECK;
 void kb_config_free(struct kb_config *c);
 /* One property. text (size bytes) gets what is wrong and what to do. KW_EINVAL. Warnings (ignored names) go to warn, may be NULL. */

@@ -2,11 +2,15 @@
 #ifndef KB_CONFIG_PRIV_H
 #define KB_CONFIG_PRIV_H
 
+#include "base/map.h"
 #include "config.h"
 
 struct kb_config {
-    char **values; /* as set, one per entry of the table; NULL: not set */
-    bool reliable; /* --profile reliable */
+    char **values;                          /* as set, one per entry of the table; NULL: not set */
+    struct kw_map brokers, topics;          /* name -> entry of the table */
+    struct kb_config_synonym *synonyms;     /* of topic entries, one after the other; each list ends with a NULL def */
+    struct kb_config_synonym **synonyms_of; /* per entry of the table; NULL: none */
+    bool reliable;                          /* --profile reliable */
 };
 
 void kb_config_text(char *text, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -8,22 +8,16 @@ enum { RESOURCE_TOPIC = 2, RESOURCE_BROKER = 4 };
 
 /* A broker entry at its three explicit levels; false when none has it. */
 static bool explicit_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e) {
-    char id[12];
-    const char *own = kb_config_get(c, "node.id");
-    snprintf(id, sizeof(id), "%s", own);
     e->name = d->name;
-    if (d->scope & KB_C_DYNAMIC) {
+    if ((d->scope & KB_C_DYNAMIC) && im->configs.count > 0) {
         e->source = KB_SOURCE_DYNAMIC_BROKER;
-        if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(id), d->name))) return true;
+        if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(kb_config_get(c, "node.id")), d->name))) return true;
         e->source = KB_SOURCE_DYNAMIC_DEFAULT;
         if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(""), d->name))) return true;
     }
     e->source = KB_SOURCE_STATIC;
-    if (kb_config_is_set(c, d->name)) {
-        e->value = kb_config_get(c, d->name);
-        return true;
-    }
-    return false;
+    e->value = kb_config_static(c, d);
+    return e->value != NULL;
 }
 
 void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e) {
@@ -34,16 +28,16 @@ void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, c
 
 void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,
                         struct kb_effective *e) {
-    struct kb_config_synonym s;
+    const struct kb_config_synonym *s = kb_config_synonyms(c, d);
     e->name = d->name;
     e->source = KB_SOURCE_TOPIC;
     if (topic.len > 0 && (e->value = kb_image_config_get(im, RESOURCE_TOPIC, topic, d->name))) return;
-    for (size_t i = 0; kb_config_synonym_at(d, i, &s); i++) {
-        if (!explicit_broker(im, c, s.def, e)) continue;
-        if (s.factor != 1) {
-            int64_t v = kb_config_number(s.def, e->value);
+    for (; s && s->def; s++) {
+        if (!explicit_broker(im, c, s->def, e)) continue;
+        if (s->factor != 1) {
+            int64_t v = kb_config_number(s->def, e->value);
             /* -1 hours and minutes mean the same as -1 ms: never */
-            snprintf(e->buf, sizeof(e->buf), "%lld", (long long)(v < 0 ? -1 : v * s.factor));
+            snprintf(e->buf, sizeof(e->buf), "%lld", (long long)(v < 0 ? -1 : v * s->factor));
             e->value = e->buf;
         }
         return;
@@ -54,7 +48,7 @@ void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, st
 }
 
 int64_t kb_effective_topic_int(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name) {
-    const struct kb_config_def *d = kb_config_def(name, KB_C_TOPIC);
+    const struct kb_config_def *d = kb_config_find(c, name, KB_C_TOPIC);
     KW_ASSERT(d);
     struct kb_effective e;
     kb_effective_topic(im, c, topic, d, &e);
@@ -62,7 +56,7 @@ int64_t kb_effective_topic_int(const struct kb_image *im, const struct kb_config
 }
 
 int64_t kb_effective_broker_int(const struct kb_image *im, const struct kb_config *c, const char *name) {
-    const struct kb_config_def *d = kb_config_def(name, KB_C_BROKER);
+    const struct kb_config_def *d = kb_config_find(c, name, KB_C_BROKER);
     KW_ASSERT(d);
     struct kb_effective e;
     kb_effective_broker(im, c, d, &e);
@@ -71,7 +65,7 @@ int64_t kb_effective_broker_int(const struct kb_image *im, const struct kb_confi
 
 static bool topic_list_has(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name, const char *item) {
     struct kb_effective e;
-    kb_effective_topic(im, c, topic, kb_config_def(name, KB_C_TOPIC), &e);
+    kb_effective_topic(im, c, topic, kb_config_find(c, name, KB_C_TOPIC), &e);
     return e.value && kb_config_list_has(e.value, item);
 }
 
@@ -99,7 +93,7 @@ static int8_t compression_of(const char *name) {
 
 void kb_effective_partition(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, struct kb_topic_config *out) {
     struct kb_effective compression;
-    kb_effective_topic(im, c, topic, kb_config_def("compression.type", KB_C_TOPIC), &compression);
+    kb_effective_topic(im, c, topic, kb_config_find(c, "compression.type", KB_C_TOPIC), &compression);
     *out = (struct kb_topic_config){
         .max_message_bytes = (int32_t)kb_effective_topic_int(im, c, topic, "max.message.bytes"),
         .max_decompressed_bytes = (int32_t)kb_effective_topic_int(im, c, topic, "max.decompressed.message.bytes"),

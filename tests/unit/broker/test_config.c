@@ -419,7 +419,7 @@ static void test_failing_allocation(void **state) {
     static const char file[] = "num.partitions=4\nbroker.id=3\nnum.io.threads=1\n";
     bool done = false;
     for (int64_t n = 0; !done; n++) {
-        assert_in_range(n, 0, 100);
+        assert_in_range(n, 0, 3000);
         struct kb_config *c = NULL;
         kw_alloc_fail_after(n);
         kw_err err = kb_config_new(&c);
