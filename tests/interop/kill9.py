@@ -16,15 +16,16 @@ import time
 from judge import peers, records, segments, servers, tally, tools, wire
 
 PARTITIONS = 3
-RATE = 1500           # records a second and producer
+RATE = 800            # records a second and producer
 DRAIN_S_MAX = 120     # for a producer's last reports, its own delivery timeout included
+LETTERS = bytes(range(ord("a"), ord("z") + 1)) * 50
 
 
 def value_of(number):
     """The value that belongs to an id: as in cpeer/job.c, stated again."""
     head = b"%016x:" % number
-    size = len(head) + (number * 2654435761 % 2 ** 64) % 900
-    return head + bytes(ord("a") + (number + i) % 26 for i in range(len(head), size))
+    first = (number + len(head)) % 26
+    return head + LETTERS[first:first + (number * 2654435761 % 2 ** 64) % 900]
 
 
 class Load:
@@ -78,27 +79,26 @@ def one_kill(server, loads, rng):
     return [x for load in loads for x in reaches(load, server.boot)]
 
 
-def verify(load, reader, folder):
-    """Reads the topic back and compares it with the acknowledgements."""
+def read_back(load, reader, folder):
     reader.job(timeout=300, op="consume", topics={load.topic: PARTITIONS}, out=str(folder / "got"))
-    got = records.load(folder / "got")
-    acked, bad = load.acked(), []
-    place = {(r["partition"], r["offset"]): r["value"] for r in got}
+    return records.load(folder / "got")
+
+
+def verify(load, got):
+    """Compares what the topic holds with the acknowledgements."""
+    acked, bad, ids, place = load.acked(), [], [], {}
     for p, rs in records.by_partition(got).items():
         offsets = [r["offset"] for r in rs]
         if offsets != list(range(len(offsets))):
             bad.append(f"partition {p}: offsets are not continuous from 0 ({len(offsets)} records)")
-    ids = []
     for r in got:
         number = int(r["value"][:16], 16)
-        ids.append((r["partition"], number))
         if r["value"] != value_of(number):
-            bad.append(f"partition {r['partition']} offset {r['offset']} is corrupt")
-    for p, o, i in acked:
-        if o >= 0 and place.get((p, o)) != value_of(i):
-            bad.append(f"record {i} was acknowledged at {p}/{o}; there lies {records.show(place.get((p, o)))}")
-        if len(bad) > 5:
-            break
+            bad.append(f"partition {r['partition']} offset {r['offset']} is corrupt: {records.show(r['value'])}")
+        ids.append((r["partition"], number))
+        place[r["partition"], r["offset"]] = number
+    wrong = [(p, o, i) for p, o, i in acked if o >= 0 and place.get((p, o)) != i]
+    bad += [f"record {i} was acknowledged at {p}/{o}; there lies {place.get((p, o))}" for p, o, i in wrong[:5]]
     stored = {i for _, i in ids}
     lost = [i for _, _, i in acked if i not in stored]
     bad += [f"{len(lost)} acknowledged records are nowhere, the first {lost[0]}"] if lost else []
@@ -107,6 +107,18 @@ def verify(load, reader, folder):
     if not acked:
         bad.append("nothing was acknowledged")
     return bad[:8]
+
+
+def controls(load, got):
+    """The judge judged: a lost record, a corrupt one, a gap and an acknowledgement of nothing must all be seen."""
+    last = got[-1]
+    spoiled = {
+        "a lost tail": got[:len(got) // 2],
+        "a corrupt record": got[:-1] + [dict(last, value=last["value"][:-1] + b"!")],
+        "a gap": got[:1] + got[2:],
+        "another record in the place": got[:-1] + [dict(last, value=value_of(10 ** 9))],
+    }
+    return [f"did not see {what}" for what, g in spoiled.items() if not verify(load, g)]
 
 
 def once_in_order(ids):
@@ -145,9 +157,11 @@ def run():
     t.note(f"{sum(x.result['acked'] for x in loads)} acknowledged, {sum(x.result['failed'] for x in loads)} reported failed")
     reader = peers.RdkNew(s.boot)
     for load in loads:
-        t.attempt(f"{load.name}: all that was acknowledged", verify, load, reader, folder)
+        got = read_back(load, reader, folder)
+        t.attempt(f"{load.name}: all that was acknowledged", verify, load, got)
         t.check(f"{load.name}: a report for every record", [] if load.result["count"] == load.result["acked"] + load.result["failed"]
                 else json.dumps(load.result))
+    t.attempt("control: the judge sees loss and damage", controls, load, got)
     s.stop()
     folders = [s.partition(x.topic, p) for x in loads for p in range(PARTITIONS)]
     t.attempt("kafka-dump-log afterwards", tools.dump_log_problems, folders)

@@ -156,3 +156,20 @@ def compare_reports(sent, reports, limit=5):
         if len(bad) >= limit:
             return bad + ["…"]
     return bad
+
+
+def controls():
+    """The comparer judged: every kind of difference must be seen. Returns what it missed."""
+    sent = mix(2)
+    got = [dict(r, offset=i // 2) for i, r in enumerate(sent)]
+    victim = next(i for i, r in enumerate(sent) if r["key"] == b"" and r["headers"])
+    change = lambda **kw: got[:victim] + [dict(got[victim], **kw)] + got[victim + 1:]
+    spoiled = {
+        "a lost record": got[:victim] + got[victim + 1:],
+        "a doubled record": got[:victim] + [got[victim]] + got[victim:],
+        "two swapped records": [got[2], got[1], got[0]] + got[3:],
+        "null for empty": change(key=None), "another value": change(value=b"?"), "a lost header": change(headers=[]),
+        "another timestamp": change(timestamp=1), "another offset": change(offset=10 ** 6),
+    }
+    missed = [f"did not see {what}" for what, g in spoiled.items() if not compare(sent, g)]
+    return missed + (["found fault with equal records"] if compare(sent, got) else [])
