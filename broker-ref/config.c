@@ -298,7 +298,7 @@ static kw_err set_unknown(const char *name, char *text, size_t size, void (*warn
     }
     const char *nearest = kb_config_nearest(name, KB_C_BROKER);
     kb_config_text(text, size, "unknown property %.100s%s%s%s", name,
-                   nearest ? ": did you mean " : "; kbroker run --help-config lists what there is", nearest ? nearest : "",
+                   nearest ? ": did you mean " : ": neither kbroker nor Apache Kafka 4.4 has one like it", nearest ? nearest : "",
                    nearest ? "?" : "");
     return KW_EINVAL;
 }

@@ -131,7 +131,7 @@ static bool resource_ok(struct kb_controller *k, const struct kb_config_alter *a
     case BROKER:
         return broker_ok(k, a->name, r);
     case BROKER_LOGGER:
-        kb_result_set(r, KE_INVALID_REQUEST, "log levels are fixed when the node starts (--log-level)");
+        kb_result_set(r, KE_INVALID_REQUEST, "log levels are fixed when the node starts (kbroker run --verbose)");
         return false;
     case CLIENT_METRICS:
         kb_result_set(r, KE_INVALID_REQUEST, "there are no client metrics subscriptions here");

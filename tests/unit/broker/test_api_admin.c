@@ -450,7 +450,7 @@ static void test_incremental_alter_configs_every_version(void **state) {
         assert_true(is(one(4, 2, "t", "cleanup.policy").value, "delete"));
         assert_int_equal(incremental(v, 2, "t", "cleanup.polic", "x", 0, false, "did you mean cleanup.policy"), KE_INVALID_CONFIG);
         assert_int_equal(incremental(v, 4, "0", "node.id", "4", 0, false, "restart"), KE_INVALID_CONFIG);
-        assert_int_equal(incremental(v, 8, "0", "root", "DEBUG", 0, false, "--log-level"), KE_INVALID_REQUEST);
+        assert_int_equal(incremental(v, 8, "0", "root", "DEBUG", 0, false, "--verbose"), KE_INVALID_REQUEST);
     }
     /* A change takes effect at once. */
     assert_int_equal(incremental(1, 2, "t", "max.message.bytes", "100", 0, false, NULL), 0);

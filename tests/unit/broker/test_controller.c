@@ -351,7 +351,7 @@ static void test_alter_brokers(void **state) {
     SAYS(alter(4, "2", "log.retention.ms", "6000", 0, false), KE_INVALID_REQUEST, "no broker 2");
     SAYS(alter(4, "one", "log.retention.ms", "6000", 0, false), KE_INVALID_REQUEST, "no broker one");
     SAYS(alter(4, "1", "retention.ms", "1", 0, false), KE_INVALID_CONFIG, "there is no broker configuration");
-    SAYS(alter(8, "1", "root", "DEBUG", 0, false), KE_INVALID_REQUEST, "--log-level");
+    SAYS(alter(8, "1", "root", "DEBUG", 0, false), KE_INVALID_REQUEST, "--verbose");
     SAYS(alter(16, "x", "metrics", "1", 0, false), KE_INVALID_REQUEST, "client metrics");
     SAYS(alter(32, "g", "consumer.session.timeout.ms", "1", 0, false), KE_INVALID_REQUEST, "group");
     SAYS(alter(3, "x", "y", "1", 0, false), KE_INVALID_REQUEST, "type 3");
