@@ -36,7 +36,11 @@ typedef struct kc_record {
 KC_API kc_err kc_producer_new(kc_client *c, const kc_config *config, kc_producer **producer, kc_error **error);
 
 /** Takes a copy of the record into its partition's open batch. Waits at most timeout_us for queue space.
- * KC_OK: accepted, one report will come. KC_QUEUE_FULL, KC_TOO_LARGE, KC_INVALID, KC_CLOSED, KC_FORKED, a fatal error's code: not accepted. Any thread. */
+ * KC_OK: accepted, one report will come. KC_QUEUE_FULL, KC_TOO_LARGE, KC_INVALID, KC_CLOSED, KC_FORKED, a fatal error's code: not accepted. Any thread;
+ * those that wait are served in order. Reports not yet taken hold their places in the queue: a thread that both sends and takes reports must not
+ * wait here without limit, but take reports on KC_QUEUE_FULL (or mark records KC_NO_REPORT, or set delivery.report.only.error).
+ * A record without a timestamp gets the time to within one tick of the system's coarse clock (1 to 4 ms); the first of a batch gets it exactly.
+ * With a partitioner of its own (kc_producer_partitioner_set) the first sends to a topic also wait until its partition count is known: KC_TIMED_OUT. */
 KC_API kc_err kc_producer_send(kc_producer *p, const kc_record *record, int64_t timeout_us);
 /** Sends records[0 … n): returns how many were accepted (a prefix); *err says why it stopped, KC_OK when all were. */
 KC_API size_t kc_producer_send_many(kc_producer *p, const kc_record *records, size_t stride, size_t n, int64_t timeout_us, kc_err *err);
