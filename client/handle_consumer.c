@@ -15,8 +15,6 @@ struct kc_consumer {
     bool freed;                               /* loop context */
     struct kc_ready_source ready;
     kc_processed_mode mode;
-    kc_event *current; /* poll_one: the event being handed out, and where in it */
-    size_t current_at;
 };
 
 void kc_event_free(kc_event *e) {
@@ -45,7 +43,7 @@ static void in_loop(struct kc_post *post) {
     } else if (atomic_load(&c->closed)) {
         if (!k->stopped) kc_consume_stop(k); /* ends in another kick once nothing is outstanding */
     } else if (!k->started) {
-        if (kc_consume_start(k) != KW_OK) kc_client_logf(c->client, 3, "consumer: no memory to start");
+        kc_consume_start(k);
     } else {
         kc_consume_run(k);
     }
@@ -117,6 +115,7 @@ kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error) {
     kc_err err = kc_client_enter(c->client);
     if (err == KC_REENTRANT) return err;
     atomic_store(&c->closed, true);
+    kc_client_signal(c->client); /* a poll under way ends */
     err = kc_drive_until(c->client, &c->post, is_gone, c, kc_deadline_after(timeout_us), NULL);
     if (err == KC_TIMED_OUT)
         kc_error_make(error, err, KC_NOT_PERSISTED, NULL,
@@ -125,10 +124,7 @@ kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error) {
 }
 
 void kc_consumer_free(kc_consumer *c) {
-    if (!c) return;
-    kc_event_free(c->current);
-    c->current = NULL;
-    if (kc_client_is_forked(c->client)) return; /* the child leaves what the parent's threads may have held half-way */
+    if (!c || kc_client_is_forked(c->client)) return; /* a child leaves what the parent's threads may have held half-way */
     atomic_store(&c->closed, true);
     kc_client *client = kc_client_ref(c->client);
     kc_client_post(client, &c->free_post);
@@ -190,78 +186,114 @@ kc_err kc_consumer_position(kc_consumer *c, kc_topic_partition *parts, size_t st
     return first_error(parts, stride, n);
 }
 
+struct why_call {
+    struct kc_post post;
+    kc_consumer *c;
+    kc_why *out;
+    size_t stride, max, count;
+    _Atomic bool done;
+};
+
+static void why_in_loop(struct kc_post *post) {
+    struct why_call *w = KW_CONTAINER_OF(post, struct why_call, post);
+    kc_client *client = w->c->client;
+    w->count = kc_consume_why(&w->c->consume, w->out, w->stride, w->max);
+    atomic_store(&w->done, true); /* from here on *w may be gone */
+    kc_client_signal(client);
+}
+
+static bool why_done(void *ctx) {
+    return atomic_load(&((struct why_call *)ctx)->done);
+}
+
 kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count) {
     kc_err err = enter(c);
     if (err == KC_OK && ((max > 0 && (!out || stride < sizeof *out)) || !count)) err = KC_INVALID;
     if (err != KC_OK) return err;
-    *count = kc_consume_why(&c->consume, out, stride, max, kc_clock_now().mono_us);
+    struct why_call w = {.c = c, .out = out, .stride = stride, .max = max};
+    kc_post_init(&w.post, why_in_loop);
+    (void)kc_drive_until(c->client, &w.post, why_done, &w, KW_NEVER, NULL); /* the loop comes round in any case */
+    *count = w.count;
     return KC_OK;
 }
 
 /* ---- Polling ---- */
 
-static bool something(void *ctx) {
-    kc_consumer *c = ctx;
-    return atomic_load(&c->closed) || kc_consume_ready(&c->consume);
+static bool ended(const kc_consumer *c) {
+    return atomic_load(&c->closed) || atomic_load(&c->client->closed);
 }
 
-static kc_err take_event(kc_consumer *c, kc_event **event, int64_t timeout_us) {
-    int64_t deadline_us = timeout_us == 0 ? 0 : kc_deadline_after(timeout_us);
-    for (;;) {
-        kc_event *e = kc_consume_take(&c->consume, c->client);
-        if (e) {
-            kc_client_ref(c->client);
-            *event = e;
-            return KC_OK;
-        }
-        if (atomic_load(&c->closed)) return KC_CLOSED;
-        if (atomic_exchange(&c->wake, false)) return KC_WOKEN;
-        kc_ready_rearm(c->client, &c->ready);
-        if (kc_consume_ready(&c->consume)) continue;
-        kc_err err = kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
-        if (err != KC_OK) return err;
-    }
+static bool something(void *ctx) {
+    kc_consumer *c = ctx;
+    return ended(c) || kc_consume_ready(&c->consume);
+}
+
+/* Waits for something to take. KC_OK: look again. */
+static kc_err await_event(kc_consumer *c, int64_t deadline_us) {
+    if (ended(c)) return KC_CLOSED;
+    if (atomic_exchange(&c->wake, false)) return KC_WOKEN;
+    kc_ready_rearm(c->client, &c->ready);
+    if (kc_consume_ready(&c->consume)) return KC_OK;
+    return kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
+}
+
+static int64_t poll_deadline(int64_t timeout_us) {
+    return timeout_us == 0 ? 0 : kc_deadline_after(timeout_us);
+}
+
+static void hand_out(kc_consumer *c, kc_event *e, kc_event **event) {
+    e->client = kc_client_ref(c->client);
+    *event = e;
 }
 
 kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     kc_err err = enter(c);
     if (err != KC_OK || !event) return err != KC_OK ? err : KC_INVALID;
     if (atomic_exchange(&c->polling, true)) return KC_BUSY;
-    if (c->current) { /* what poll_one has not handed out comes first */
-        kc_event_free(c->current);
-        c->current = NULL;
-    }
-    err = take_event(c, event, timeout_us);
+    if (c->consume.one.e) kc_consume_one_drop(&c->consume);
+    int64_t deadline_us = poll_deadline(timeout_us);
+    kc_event *e = NULL;
+    while ((err = kc_consume_take(&c->consume, &e)) == KC_BUSY)
+        if ((err = await_event(c, deadline_us)) != KC_OK) break;
+    if (err == KC_OK) hand_out(c, e, event);
     atomic_store(&c->polling, false);
+    return err;
+}
+
+/* Beyond the event at hand, or with something changed since it was begun. */
+static kc_err next_one(kc_consumer *c, kc_event **event, int64_t timeout_us) {
+    int64_t deadline_us = poll_deadline(timeout_us);
+    kc_err err;
+    kc_event *e = NULL;
+    while ((err = kc_consume_one(&c->consume, &e)) == KC_BUSY)
+        if ((err = await_event(c, deadline_us)) != KC_OK) break;
+    if (err == KC_OK && e)
+        hand_out(c, e, event);
+    else if (err == KC_OK)
+        *event = NULL;
     return err;
 }
 
 kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, int64_t timeout_us) {
-    if (KW_LIKELY(c && c->current && out && event && c->current_at + 1 < c->current->count)) { /* the next of the batch: no lock, no call */
-        *event = NULL;
-        return kc_event_message(c->current, ++c->current_at, out);
-    }
     kc_err err = enter(c);
-    if (err != KC_OK || !out || !event) return err != KC_OK ? err : KC_INVALID;
-    if (atomic_exchange(&c->polling, true)) return KC_BUSY;
-    kc_event_free(c->current);
-    c->current = NULL;
-    kc_event *e = NULL;
-    err = take_event(c, &e, timeout_us);
-    if (err == KC_OK && e->kind == KC_EVENT_RECORDS) {
-        c->current = e;
-        c->current_at = 0;
+    if (KW_UNLIKELY(err != KC_OK || !out || !event)) return err != KC_OK ? err : KC_INVALID;
+    if (KW_UNLIKELY(atomic_exchange_explicit(&c->polling, true, memory_order_acquire))) return KC_BUSY;
+    struct kc_one *one = &c->consume.one;
+    if (KW_LIKELY(one->e && one->at + 1 < one->e->count &&
+                  atomic_load_explicit(&c->consume.changes, memory_order_acquire) == one->changes)) { /* no lock, no search */
+        one->at++;
+        atomic_store_explicit(&one->next, kc_one_next(one), memory_order_relaxed);
         *event = NULL;
-        err = kc_event_message(e, 0, out);
-    } else if (err == KC_OK) {
-        *event = e;
+    } else {
+        err = next_one(c, event, timeout_us);
     }
-    atomic_store(&c->polling, false);
+    if (err == KC_OK && !*event) err = kc_event_message(one->e, one->at, out);
+    atomic_store_explicit(&c->polling, false, memory_order_release);
     return err;
 }
 
 size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t max) {
-    return c && c->current ? kc_event_headers(c->current, c->current_at, out, stride, max) : 0;
+    return c && c->consume.one.e ? kc_event_headers(c->consume.one.e, c->consume.one.at, out, stride, max) : 0;
 }
 
 void kc_consumer_wake(kc_consumer *c) {
@@ -349,7 +381,7 @@ kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts
 }
 
 size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
-    if (!op || !kc_op_done(op) || op->start != offsets_begin) return 0;
+    if (!op || !kc_op_done(op) || op->start != offsets_begin || (max > 0 && (!out || stride < sizeof *out))) return 0;
     const struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
     for (size_t i = 0; i < o->query.count && i < max; i++) *(kc_topic_partition *)(void *)((char *)out + stride * i) = o->query.items[i].tp;
     return o->query.count;

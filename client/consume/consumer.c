@@ -5,6 +5,8 @@
  */
 #include "consumer.h"
 
+#define MEMORY_RETRY_US 100000
+
 static void timer_fired(struct kw_timer *t, void *ctx, int64_t now_us) {
     (void)t;
     (void)now_us;
@@ -24,12 +26,12 @@ kw_err kc_consume_init(struct kc_consume *c, struct kc_core *core, const struct 
     c->kick = kick;
     c->ctx = ctx;
     kw_list_init(&c->parts);
+    kw_list_init(&c->ready);
     kw_list_init(&c->fetchers);
     kw_list_init(&c->queries);
     kw_list_init(&c->asks);
     kw_list_init(&c->listener.link);
     kw_map_init(&c->by_id);
-    kw_map_init(&c->wanted);
     kw_timer_init(&c->timer, timer_fired, c);
     c->listener.changed = metadata_changed;
     c->compressor = kw_compressor_new();
@@ -39,42 +41,39 @@ kw_err kc_consume_init(struct kc_consume *c, struct kc_core *core, const struct 
     return err;
 }
 
-kw_err kc_consume_start(struct kc_consume *c) {
-    kw_err err = kw_timers_reserve(kc_core_timers(c->core), kc_core_timers(c->core)->count + 1);
-    if (err != KW_OK) return err;
+void kc_consume_start(struct kc_consume *c) {
     kc_metadata_listen(c->core, &c->listener);
     c->started = true;
     kc_consume_run(c);
-    return KW_OK;
 }
 
-/* A partition that left the assignment: out of its session, then out of the list once no request names it. */
-static void let_go(struct kc_consume *c, struct kc_part *p) {
-    if (p->fetcher && !p->in_request) kc_fetchers_forget(p);
-    if (p->fetcher || p->lookups > 0) return;
-    kw_list_remove(&p->link);
-    int32_t topic = p->topic;
-    bool last = true;
-    for (struct kw_list *it = c->parts.next; it != &c->parts && last; it = it->next)
-        last = KW_CONTAINER_OF(it, struct kc_part, link)->topic != topic;
-    if (last && kw_map_remove_u64(&c->wanted, (uint64_t)topic)) kc_metadata_unwant(c->core, topic);
-    kc_part_unref(p);
+static void want(struct kc_consume *c, struct kc_part *p) {
+    if (p->wanted) return;
+    p->wanted = true;
+    kc_metadata_want(c->core, p->topic);
 }
 
-/* Every topic with a partition here is wanted once. */
-static void want_topics(struct kc_consume *c) {
-    for (struct kw_list *it = c->parts.next; it != &c->parts; it = it->next) {
-        int32_t topic = KW_CONTAINER_OF(it, struct kc_part, link)->topic;
-        if (!kw_map_get_u64(&c->wanted, (uint64_t)topic) && kw_map_put_u64(&c->wanted, (uint64_t)topic, c) == KW_OK)
-            kc_metadata_want(c->core, topic);
-    }
-    for (struct kw_list *it = c->queries.next; it != &c->queries; it = it->next) {
-        struct kc_offset_query *q = KW_CONTAINER_OF(it, struct kc_offset_query, link);
-        for (size_t i = 0; i < q->count; i++) {
-            int32_t topic = q->items[i].tp.topic;
-            if (topic > 0 && !kw_map_get_u64(&c->wanted, (uint64_t)topic) && kw_map_put_u64(&c->wanted, (uint64_t)topic, c) == KW_OK)
-                kc_metadata_want(c->core, topic);
+static void unwant(struct kc_consume *c, struct kc_part *p) {
+    if (!p->wanted) return;
+    p->wanted = false;
+    kc_metadata_unwant(c->core, p->topic);
+}
+
+/* Partitions that left the assignment go out of their session, and out of the list once no request names them; the others' topics are kept
+ * known. */
+static void sort_out(struct kc_consume *c) {
+    for (struct kw_list *it = c->parts.next, *next; it != &c->parts; it = next) {
+        next = it->next;
+        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
+        if (p->assigned && !c->stopped) {
+            want(c, p);
+            continue;
         }
+        unwant(c, p);
+        kc_fetchers_forget(p);
+        if (p->assigned || p->lookups > 0) continue;
+        kw_list_remove(&p->link);
+        kc_part_unref(p);
     }
 }
 
@@ -87,20 +86,17 @@ static void tell_when_stopped(struct kc_consume *c) {
 void kc_consume_run(struct kc_consume *c) {
     if (!c->started) return;
     int64_t now_us = kc_core_now(c->core).mono_us, next_us = KW_NEVER;
+    c->short_of_memory = false;
     kc_lock_take(&c->lock);
-    for (struct kw_list *it = c->parts.next, *next; it != &c->parts; it = next) {
-        next = it->next;
-        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
-        if (!p->assigned) let_go(c, p);
-    }
-    want_topics(c);
+    sort_out(c);
     kc_offsets_run(c, now_us, &next_us);
     kc_fetchers_run(c, now_us, &next_us);
     kc_lock_give(&c->lock);
-    if (next_us == KW_NEVER || c->stopped)
+    if (c->short_of_memory) next_us = KW_MIN(next_us, now_us + MEMORY_RETRY_US);
+    if (c->stopped)
         kw_timers_cancel(kc_core_timers(c->core), &c->timer);
-    else if (kw_timers_set(kc_core_timers(c->core), &c->timer, next_us) != KW_OK)
-        kc_core_log(c->core, 3, "consumer: no memory for a timer");
+    else
+        kc_core_arm(c->core, &c->timer, next_us); /* without memory the core has us look again soon, as new metadata does */
     tell_when_stopped(c);
 }
 
@@ -117,10 +113,14 @@ bool kc_consume_stopped(const struct kc_consume *c) {
 
 void kc_consume_deinit(struct kc_consume *c) {
     struct kw_list *n;
+    (void)kc_event_drop(c->one.e);
+    if (c->one.part) kc_part_unref(c->one.part);
     kc_fetchers_free(c);
-    while ((n = kw_list_shift(&c->parts)) != NULL) kc_part_unref(KW_CONTAINER_OF(n, struct kc_part, link));
+    while ((n = kw_list_shift(&c->parts)) != NULL) {
+        kw_list_remove(&KW_CONTAINER_OF(n, struct kc_part, link)->ready_link);
+        kc_part_unref(KW_CONTAINER_OF(n, struct kc_part, link));
+    }
     kw_map_deinit(&c->by_id);
-    kw_map_deinit(&c->wanted);
     kw_compressor_free(c->compressor);
     kc_lock_deinit(&c->lock);
 }

@@ -22,19 +22,27 @@
 struct kc_consume;
 struct kc_fetcher;
 
-/* One partition's piece of a Fetch answer. */
+/* The bytes of one Fetch answer, or a copy of the few that mattered; counted against the budget until nobody looks at them any more. */
+struct kc_answer {
+    _Atomic uint32_t refs;
+    struct kw_blk *blk;
+    struct kc_budget *budget;
+    size_t size;
+};
+
+/* One partition's piece of a Fetch answer, an error to tell, or the news of the partition's end. */
 struct kc_chunk {
     struct kw_list link;      /* in its partition's queue */
     _Atomic uint32_t refs;    /* the queue's, and each event that shows bytes of it */
-    struct kc_budget *budget; /* size is given back with the last reference */
-    struct kw_blk *blk;       /* the answer */
+    struct kc_answer *answer; /* NULL: no records */
     const uint8_t *p, *end;   /* records not yet taken */
     size_t size;
-    int64_t high_watermark, last_stable;
+    int64_t high_watermark;
     bool end_of_partition; /* the partition's end comes behind these records (or instead: p == end) */
     int64_t end_offset;
-    struct kw_fetch_response_aborted_transaction *aborted; /* by first offset; read_committed */
-    int32_t aborted_count, aborted_next;
+    /* read_committed. Transactions that were aborted: those begun and not over at p, then, by first offset, those still to begin. */
+    struct kw_fetch_response_aborted_transaction *aborted;
+    int32_t aborted_active, aborted_next, aborted_count;
     kc_error *error; /* instead of records */
     int64_t error_offset;
 };
@@ -43,43 +51,58 @@ enum kc_part_state {
     KC_PART_LOOKUP,   /* the start offset is asked for, or about to be */
     KC_PART_VALIDATE, /* the leader epoch changed: OffsetForLeaderEpoch says whether the position still stands */
     KC_PART_FETCHING,
-    KC_PART_FAILED, /* out of range and auto.offset.reset says error: waits for seek */
+    KC_PART_FAILED, /* nothing that trying again could mend (no such offset and no policy, a batch too large): waits for seek */
 };
 
 struct kc_part {
-    struct kw_list link; /* in consume->parts, in order of delivery */
+    struct kw_list link;       /* in consume->parts */
+    struct kw_list ready_link; /* in consume->ready while there is something to take and it is not paused */
     struct kc_consume *consume;
-    uint32_t refs; /* the assignment's, and requests in flight that name it (under the lock) */
+    uint32_t refs; /* the assignment's, its session's, and those in flight that name it (under the lock) */
     int32_t topic, partition;
     /* under the lock */
     bool assigned, paused;
+    bool listed; /* by the assign call under way */
     enum kc_part_state state;
-    uint32_t generation;    /* grows with each seek or reset: answers for an older one are dropped */
+    uint64_t generation;    /* a new one with each seek or reset, of the whole consumer: answers for an older one are dropped */
     int64_t start;          /* what to look up: KC_OFFSET_BEGINNING, _END */
-    int64_t position;       /* next to hand to the application; -1 not known */
+    int64_t position;       /* next to take; -1 not known. What the application sees: kc_part_position */
+    int32_t position_epoch; /* leader epoch of the record before position; -1 */
     int64_t fetch_offset;   /* next to ask for */
     int32_t fetch_epoch;    /* leader epoch of the record before fetch_offset; -1 */
     int64_t eof_offset;     /* end last told; -1 */
     int64_t high_watermark; /* of the last answer; -1 */
+    kc_event *kept;         /* taken, and not handed out from kept_at on */
+    size_t kept_at;
     struct kw_list chunks;
     size_t queued_bytes;
     kc_err last_error;
-    int64_t since_us;      /* of the present state or outstanding request */
-    int64_t not_before_us; /* backoff after an error */
-    bool back_off;         /* what was fetched did not stand: loop context is to wait before it fetches again */
+    kc_err told;            /* the error last told to the application: not again until something went well */
+    int64_t corrupt_at;     /* a batch that does not stand; -1 */
+    int32_t corrupt_count;  /* how often it was met */
+    int64_t since_us;       /* of the present state or outstanding request */
+    int64_t not_before_us;  /* backoff after an error */
+    bool back_off;          /* what was fetched did not stand: loop context is to wait before it fetches again */
+    bool answered;          /* since the last seek or reset */
     /* loop context */
-    int32_t lookups; /* outstanding */
+    bool wanted; /* its topic is kept known for it */
+    struct kw_uuid topic_id;
+    int64_t missing_since_us; /* its topic or partition is not there; 0 */
+    int32_t lookups;          /* outstanding */
+    uint64_t lookup_generation;
+    bool lookup_validates;
     int32_t errors_in_row;
     int32_t fetch_size;      /* grows for a batch that is larger than asked for (CC-15) */
     int32_t validated_epoch; /* leader epoch for which the position stands; -1 */
     int32_t replica;         /* preferred read replica (KIP-392), -1 the leader */
-    int64_t replica_until_us;
+    int64_t replica_until_us, replica_not_before_us;
     struct kc_fetcher *fetcher; /* whose session it is in; NULL */
     /* what the session knows of it */
     int64_t sent_offset;
     int32_t sent_epoch, sent_size;
-    bool in_request; /* in the outstanding Fetch */
-    uint32_t request_generation;
+    bool in_request; /* in the Fetch that was sent */
+    bool gave;       /* records, in the answer being read */
+    uint64_t request_generation;
 };
 
 /* One broker's fetch session; at most one Fetch outstanding. Loop context. */
@@ -88,15 +111,18 @@ struct kc_fetcher {
     struct kc_consume *consume;
     int32_t broker;
     struct kc_request request;
-    bool outstanding;
+    bool outstanding, encoded; /* until it is encoded, partitions may still join and leave */
+    int64_t sent_us;
     int64_t reserved; /* of the budget for the answer */
     int64_t not_before_us;
+    int32_t errors_in_row;
     int32_t session_id, session_epoch;
     bool by_id;             /* the session speaks topic ids (v13) */
     struct kc_part **parts; /* in the session, and in the request being built */
-    size_t part_count, part_cap;
+    size_t part_count, part_cap, cursor;
     struct kc_forgotten { /* to be taken out of the session */
         int32_t topic, partition;
+        bool sent; /* with the outstanding request */
     } * forgotten;
     size_t forgotten_count, forgotten_cap;
 };
@@ -107,9 +133,20 @@ struct kc_consume {
     struct kc_core *core;
     const struct kc_settings *settings;
     struct kc_lock lock;
-    struct kw_list parts;             /* struct kc_part.link; the application's order of delivery */
+    struct kw_list parts;             /* struct kc_part.link */
+    struct kw_list ready;             /* struct kc_part.ready_link, by turn */
     struct kw_map by_id;              /* topic << 32 | partition -> struct kc_part * */
     struct kw_compressor *compressor; /* of the polling thread */
+    uint64_t generations;             /* given out; under the lock */
+    _Atomic uint32_t changes;         /* grows when something that is being handed out may no longer be wanted */
+    /* One record at a time. The polling thread's, but for `part` (under the lock): what kc_part_position looks at. */
+    struct kc_one {
+        kc_event *e;
+        size_t at; /* the record last handed out */
+        uint32_t changes;
+        struct kc_part *part; /* held; NULL: sought or taken away meanwhile */
+        _Atomic int64_t next; /* offset of the next one */
+    } one;
     /* loop context */
     struct kw_list fetchers;
     struct kw_list queries; /* struct kc_offset_query.link */
@@ -117,14 +154,15 @@ struct kc_consume {
     struct kc_metadata_listener listener;
     struct kw_timer timer; /* backoffs and retries */
     bool started, stopped;
-    bool told_stopped;    /* stopped, nothing outstanding any more, and kick was called for it */
-    int32_t requests;     /* outstanding: all done before the core part may go */
-    struct kw_map wanted; /* topics that metadata keeps known for us */
+    bool closed;       /* the client was: nothing can be sent any more */
+    bool told_stopped; /* stopped, nothing outstanding any more, and kick was called for it */
+    bool short_of_memory; /* something could not be done now: look again soon */
+    int32_t requests;  /* outstanding: all done before the core part may go */
     /* towards the façade */
     void (*notify)(void *ctx); /* something to take; any thread, under the lock */
     void (*kick)(void *ctx);   /* call kc_consume_run in loop context soon; any thread, under the lock */
     void *ctx;
-    _Atomic bool starved; /* a fetch was held back for room: kick when something is taken or freed */
+    _Atomic bool starved; /* a fetch was held back for room: kick when something is taken */
     _Atomic int64_t queued_bytes;
 };
 
@@ -137,21 +175,27 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
 void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t now_us);
 void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, bool pause);
 void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
-size_t kc_consume_why(struct kc_consume *c, kc_why *out, size_t stride, size_t max, int64_t now_us);
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */
-void kc_part_drop_chunks(struct kc_part *p);                                          /* under the lock */
-void kc_part_restart(struct kc_part *p, int64_t offset, int64_t now_us);      /* under the lock: a new position, offset or special */
-void kc_part_queue(struct kc_part *p, struct kc_chunk *k);                    /* under the lock */
-void kc_part_queue_error(struct kc_part *p, kc_error *error, int64_t offset); /* under the lock; takes the error */
+int64_t kc_part_position(const struct kc_part *p); /* under the lock: the next offset that the application will see; -1 not known */
+void kc_part_show(struct kc_part *p);              /* under the lock: what it has to take changed, or may be taken now */
+void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch,
+                     int64_t now_us);              /* under the lock: a new position, offset or special; drops what was fetched */
+void kc_part_queue(struct kc_part *p, struct kc_chunk *k); /* under the lock */
+/* An error for the application, once: the same code again only after p->told was cleared. Under the lock. */
+void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 struct kc_chunk *kc_chunk_new(void);
-void kc_chunk_unref(struct kc_chunk *k); /* any thread */
+void kc_chunk_unref(struct kc_chunk *k);   /* any thread */
+void kc_answer_unref(struct kc_answer *a); /* any thread */
 
 /* ---- the polling thread: fetched.c ---- */
-/* The next event that is ready, or NULL. Marks its records as handed out. `owner` is referenced by the event. */
-kc_event *kc_consume_take(struct kc_consume *c, kc_client *owner);
-bool kc_consume_ready(struct kc_consume *c); /* whether take may give something */
+/* KC_OK: the next event; its records count as handed out, and it holds nothing of the client yet. KC_BUSY: nothing now. KC_NO_MEMORY. */
+kc_err kc_consume_take(struct kc_consume *c, kc_event **event);
+/* poll_one beyond the event at hand: KC_OK: the next record is c->one.at of c->one.e, or *event is something else; else as take. */
+kc_err kc_consume_one(struct kc_consume *c, kc_event **event);
+void kc_consume_one_drop(struct kc_consume *c); /* the event at hand goes back: what is left of it comes first next time */
+bool kc_consume_ready(struct kc_consume *c);    /* whether take may give something */
 
 /* One reference less. With the last one the event goes; what it held of the client is the caller's then (NULL: nothing). */
 kc_client *kc_event_drop(kc_event *e);
@@ -164,6 +208,7 @@ struct kc_event {
     kc_view *views;
     const uint8_t *span;
     size_t span_size;
+    kc_event *parent; /* whose views and bytes these are */
     struct kc_chunk *chunk;
     uint8_t *owned; /* decompressed or converted bytes behind span */
     size_t owned_size;
@@ -174,24 +219,34 @@ struct kc_event {
     kc_client *client; /* held */
 };
 
-/* ---- loop context: fetcher.c, offsets.c ---- */
-kw_err kc_consume_start(struct kc_consume *c);
+static inline int64_t kc_one_next(const struct kc_one *one) {
+    return one->at + 1 < one->e->count ? one->e->views[one->at + 1].offset : one->e->offset;
+}
+
+/* ---- loop context: consumer.c, fetcher.c, offsets.c, why.c ---- */
+void kc_consume_start(struct kc_consume *c);
 void kc_consume_run(struct kc_consume *c);           /* looks at everything: after a kick, an answer, new metadata, a timer */
 void kc_consume_stop(struct kc_consume *c);          /* cancels; no request is sent any more */
 bool kc_consume_stopped(const struct kc_consume *c); /* stopped, and nothing is outstanding */
+size_t kc_consume_why(struct kc_consume *c, kc_why *out, size_t stride, size_t max);
 void kc_fetchers_run(struct kc_consume *c, int64_t now_us, int64_t *next_us);
 void kc_fetchers_forget(struct kc_part *p); /* takes it out of its session */
 void kc_fetchers_free(struct kc_consume *c);
+void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk); /* fetch_answer.c */
+void kc_session_reset(struct kc_fetcher *f);
 void kc_offsets_run(struct kc_consume *c, int64_t now_us, int64_t *next_us);
 int64_t kc_part_backoff(struct kc_part *p, int64_t now_us); /* counts an error; when to go on */
+int64_t kc_backoff_us(struct kc_consume *c, int32_t errors); /* after so many errors in a row */
 
 /* What a part's broker is now: the leader, or the preferred replica; -1 unknown. *epoch: the leader's. */
 int32_t kc_part_broker(struct kc_part *p, int64_t now_us, bool leader_only, int32_t *epoch);
+/* No leader is known: asks for metadata, and tells the application when its topic or partition stays missing. */
+void kc_part_unled(struct kc_part *p, int64_t now_us, int64_t *next_us);
 
 /* One kc_consumer_offsets: filled by the façade, given to the loop, comes back by done. */
 struct kc_offset_item {
     kc_topic_partition tp; /* offset in: special or timestamp; out: the answer */
-    bool settled, asked;
+    bool settled, asked, wanted;
     int64_t not_before_us;
     int32_t errors;
 };
@@ -200,13 +255,12 @@ struct kc_offset_query {
     struct kc_offset_item *items;
     size_t count, left;
     int64_t deadline_us;
-    void (*done)(
-        struct kc_offset_query *q); /* all settled, or the deadline passed (unsettled ones have err KC_TIMED_OUT or the last error) */
+    bool cancelled;
+    void (*done)(struct kc_offset_query *q); /* all settled, cancelled, or the deadline passed: those not settled have an err. The limit is
+                                                kept whatever brokers do: what is still outstanding is detached */
     void *ctx;
-    uint32_t outstanding; /* requests */
-    bool finished;
 };
 void kc_consume_query(struct kc_consume *c, struct kc_offset_query *q);
-void kc_consume_query_cancel(struct kc_consume *c, struct kc_offset_query *q); /* done comes once nothing is outstanding */
+void kc_consume_query_cancel(struct kc_consume *c, struct kc_offset_query *q);
 
 #endif

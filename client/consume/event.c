@@ -53,7 +53,7 @@ kc_err kc_event_message(const kc_event *e, size_t index, kc_message *out) {
 }
 
 size_t kc_event_headers(const kc_event *e, size_t index, kc_header *out, size_t stride, size_t max) {
-    if (!e || index >= e->count || e->legacy) return 0;
+    if (!e || index >= e->count || e->legacy || (max > 0 && (!out || stride < sizeof *out))) return 0;
     const kc_view *v = &e->views[index];
     struct kw_in in;
     struct kw_header_view h;
@@ -79,10 +79,13 @@ kc_event *kc_event_ref(kc_event *e) {
 kc_client *kc_event_drop(kc_event *e) {
     if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return NULL;
     kc_client *client = e->client;
+    if (e->parent)
+        (void)kc_event_drop(e->parent); /* holds nothing of the client itself */
+    else
+        kw_free(e->views);
     if (e->budget) kc_budget_give(e->budget, KC_ROLE_FETCH, e->owned_size);
     kc_chunk_unref(e->chunk);
     kw_free(e->owned);
-    kw_free(e->views);
     kc_error_free(e->error);
     kw_free(e);
     return client;

@@ -2,6 +2,9 @@
  *
  * The polling thread. A chunk leaves its partition's queue while it is worked on, so that no lock is held over CRC and codec; what is left
  * of it goes back to the front, unless the partition was sought or taken away meanwhile: then everything of it is dropped.
+ *
+ * An event with more records than max.poll.records, and one that poll_one has begun, is handed out piece by piece: the rest is kept with
+ * its partition (part->kept), and goes with it when that is sought or taken away.
  */
 #include "consumer.h"
 
@@ -12,10 +15,9 @@ struct taker {
     struct kc_consume *c;
     struct kc_part *part;
     struct kc_chunk *k;
-    int64_t position;   /* moves on with what is read */
-    int64_t corrupt_at; /* with err */
+    int64_t position; /* moves on with what is read */
+    int32_t epoch;    /* of the last batch read; -1 none */
     kw_err err;
-    const char *why;
     kc_event *e;
     size_t view_cap;
 };
@@ -71,17 +73,23 @@ static kw_err add_records(struct taker *t, const struct kw_batch_header *h, cons
                          .headers_at = at(e, r.headers),
                          .header_count = (uint32_t)r.header_count};
     }
+    if (rc < 0) return (kw_err)rc; /* none of a malformed batch is handed out */
     e->count = (size_t)(v - e->views);
-    return rc < 0 ? (kw_err)rc : KW_OK;
+    return KW_OK;
 }
 
 /* ---- read_committed: which batches belong to aborted transactions ---- */
 
+/* Transactions that begin up to `last` are under way. */
+static void aborted_begin(struct kc_chunk *k, int64_t last) {
+    while (k->aborted_next < k->aborted_count && k->aborted[k->aborted_next].first_offset <= last)
+        k->aborted[k->aborted_active++] = k->aborted[k->aborted_next++];
+}
+
 static bool aborted(struct kc_chunk *k, const struct kw_batch_header *h) {
-    while (k->aborted_next < k->aborted_count && k->aborted[k->aborted_next].first_offset <= h->base_offset + h->last_offset_delta)
-        k->aborted_next++;
+    aborted_begin(k, h->base_offset + h->last_offset_delta);
     if (!(h->attributes & KW_ATTR_TRANSACTIONAL)) return false;
-    for (int32_t i = 0; i < k->aborted_next; i++)
+    for (int32_t i = 0; i < k->aborted_active; i++)
         if (k->aborted[i].producer_id == h->producer_id) return true;
     return false;
 }
@@ -93,10 +101,10 @@ static void control_batch(struct kc_chunk *k, const struct kw_batch_header *h, c
     struct kw_record_view r;
     kw_record_iter_init(&it, h, body, size);
     if (kw_record_next(&it, &r) != 1 || r.key.len < 4 || kw_load16(r.key.p + 2) != 0 /* abort */) return;
-    (void)aborted(k, h); /* transactions up to here have begun */
-    for (int32_t i = 0; i < k->aborted_next; i++) {
+    aborted_begin(k, h->base_offset + h->last_offset_delta);
+    for (int32_t i = 0; i < k->aborted_active; i++) {
         if (k->aborted[i].producer_id != h->producer_id) continue;
-        k->aborted[i].producer_id = -1;
+        k->aborted[i] = k->aborted[--k->aborted_active];
         return;
     }
 }
@@ -146,6 +154,7 @@ static int32_t take_batch(struct taker *t, size_t size) {
     struct kw_batch_header h;
     kw_err err = kw_batch_parse(p, size, &h);
     if (err != KW_OK) return err;
+    if (h.base_offset < 0 || h.last_offset_delta < 0 || h.base_offset >= INT64_MAX - h.last_offset_delta) return KW_EDECODE;
     int64_t next = h.base_offset + h.last_offset_delta + 1;
     bool compressed = (h.attributes & KW_ATTR_CODEC) != 0;
     bool skip = next <= t->position || (h.attributes & KW_ATTR_CONTROL) || h.record_count == 0;
@@ -164,7 +173,10 @@ static int32_t take_batch(struct taker *t, size_t size) {
         if (err != KW_OK) return err;
     }
     k->p += size;
-    if (next > t->position) t->position = next;
+    if (next > t->position) {
+        t->position = next;
+        t->epoch = h.leader_epoch;
+    }
     return t->e && compressed && !skip ? 0 : 1;
 }
 
@@ -198,19 +210,27 @@ static kw_err legacy_put(struct taker *t, const struct kw_message_view *m) {
     return KW_OK;
 }
 
+/* false: no offset. Else *next lies behind it. */
+static bool offset_sound(int64_t offset, int64_t *next) {
+    if (offset < 0 || offset == INT64_MAX) return false;
+    if (offset + 1 > *next) *next = offset + 1;
+    return true;
+}
+
 static int32_t take_legacy(struct taker *t, size_t size) {
     if (t->e) return 0;
     struct kw_message_iter it;
     struct kw_message_view m;
     kw_message_iter_init(&it, t->k->p, size, KW_MAX((size_t)t->c->settings->receive_bytes_max, (size_t)64 << 20), t->c->compressor);
-    int64_t next = (int64_t)kw_load64(t->k->p) + 1;
+    int64_t next = 0;
     kw_err err = KW_OK;
     int32_t rc = 0;
+    if (!offset_sound((int64_t)kw_load64(t->k->p), &next)) err = KW_EDECODE;
     while (err == KW_OK && (rc = kw_message_iter_next(&it, &m)) == 1) {
+        if (!offset_sound(m.offset, &next)) err = KW_EDECODE;
         if (m.offset < t->position) continue;
-        if (!t->e && !(t->e = event_new(t, KC_EVENT_RECORDS))) err = KW_ENOMEM;
+        if (err == KW_OK && !t->e && !(t->e = event_new(t, KC_EVENT_RECORDS))) err = KW_ENOMEM;
         if (err == KW_OK) err = legacy_put(t, &m);
-        if (m.offset + 1 > next) next = m.offset + 1;
     }
     kw_message_iter_deinit(&it);
     if (err == KW_OK && rc < 0) err = rc;
@@ -256,103 +276,136 @@ static void work(struct taker *t) {
 
 /* ---- Taking ---- */
 
-static struct kc_part *first_ready(struct kc_consume *c) {
-    for (struct kw_list *it = c->parts.next; it != &c->parts; it = it->next) {
-        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
-        if (p->assigned && !p->paused && !kw_list_empty(&p->chunks)) return p;
-    }
-    return NULL;
-}
-
 bool kc_consume_ready(struct kc_consume *c) {
     kc_lock_take(&c->lock);
-    bool ready = first_ready(c) != NULL;
+    bool ready = !kw_list_empty(&c->ready);
     kc_lock_give(&c->lock);
     return ready;
 }
 
 static void take_special(struct taker *t) { /* an error, or the end of the partition */
     struct kc_chunk *k = t->k;
-    if (k->error) {
-        t->e = event_new(t, KC_EVENT_ERROR);
-        if (!t->e) return;
+    t->e = event_new(t, k->error ? KC_EVENT_ERROR : KC_EVENT_PARTITION_END);
+    if (!t->e) {
+        t->err = KW_ENOMEM;
+    } else if (k->error) {
         t->e->offset = k->error_offset;
         t->e->error = k->error;
         k->error = NULL;
-    } else if (k->end_of_partition && k->p == k->end) {
-        t->e = event_new(t, KC_EVENT_PARTITION_END);
-        if (!t->e) return;
+    } else {
         t->e->offset = k->end_offset;
         k->end_of_partition = false;
     }
 }
 
-static void give_up_bytes(struct kc_consume *c, struct kc_part *p, struct kc_chunk *k, bool of_part) {
-    atomic_fetch_sub(&c->queued_bytes, (int64_t)k->size);
-    if (of_part) p->queued_bytes -= k->size;
+static void give_up_bytes(struct kc_part *p, struct kc_chunk *k) {
+    atomic_fetch_sub(&p->consume->queued_bytes, (int64_t)k->size);
+    p->queued_bytes -= k->size;
+}
+
+/* The chunk has more to give, or has to be taken once more. */
+static void put_back(struct kc_part *p, struct kc_chunk *k) {
+    kw_list_insert_before(p->chunks.next, &k->link);
+}
+
+static const char *corrupt_text(kw_err err) {
+    switch (err) {
+    case KW_ECRC:
+        return "its checksum does not match; it is fetched again now and then, or seek past it";
+    case KW_ELIMIT:
+        return "decompressed it is larger than receive.message.max.bytes allows: raise that and seek here, or seek past it";
+    case KW_EUNSUPPORTED:
+        return "it uses a codec that this build of the library left out: seek past it";
+    default:
+        return "it is malformed; it is fetched again now and then, or seek past it";
+    }
+}
+
+/* A batch that cannot be handed out. It may have been damaged on its way, or another replica may lead soon, so it is fetched again: quietly
+ * the first time, then with the error told once and waits in between. What cannot get better waits for a seek. */
+static void corrupt(struct taker *t) {
+    struct kc_part *p = t->part;
+    int64_t where = t->position;
+    bool hopeless = t->err == KW_ELIMIT || t->err == KW_EUNSUPPORTED;
+    if (p->corrupt_at != where) {
+        p->corrupt_at = where;
+        p->corrupt_count = 0;
+    }
+    p->corrupt_count++;
+    kc_part_restart(p, where, p->position_epoch, p->since_us);
+    p->back_off = true;
+    p->last_error = t->err == KW_EUNSUPPORTED ? KC_UNSUPPORTED : KC_CORRUPT;
+    if (hopeless) p->state = KC_PART_FAILED;
+    if (hopeless || p->corrupt_count > 1)
+        kc_part_tell(p, p->last_error, where, "the batch at offset %lld: %s", (long long)where, corrupt_text(t->err));
 }
 
 /* Under the lock again: what the work means for the partition. */
-static void settle(struct taker *t, uint32_t generation) {
+static void settle(struct taker *t, uint64_t generation) {
     struct kc_consume *c = t->c;
     struct kc_part *p = t->part;
     struct kc_chunk *k = t->k;
-    if (!p->assigned || p->generation != generation) {
+    bool kick = atomic_exchange(&c->starved, false);
+    if (!p->assigned || p->generation != generation) { /* the restart has cleared the partition's count */
         (void)kc_event_drop(t->e);
         t->e = NULL;
-        give_up_bytes(c, p, k, false);
+        atomic_fetch_sub(&c->queued_bytes, (int64_t)k->size);
         kc_chunk_unref(k);
+    } else if (t->err == KW_ENOMEM) { /* nothing is lost: it is there for the next try */
+        put_back(p, k);
+        p->last_error = KC_NO_MEMORY;
     } else if (t->err != KW_OK) {
-        int64_t where = t->position;
-        kc_error *error = NULL;
-        kc_error_make(&error,
-                      t->err == KW_ENOMEM         ? KC_NO_MEMORY
-                      : t->err == KW_EUNSUPPORTED ? KC_UNSUPPORTED
-                                                  : KC_CORRUPT,
-                      KC_NOT_PERSISTED, NULL, "partition %d, offset %lld: %s; it is fetched again, or seek past it", (int)p->partition,
-                      (long long)where,
-                      t->err == KW_ECRC           ? "the batch fails its CRC"
-                      : t->err == KW_ENOMEM       ? "no memory to take the batch apart"
-                      : t->err == KW_ELIMIT       ? "the batch is larger than receive.message.max.bytes once decompressed"
-                      : t->err == KW_EUNSUPPORTED ? "the batch uses a codec that this build left out"
-                                                  : "the batch is malformed");
-        give_up_bytes(c, p, k, true);
+        give_up_bytes(p, k);
         kc_chunk_unref(k);
-        kc_part_restart(p, where, 0);
-        p->last_error = KC_CORRUPT;
-        kc_part_queue_error(p, error, where);
-        p->back_off = true;
+        corrupt(t);
+        kick = true;
     } else {
+        if (t->position > p->position) {
+            p->corrupt_at = -1;
+            if (p->told == KC_CORRUPT) p->told = KC_OK;
+        }
         p->position = t->position;
-        if (k->p < k->end || k->end_of_partition || k->error) {
-            kw_list_insert_before(p->chunks.next, &k->link); /* the rest comes first next time */
+        if (t->epoch >= 0) p->position_epoch = t->epoch;
+        if (k->p < k->end || k->end_of_partition) {
+            put_back(p, k);
         } else {
-            give_up_bytes(c, p, k, true);
+            give_up_bytes(p, k);
             kc_chunk_unref(k);
         }
-        kw_list_remove(&p->link); /* its turn is over */
-        kw_list_push(&c->parts, &p->link);
     }
+    kw_list_remove(&p->ready_link); /* its turn is over */
+    kc_part_show(p);
     if (t->e && t->e->kind == KC_EVENT_RECORDS) t->e->offset = t->position;
-    if (atomic_exchange(&c->starved, false) || t->err != KW_OK) c->kick(c->ctx);
+    if (kick) c->kick(c->ctx);
 }
 
-kc_event *kc_consume_take(struct kc_consume *c, kc_client *owner) {
-    for (;;) {
-        kc_lock_take(&c->lock);
-        struct kc_part *p = first_ready(c);
-        if (!p) {
-            kc_lock_give(&c->lock);
-            return NULL;
-        }
-        struct taker t = {
-            .c = c, .part = p, .k = KW_CONTAINER_OF(kw_list_shift(&p->chunks), struct kc_chunk, link), .position = p->position};
-        uint32_t generation = p->generation;
+/* From the next partition's chunks, or what was kept of it, from *at on. NULL: nothing is ready, or (*err) there is no memory to take it.
+ * With a reference to the partition in *part when there is an event. */
+static kc_event *take_whole(struct kc_consume *c, size_t *at, struct kc_part **part, kc_err *err) {
+    *at = 0;
+    *err = KC_OK;
+    while (!kw_list_empty(&c->ready)) {
+        struct kc_part *p = KW_CONTAINER_OF(c->ready.next, struct kc_part, ready_link);
         kc_part_ref(p);
+        if (p->kept) {
+            kc_event *e = p->kept;
+            *at = p->kept_at;
+            p->kept = NULL;
+            kw_list_remove(&p->ready_link);
+            kc_part_show(p);
+            *part = p;
+            return e;
+        }
+        struct taker t = {.c = c,
+                          .part = p,
+                          .k = KW_CONTAINER_OF(kw_list_shift(&p->chunks), struct kc_chunk, link),
+                          .position = p->position,
+                          .epoch = -1};
+        uint64_t generation = p->generation;
         kc_lock_give(&c->lock);
         if (t.k->p < t.k->end && !t.k->error)
             work(&t);
-        else
+        else if (t.k->error || t.k->end_of_partition)
             take_special(&t);
         if (t.e && t.e->kind == KC_EVENT_RECORDS && !t.e->owned) {
             t.e->chunk = t.k;
@@ -360,10 +413,130 @@ kc_event *kc_consume_take(struct kc_consume *c, kc_client *owner) {
         }
         kc_lock_take(&c->lock);
         settle(&t, generation);
+        *part = p;
+        if (t.e) return t.e;
         kc_part_unref(p);
-        kc_lock_give(&c->lock);
-        if (!t.e) continue;
-        t.e->client = owner;
-        return t.e;
+        if (t.err != KW_ENOMEM) continue;
+        *err = KC_NO_MEMORY;
+        return NULL;
     }
+    return NULL;
+}
+
+/* Records of `whole` from `at` on, at most so many; the rest is kept. Under the lock. NULL: no memory, all of it is kept. */
+static kc_event *slice(struct kc_consume *c, struct kc_part *p, kc_event *whole, size_t at) {
+    size_t n = KW_MIN(whole->count - at, (size_t)c->settings->poll_records_max);
+    if (at == 0 && n == whole->count) return whole;
+    kc_event *e = kw_calloc(1, sizeof *e);
+    bool rest = !e || at + n < whole->count;
+    if (e) {
+        *e = (kc_event){.kind = whole->kind,
+                        .topic = whole->topic,
+                        .partition = whole->partition,
+                        .offset = rest ? whole->views[at + n].offset : whole->offset,
+                        .high_watermark = whole->high_watermark,
+                        .count = n,
+                        .views = whole->views + at,
+                        .span = whole->span,
+                        .span_size = whole->span_size,
+                        .parent = whole,
+                        .timestamp_type = whole->timestamp_type,
+                        .leader_epoch = whole->leader_epoch,
+                        .legacy = whole->legacy};
+        atomic_init(&e->refs, 1);
+    }
+    if (!rest) return e; /* our reference is the slice's now */
+    if (e) kc_event_ref(whole);
+    p->kept = whole;
+    p->kept_at = e ? at + n : at;
+    kc_part_show(p);
+    return e;
+}
+
+kc_err kc_consume_take(struct kc_consume *c, kc_event **event) {
+    size_t at;
+    struct kc_part *p;
+    kc_err err;
+    kc_lock_take(&c->lock);
+    kc_event *e = take_whole(c, &at, &p, &err);
+    if (e) {
+        if (e->kind == KC_EVENT_RECORDS) e = slice(c, p, e, at);
+        if (!e) err = KC_NO_MEMORY;
+        kc_part_unref(p);
+    } else if (err == KC_OK) {
+        err = KC_BUSY;
+    }
+    kc_lock_give(&c->lock);
+    if (e) *event = e;
+    return err;
+}
+
+/* ---- One at a time ---- */
+
+/* Under the lock: poll_one has nothing at hand any more. */
+static void one_clear(struct kc_consume *c) {
+    (void)kc_event_drop(c->one.e);
+    c->one.e = NULL;
+    if (c->one.part) kc_part_unref(c->one.part);
+    c->one.part = NULL;
+}
+
+/* Under the lock: what is left of the event at hand is kept with its partition, in front. */
+static void one_keep(struct kc_consume *c) {
+    struct kc_part *p = c->one.part;
+    if (p && c->one.at + 1 < c->one.e->count) {
+        p->kept = c->one.e;
+        p->kept_at = c->one.at + 1;
+        c->one.e = NULL;
+        kc_part_show(p);
+        if (!kw_list_empty(&p->ready_link)) { /* it was its turn */
+            kw_list_remove(&p->ready_link);
+            kw_list_insert_before(c->ready.next, &p->ready_link);
+        }
+    }
+    one_clear(c);
+}
+
+void kc_consume_one_drop(struct kc_consume *c) {
+    kc_lock_take(&c->lock);
+    one_keep(c);
+    kc_lock_give(&c->lock);
+}
+
+/* The event at hand goes on, though something changed, unless its partition was sought, taken away (one.part is NULL then) or paused. */
+static bool one_goes_on(struct kc_consume *c) {
+    struct kc_one *one = &c->one;
+    if (!one->e) return false;
+    one->changes = atomic_load(&c->changes);
+    if (one->part && one->part->paused) one_keep(c);
+    if (one->part && one->at + 1 < one->e->count) return true;
+    one_clear(c);
+    return false;
+}
+
+kc_err kc_consume_one(struct kc_consume *c, kc_event **event) {
+    struct kc_one *one = &c->one;
+    size_t at;
+    struct kc_part *p;
+    kc_err err = KC_OK;
+    kc_lock_take(&c->lock);
+    if (one_goes_on(c)) {
+        one->at++;
+    } else {
+        kc_event *e = take_whole(c, &at, &p, &err);
+        if (!e) {
+            if (err == KC_OK) err = KC_BUSY;
+        } else if (e->kind == KC_EVENT_RECORDS) {
+            one->e = e;
+            one->at = at;
+            one->part = p;
+            one->changes = atomic_load(&c->changes);
+        } else {
+            *event = e;
+            kc_part_unref(p);
+        }
+    }
+    if (one->e) atomic_store_explicit(&one->next, kc_one_next(one), memory_order_relaxed);
+    kc_lock_give(&c->lock);
+    return err;
 }

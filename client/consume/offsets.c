@@ -8,19 +8,24 @@
 
 #include "consumer.h"
 
+#define LATE_US 1000000         /* a broker that takes longer may no longer lead */
+#define MISSING_TELL_US 2000000 /* a topic that is being created may be missing for a moment */
+
 struct ask_item {
-    struct kc_part *part; /* or */
-    struct kc_offset_query *query;
+    struct kc_part *part;          /* or */
+    struct kc_offset_query *query; /* NULL too: it was given up meanwhile */
     size_t index;
-    uint32_t generation;
+    uint64_t generation;
     int32_t topic, partition;
     int64_t timestamp;
     int32_t leader_epoch, position_epoch;
+    bool answered;
 };
 struct ask { /* one request */
     struct kc_request rq;
     struct kw_list link; /* in consume->asks */
     bool cancelled;
+    int64_t sent_us;
     struct kc_consume *consume;
     bool validate; /* OffsetForLeaderEpoch */
     size_t count, cursor;
@@ -36,13 +41,33 @@ int32_t kc_part_broker(struct kc_part *p, int64_t now_us, bool leader_only, int3
     return t->partitions[p->partition].leader;
 }
 
+int64_t kc_backoff_us(struct kc_consume *c, int32_t errors) {
+    const struct kc_settings *s = c->settings;
+    int64_t wait = KW_MIN(s->retry_backoff_us << KW_MIN(KW_MAX(errors - 1, 0), 10), s->retry_backoff_max_us);
+    return wait + (int64_t)kw_rng_below(kc_core_rng(c->core), (uint64_t)(wait / 5 + 1));
+}
+
 int64_t kc_part_backoff(struct kc_part *p, int64_t now_us) {
-    const struct kc_settings *s = p->consume->settings;
-    int64_t wait = s->retry_backoff_us << KW_MIN(p->errors_in_row, 10);
-    if (wait > s->retry_backoff_max_us) wait = s->retry_backoff_max_us;
-    p->errors_in_row++;
-    wait += (int64_t)kw_rng_below(kc_core_rng(p->consume->core), (uint64_t)(wait / 5 + 1));
-    return now_us + wait;
+    if (p->errors_in_row < INT32_MAX) p->errors_in_row++;
+    return now_us + kc_backoff_us(p->consume, p->errors_in_row);
+}
+
+void kc_part_unled(struct kc_part *p, int64_t now_us, int64_t *next_us) {
+    const struct kc_topic_meta *t = kc_metadata_topic(p->consume->core, p->topic);
+    kc_metadata_refresh(p->consume->core, "a partition's leader is not known");
+    if (!t->known) return;
+    kc_err err = t->err != KE_NONE ? t->err : p->partition >= t->partition_count ? KE_UNKNOWN_TOPIC_OR_PARTITION : KE_NONE;
+    if (err == KE_NONE) { /* just no leader now */
+        p->missing_since_us = 0;
+        return;
+    }
+    p->last_error = err;
+    if (p->missing_since_us == 0) p->missing_since_us = now_us;
+    int64_t tell_us = p->missing_since_us + (kc_err_retriable(err) ? MISSING_TELL_US : 0);
+    if (tell_us > now_us)
+        *next_us = KW_MIN(*next_us, tell_us);
+    else
+        kc_part_tell(p, err, -1, "%s", t->err == KE_NONE ? "the topic has no such partition (yet)" : kc_err_text(err));
 }
 
 /* ---- Encoding ---- */
@@ -129,6 +154,7 @@ static struct ask_item *find_item(struct ask *a, struct kw_str topic, int32_t pa
         struct ask_item *it = &a->items[at];
         if (it->partition == partition && kw_str_eq(topic_name(a->consume->core, it->topic), topic)) {
             a->cursor = at + 1;
+            it->answered = true;
             return it;
         }
     }
@@ -138,44 +164,49 @@ static struct ask_item *find_item(struct ask *a, struct kw_str topic, int32_t pa
 /* Whether the item is still what was asked for. */
 static bool current(const struct ask_item *it) {
     if (it->part) return it->part->assigned && it->part->generation == it->generation;
-    return !it->query->finished && !it->query->items[it->index].settled;
+    return it->query && !it->query->items[it->index].settled;
 }
 
+static void query_settle(struct ask_item *it, kc_err err) {
+    struct kc_offset_item *q = &it->query->items[it->index];
+    q->tp.err = err;
+    q->settled = true;
+    it->query->left--;
+}
+
+/* The request or the broker failed: tried again later, where that may help. */
 static void item_failed(struct kc_consume *c, struct ask_item *it, kc_err err, int64_t now_us) {
+    bool retriable = err == KC_BAD_MESSAGE || err == KC_CANCELLED || kc_err_retriable(err);
     if (it->part) {
         it->part->last_error = err;
         it->part->not_before_us = kc_part_backoff(it->part, now_us);
+        if (!retriable)
+            kc_part_tell(it->part, err, -1, "its %s cannot be looked up: %s",
+                         it->part->state == KC_PART_LOOKUP ? "start offset" : "last epoch", kc_err_text(err));
         return;
     }
     struct kc_offset_item *q = &it->query->items[it->index];
-    q->tp.err = err;
-    q->not_before_us = now_us + KW_MIN(c->settings->retry_backoff_us << KW_MIN(q->errors, 10), c->settings->retry_backoff_max_us);
-    q->errors++;
-    if (err > 0 && !kw_kerror_info(err)->retriable) {
-        q->settled = true;
-        it->query->left--;
+    if (!retriable) {
+        query_settle(it, err);
+        return;
     }
+    q->tp.err = err;
+    if (q->errors < INT32_MAX) q->errors++;
+    q->not_before_us = now_us + kc_backoff_us(c, q->errors);
 }
 
 static void item_error(struct kc_consume *c, struct ask_item *it, int16_t code, int64_t now_us) {
     const struct kw_kerror_info *info = kw_kerror_info(code);
     if (info->refresh_metadata) kc_metadata_refresh(c->core, info->name);
     item_failed(c, it, code, now_us);
-    if (it->part && !info->retriable && it->part->errors_in_row == 1) {
-        kc_error *error = NULL;
-        kc_error_make(&error, code, KC_NOT_PERSISTED, NULL, "partition %d: its start offset cannot be looked up: %s", (int)it->partition,
-                      info->text);
-        kc_part_queue_error(it->part, error, -1);
-    }
 }
 
 /* Under the lock: the start of a partition is known. */
 static void part_found(struct kc_part *p, int64_t offset, int32_t epoch, int64_t now_us) {
-    p->errors_in_row = 0;
-    p->last_error = KC_OK;
+    p->last_error = p->told = KC_OK;
     p->state = KC_PART_FETCHING;
     p->position = p->fetch_offset = offset;
-    p->fetch_epoch = epoch;
+    p->position_epoch = p->fetch_epoch = epoch;
     p->since_us = now_us;
     p->not_before_us = 0;
 }
@@ -187,52 +218,58 @@ static void list_answer(struct ask *a, struct ask_item *it, const struct kw_list
         item_error(a->consume, it, r->error_code, now_us);
         return;
     }
-    int64_t offset = a->rq.version >= 1 ? r->offset : r->old_style_offsets.n > 0 ? r->old_style_offsets.v[0] : -1;
+    if (it->part && it->part->state != KC_PART_LOOKUP) return; /* named twice */
     if (it->part) {
-        if (offset < 0)
+        if (r->offset < 0)
             item_failed(a->consume, it, KC_BAD_MESSAGE, now_us);
         else
-            part_found(it->part, offset, r->leader_epoch, now_us);
+            part_found(it->part, r->offset, r->leader_epoch, now_us);
         return;
     }
     struct kc_offset_item *q = &it->query->items[it->index];
-    q->tp.offset = offset;
+    q->tp.offset = r->offset;
     q->tp.leader_epoch = r->leader_epoch;
-    q->tp.err = KC_OK;
-    q->settled = true;
-    it->query->left--;
+    query_settle(it, KC_OK);
 }
 
-/* The position was consumed under position_epoch; the leader says where that epoch ended. */
+/* What was read before fetch_offset was read under position_epoch; the leader says where that epoch ended. */
 static void epoch_answer(struct ask *a, struct ask_item *it, const struct kw_offset_for_leader_epoch_response_epoch_end_offset *r,
                          int64_t now_us) {
     struct kc_part *p = it->part;
+    const struct kc_settings *s = a->consume->settings;
     if (!current(it) || p->state != KC_PART_VALIDATE) return;
     if (r->error_code != KE_NONE) {
         item_error(a->consume, it, r->error_code, now_us);
         return;
     }
     p->errors_in_row = 0;
+    p->last_error = KC_OK;
     p->validated_epoch = it->leader_epoch;
+    p->since_us = now_us;
     if (r->end_offset < 0 || r->end_offset >= p->fetch_offset) { /* unknown to the leader (no epochs kept), or nothing was lost */
         p->state = KC_PART_FETCHING;
-        p->since_us = now_us;
         return;
     }
-    int64_t lost_from = r->end_offset, position = p->position;
-    if (position <= lost_from) { /* only what was fetched ahead is lost: it is dropped, and nobody has seen it */
-        kc_part_restart(p, position, now_us);
-        p->fetch_epoch = r->leader_epoch;
+    int64_t end = r->end_offset, position = kc_part_position(p);
+    if (position <= end) { /* only what was fetched ahead is gone */
+        kc_part_restart(p, position, p->position_epoch, now_us);
         return;
     }
-    kc_error *error = NULL;
-    kc_error_make(
-        &error, KE_OFFSET_OUT_OF_RANGE, KC_NOT_PERSISTED, NULL,
-        "partition %d was truncated: offsets %lld to %lld, already consumed, were lost when leader epoch %d ended; going on at %lld",
-        (int)p->partition, (long long)lost_from, (long long)position - 1, (int)it->position_epoch, (long long)lost_from);
-    kc_part_restart(p, lost_from, now_us);
-    p->fetch_epoch = r->leader_epoch;
-    kc_part_queue_error(p, error, lost_from);
+    if (s->offset_reset != 0) {
+        kc_core_log(
+            a->consume->core, 4,
+            "partition %d was truncated: offsets %lld to %lld, already consumed, were lost when leader epoch %d ended; going on at %lld",
+            (int)p->partition, (long long)end, (long long)position - 1, (int)it->position_epoch, (long long)end);
+        kc_part_restart(p, end, r->leader_epoch, now_us);
+        return;
+    }
+    kc_part_restart(p, end, r->leader_epoch, now_us);
+    p->state = KC_PART_FAILED;
+    kc_part_tell(
+        p, KE_OFFSET_OUT_OF_RANGE, end,
+        "truncated: offsets %lld to %lld, already consumed, were lost when leader epoch %d ended, and auto.offset.reset=none: seek "
+        "to go on",
+        (long long)end, (long long)position - 1, (int)it->position_epoch);
 }
 
 static kw_err read_list(struct ask *a, struct kw_in *body, struct kw_arena *arena, int64_t now_us) {
@@ -269,9 +306,8 @@ static void release(struct ask *a) { /* under the lock */
         if (it->part) {
             it->part->lookups--;
             kc_part_unref(it->part);
-        } else {
+        } else if (it->query) {
             it->query->items[it->index].asked = false;
-            it->query->outstanding--;
         }
     }
     kw_list_remove(&a->link);
@@ -286,18 +322,22 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
     struct kw_arena arena;
     kw_arena_init(&arena, 0);
     kc_lock_take(&c->lock);
-    if (err == KC_OK && (a->validate ? read_epochs : read_list)(a, body, &arena, now_us) != KW_OK) err = KC_BAD_MESSAGE;
+    if (err == KC_OK) err = kc_err_from((a->validate ? read_epochs : read_list)(a, body, &arena, now_us));
+    for (size_t i = 0; err == KC_OK && i < a->count; i++) { /* those that the answer passed over */
+        if (current(&a->items[i]) && !a->items[i].answered) item_failed(c, &a->items[i], KC_BAD_MESSAGE, now_us);
+    }
     for (size_t i = 0; err != KC_OK && i < a->count; i++) {
         struct ask_item *it = &a->items[i];
-        if (err == KC_UNSUPPORTED && it->part &&
-            a->validate) { /* an old broker keeps no epochs: there is nothing to hold the position against */
+        if (!current(it)) continue;
+        if (err == KC_UNSUPPORTED && a->validate) { /* an old broker keeps no epochs: there is nothing to hold the position against */
             it->part->state = KC_PART_FETCHING;
             it->part->validated_epoch = it->leader_epoch;
-        } else if (current(it)) {
+        } else if (err != KC_CANCELLED && err != KC_CLOSED) { /* cancelled: asked again at once, of another */
             item_failed(c, it, err, now_us);
         }
     }
-    if (err != KC_OK && err != KC_CLOSED) kc_metadata_refresh(c->core, "an offset lookup failed");
+    if (err == KC_CLOSED) c->closed = true;
+    if (err != KC_OK && err != KC_CLOSED && err != KC_CANCELLED) kc_metadata_refresh(c->core, "an offset lookup failed");
     release(a);
     kc_lock_give(&c->lock);
     kw_arena_deinit(&arena);
@@ -321,7 +361,10 @@ static struct ask_item *gather_slot(struct gather *g) {
     if (!g->ask || g->ask->count == g->cap) {
         size_t cap = g->cap ? g->cap * 2 : 16;
         struct ask *grown = kw_realloc(g->ask, sizeof *grown + cap * sizeof *grown->items);
-        if (!grown) return NULL;
+        if (!grown) {
+            g->consume->short_of_memory = true;
+            return NULL;
+        }
         if (!g->ask) memset(grown, 0, sizeof *grown);
         g->ask = grown;
         g->cap = cap;
@@ -333,9 +376,11 @@ static struct ask_item *gather_slot(struct gather *g) {
 
 static void gather_part(struct gather *g, struct kc_part *p, int32_t epoch) {
     struct ask_item *it = gather_slot(g);
-    if (!it) return; /* no memory: the next run tries again */
+    if (!it) return;
     kc_part_ref(p);
     p->lookups++;
+    p->lookup_generation = p->generation;
+    p->lookup_validates = g->validate;
     *it = (struct ask_item){.part = p,
                             .generation = p->generation,
                             .topic = p->topic,
@@ -349,7 +394,6 @@ static void gather_query(struct gather *g, struct kc_offset_query *q, size_t ind
     struct ask_item *it = gather_slot(g);
     if (!it) return;
     q->items[index].asked = true;
-    q->outstanding++;
     const kc_topic_partition *tp = &q->items[index].tp;
     *it = (struct ask_item){
         .query = q, .index = index, .topic = tp->topic, .partition = tp->partition, .timestamp = tp->offset, .leader_epoch = epoch};
@@ -370,29 +414,48 @@ static void gather_send(struct gather *g) {
     a->rq.encode = g->validate ? encode_epochs : encode_list;
     a->rq.done = answered;
     a->rq.ctx = a;
+    a->sent_us = kc_core_now(c->core).mono_us;
     c->requests++;
     kw_list_push(&c->asks, &a->link);
     kc_core_send(c->core, &a->rq);
 }
 
-/* A broker that no longer leads what it was asked about need not be waited for (CC-17). */
-static void cancel_stale(struct kc_consume *c, int64_t now_us) {
+/* Whether somebody still waits for it, and its broker may know: one that no longer leads what it was asked about need not be waited for
+ * (CC-17). */
+static bool is_wanted(const struct ask *a, int64_t now_us) {
+    bool any = false;
+    for (size_t i = 0; i < a->count; i++) {
+        const struct ask_item *it = &a->items[i];
+        if (!current(it)) continue;
+        int32_t epoch, broker = it->part ? kc_part_broker(it->part, now_us, true, &epoch)
+                                         : query_broker(a->consume, &it->query->items[it->index], &epoch);
+        if (broker >= 0 && broker != a->rq.broker) return false;
+        any = true;
+    }
+    return any;
+}
+
+static void watch(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
     for (struct kw_list *it = c->asks.next; it != &c->asks; it = it->next) {
         struct ask *a = KW_CONTAINER_OF(it, struct ask, link);
-        bool stale = c->stopped;
-        for (size_t i = 0; i < a->count && !stale; i++) {
-            int32_t epoch, broker = a->items[i].part ? kc_part_broker(a->items[i].part, now_us, true, &epoch)
-                                                     : query_broker(c, &a->items[i].query->items[a->items[i].index], &epoch);
-            stale = broker >= 0 && broker != a->rq.broker;
+        if (a->cancelled) continue;
+        if (c->stopped || !is_wanted(a, now_us)) {
+            a->cancelled = true;
+            kc_core_cancel(c->core, &a->rq);
+            continue;
         }
-        if (!stale || a->cancelled) continue;
-        a->cancelled = true;
-        kc_core_cancel(c->core, &a->rq);
+        int64_t late_us = a->sent_us + LATE_US; /* it may be frozen, and another one elected: nothing else would tell */
+        if (late_us <= now_us) {
+            kc_metadata_refresh(c->core, "an offset lookup takes long");
+            late_us = now_us + LATE_US;
+        }
+        *next_us = KW_MIN(*next_us, late_us);
     }
 }
 
 static bool part_due(struct kc_part *p, bool validate, int64_t now_us, int64_t *next_us) {
-    if (!p->assigned || p->lookups > 0 || p->state != (validate ? KC_PART_VALIDATE : KC_PART_LOOKUP)) return false;
+    if (!p->assigned || p->state != (validate ? KC_PART_VALIDATE : KC_PART_LOOKUP)) return false;
+    if (p->lookups > 0 && p->lookup_generation == p->generation && p->lookup_validates == validate) return false;
     if (p->not_before_us <= now_us) return true;
     *next_us = KW_MIN(*next_us, p->not_before_us);
     return false;
@@ -415,18 +478,23 @@ static int32_t gather_all(struct gather *g, int64_t now_us, int64_t *next_us) {
         if (!part_due(p, g->validate, now_us, next_us)) continue;
         int32_t broker = kc_part_broker(p, now_us, true, &epoch);
         if (broker < 0) {
-            kc_metadata_refresh(c->core, "a partition's leader is not known");
+            kc_part_unled(p, now_us, next_us);
             continue;
         }
+        p->missing_since_us = 0;
         if (g->broker < 0) g->broker = broker;
         if (g->broker == broker) gather_part(g, p, epoch);
     }
     for (struct kw_list *it = c->queries.next; !g->validate && it != &c->queries; it = it->next) {
         struct kc_offset_query *q = KW_CONTAINER_OF(it, struct kc_offset_query, link);
         *next_us = KW_MIN(*next_us, q->deadline_us);
-        for (size_t i = 0; !q->finished && i < q->count; i++) {
+        for (size_t i = 0; i < q->count; i++) {
             struct kc_offset_item *item = &q->items[i];
             if (item->settled || item->asked) continue;
+            if (!item->wanted) {
+                item->wanted = true;
+                kc_metadata_want(c->core, item->tp.topic);
+            }
             if (item->not_before_us > now_us) {
                 *next_us = KW_MIN(*next_us, item->not_before_us);
                 continue;
@@ -443,45 +511,70 @@ static int32_t gather_all(struct gather *g, int64_t now_us, int64_t *next_us) {
     return g->ask ? g->broker : -1;
 }
 
+/* Nothing that is still outstanding names it any more. */
+static void query_detach(struct kc_consume *c, struct kc_offset_query *q) {
+    kw_list_remove(&q->link);
+    for (struct kw_list *it = c->asks.next; it != &c->asks; it = it->next) {
+        struct ask *a = KW_CONTAINER_OF(it, struct ask, link);
+        for (size_t i = 0; i < a->count; i++)
+            if (a->items[i].query == q) a->items[i].query = NULL;
+    }
+    for (size_t i = 0; i < q->count; i++)
+        if (q->items[i].wanted) kc_metadata_unwant(c->core, q->items[i].tp.topic);
+}
+
+static kc_err unsettled_error(struct kc_consume *c, const struct kc_offset_query *q, const struct kc_offset_item *item) {
+    if (q->cancelled) return KC_CANCELLED;
+    if (c->stopped || c->closed) return KC_CLOSED;
+    if (item->tp.err != KC_OK) return item->tp.err;
+    const struct kc_topic_meta *t = kc_metadata_topic(c->core, item->tp.topic);
+    if (t->known && t->err != KE_NONE) return t->err;
+    return t->known && item->tp.partition >= t->partition_count ? KE_UNKNOWN_TOPIC_OR_PARTITION : KC_TIMED_OUT;
+}
+
 static void finish_queries(struct kc_consume *c, int64_t now_us) {
-    for (struct kw_list *it = c->queries.next, *next; it != &c->queries; it = next) {
+    struct kw_list done, *it, *next;
+    kw_list_init(&done);
+    for (it = c->queries.next; it != &c->queries; it = next) {
         next = it->next;
         struct kc_offset_query *q = KW_CONTAINER_OF(it, struct kc_offset_query, link);
-        if (q->left > 0 && now_us < q->deadline_us && !q->finished && !c->stopped) continue;
-        q->finished = true;
-        if (q->outstanding > 0) continue; /* their answers still name it */
+        if (q->left > 0 && now_us < q->deadline_us && !q->cancelled && !c->stopped && !c->closed) continue;
+        query_detach(c, q);
         for (size_t i = 0; i < q->count; i++)
-            if (!q->items[i].settled && q->items[i].tp.err == KC_OK) q->items[i].tp.err = c->stopped ? KC_CLOSED : KC_TIMED_OUT;
-        kw_list_remove(&q->link);
-        kc_lock_give(&c->lock);
-        q->done(q);
-        kc_lock_take(&c->lock);
-        next = c->queries.next; /* done may have changed the list */
+            if (!q->items[i].settled) q->items[i].tp.err = unsettled_error(c, q, &q->items[i]);
+        kw_list_push(&done, &q->link);
     }
+    if (kw_list_empty(&done)) return;
+    kc_lock_give(&c->lock);
+    while ((it = kw_list_shift(&done)) != NULL) {
+        struct kc_offset_query *q = KW_CONTAINER_OF(it, struct kc_offset_query, link);
+        q->done(q);
+    }
+    kc_lock_take(&c->lock);
 }
 
 void kc_offsets_run(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
-    cancel_stale(c, now_us);
-    for (int validate = 0; validate < 2 && !c->stopped; validate++) {
+    finish_queries(c, now_us);
+    watch(c, now_us, next_us);
+    for (int validate = 0; validate < 2 && !c->stopped && !c->closed; validate++) {
         for (;;) {
             struct gather g = {.consume = c, .broker = -1, .validate = validate};
             if (gather_all(&g, now_us, next_us) < 0) break;
             gather_send(&g);
+            *next_us = KW_MIN(*next_us, now_us + LATE_US); /* to watch it */
         }
     }
-    finish_queries(c, now_us);
 }
 
 void kc_consume_query(struct kc_consume *c, struct kc_offset_query *q) {
     kc_lock_take(&c->lock);
     q->left = q->count;
     for (size_t i = 0; i < q->count; i++) {
-        q->items[i].tp.err = KC_OK;
-        if (q->items[i].tp.topic <= 0 || q->items[i].tp.partition < 0 || q->items[i].tp.offset < KC_OFFSET_BEGINNING) {
-            q->items[i].tp.err = KC_INVALID;
-            q->items[i].settled = true;
-            q->left--;
-        }
+        const kc_topic_partition *tp = &q->items[i].tp;
+        bool valid = kc_metadata_topic(c->core, tp->topic) && tp->partition >= 0 && tp->offset >= KC_OFFSET_BEGINNING;
+        q->items[i].tp.err = valid ? KC_OK : KC_INVALID;
+        q->items[i].settled = !valid;
+        if (!valid) q->left--;
     }
     kw_list_push(&c->queries, &q->link);
     kc_lock_give(&c->lock);
@@ -489,8 +582,6 @@ void kc_consume_query(struct kc_consume *c, struct kc_offset_query *q) {
 }
 
 void kc_consume_query_cancel(struct kc_consume *c, struct kc_offset_query *q) {
-    kc_lock_take(&c->lock);
-    q->finished = true;
-    kc_lock_give(&c->lock);
+    q->cancelled = true;
     kc_consume_run(c);
 }

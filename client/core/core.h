@@ -40,6 +40,8 @@ struct kc_attempts *kc_core_trouble(struct kc_core *core); /* the latest failure
 struct kc_budget *kc_core_budget(struct kc_core *core);
 struct kw_timers *kc_core_timers(struct kc_core *core);
 struct kw_rng *kc_core_rng(struct kc_core *core);
+/* Sets a timer and never fails: without memory for it the core, and through their metadata listeners the roles, look at everything again soon. */
+void kc_core_arm(struct kc_core *core, struct kw_timer *t, int64_t at_us);
 /* Work for the end of the turn under way: after all its events, before its actions are taken. Deferring what is deferred already does nothing. A task that
  * is deferred while tasks run waits for the next turn (which is due at once). */
 struct kc_task {

@@ -162,7 +162,6 @@ struct kc_core {
 
 /* core.c */
 void kc_core_disarm(struct kc_core *core, struct kw_timer *t);
-void kc_core_arm(struct kc_core *core, struct kw_timer *t, int64_t at_us); /* never fails: the core looks again soon without memory */
 void kc_core_want(struct kc_conn *c, uint32_t want);
 int64_t kc_after(int64_t now_us, int64_t duration_us); /* saturating */
 int64_t kc_jittered(struct kc_core *core, int64_t us, unsigned percent);

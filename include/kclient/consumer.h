@@ -22,11 +22,15 @@ KC_API kc_err kc_consumer_new(kc_client *c, const kc_config *config, kc_processe
 enum { KC_OFFSET_BEGINNING = -2, KC_OFFSET_END = -1, KC_OFFSET_RESET = -1001 /**< as auto.offset.reset says */ };
 
 /** Replaces the assignment. parts[].offset is where each starts (an offset, or a special one). Partitions kept from before go on where they
- * are when their offset is KC_OFFSET_RESET. n 0: none. KC_INVALID for unknown topic ids. */
+ * are when their offset is KC_OFFSET_RESET. n 0: none. leader_epoch, where it is greater than 0, is that of the record before the offset: a
+ * log that lost it since is noticed (KIP-320). All or nothing: KC_INVALID for an unknown topic, a negative partition or an impossible offset.
+ * From its return on, poll and poll_one give nothing of what is no longer assigned, not even the rest of an event that poll_one has begun. */
 KC_API kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error);
-/** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. Per-item errors in parts[].err (KC_NOT_ASSIGNED). */
+/** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. offset and leader_epoch as in
+ * kc_consumer_assign. Per-item errors in parts[].err (KC_NOT_ASSIGNED, KC_INVALID); returns the first of them. */
 KC_API kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
-/** No records of these are delivered (and no more fetched) until resumed; resuming what is not paused changes nothing (CC-08). */
+/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits. Resuming what is not paused changes
+ * nothing (CC-08). */
 KC_API kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 KC_API kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 /** parts[].offset out: the next offset that poll will deliver; -1001 while it is being looked up. */
@@ -35,14 +39,14 @@ KC_API kc_err kc_consumer_position(kc_consumer *c, kc_topic_partition *parts, si
 enum kc_event_kind {
     KC_EVENT_RECORDS = 1,       /**< records of one partition */
     KC_EVENT_PARTITION_END = 2, /**< the end was reached (enable.partition.eof) */
-    KC_EVENT_ERROR = 3,         /**< kc_event_error; the consumer goes on unless it is fatal */
+    KC_EVENT_ERROR = 3,         /**< kc_event_error, told once; the consumer goes on, with this partition too unless it asks for a seek */
     KC_EVENT_ASSIGNED = 4, KC_EVENT_REVOKED = 5, KC_EVENT_LOST = 6, /**< groups */
 };
 /** Reference-counted; readable after the assignment changed; freed from any thread. */
 typedef struct kc_event kc_event;
 
-/** The next event, waiting at most timeout_us. KC_OK: *event; KC_TIMED_OUT; KC_WOKEN; KC_BUSY: another thread is inside; KC_CLOSED. In mode
- * BY_POLL it marks the event before as processed. */
+/** The next event, waiting at most timeout_us. KC_OK: *event; KC_TIMED_OUT; KC_WOKEN; KC_BUSY: another thread is inside; KC_CLOSED;
+ * KC_NO_MEMORY: nothing is lost, the next poll tries again. In mode BY_POLL it marks the event before as processed. */
 KC_API kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us);
 /** Ends a poll, or the next one (sticky). Safe in a signal handler. */
 KC_API void kc_consumer_wake(kc_consumer *c);
@@ -83,7 +87,8 @@ KC_API kc_event *kc_event_ref(kc_event *e);
 KC_API void kc_event_free(kc_event *e);
 
 /** One record at a time, for simple loops: *out is borrowed until the next call of poll_one, poll or free on this consumer. Same results as
- * kc_consumer_poll; events that are not records end it with KC_OK and *event set (to be freed), otherwise *event is NULL. Only the polling thread. */
+ * kc_consumer_poll; events that are not records end it with KC_OK and *event set (to be freed), otherwise *event is NULL. May be mixed with
+ * kc_consumer_poll, which goes on behind the record last given. */
 KC_API kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, int64_t timeout_us);
 /** Headers of the record last given by kc_consumer_poll_one. */
 KC_API size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t max);
@@ -97,12 +102,13 @@ KC_API size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, siz
 /** What a partition waits for. */
 typedef struct kc_why {
     int32_t topic, partition;
-    int32_t state;         /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7 backing off after an error, 8 held back by the memory budget or undelivered records */
+    int32_t state;         /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7 backing off after an error, or waiting for a seek, 8 held back by the memory budget or undelivered records */
     int32_t broker;        /**< on whom, -1 nobody */
     int64_t since_us;      /**< how long */
-    kc_err last_error;
-    const char *text;      /**< the same as a sentence; lives until the next call on this consumer by this thread */
+    kc_err last_error;     /**< KC_OK: the last answer was good */
+    char text[240];        /**< the same as a sentence */
 } kc_why;
+/** Up to max partitions of the assignment; *count is how many there are. Asks loop context, so it takes as long as its turn under way. */
 KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count);
 
 /** Ends fetching; keeps its limit. Events already handed out stay readable. */
