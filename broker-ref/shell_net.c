@@ -17,7 +17,7 @@
 
 #include "shell_parts.h"
 
-enum { LISTENERS_MAX = 16, ACCEPTS = 64, READS = 8, READ_BYTES = 2 << 20, IOV_MAX_ = 64, WRITE_BYTES = 4 << 20 };
+enum { LISTENERS_MAX = 16, ACCEPTS = 64, READS = 8, READ_BYTES = 2 << 20, IOV_MAX_ = 64, WRITE_BYTES = 1 << 20, SEND_BYTES = 2 << 20 };
 
 struct listener {
     struct kb_shell_net *net;
@@ -129,7 +129,7 @@ static ssize_t send_file(const struct sock *k, const struct kb_part *p) {
 
 /* Sends what the socket takes; false: the connection failed. */
 static bool send_some(struct sock *k, bool *did) {
-    for (;;) {
+    for (size_t sent = 0; sent < SEND_BYTES;) { /* one fast reader of large answers must not keep the loop from the others */
         for (struct kb_reply *r; kw_list_empty(&k->replies) && (r = kb_conn_take_reply(k->conn));) {
             kw_list_push(&k->replies, &r->link);
             if (r->total == 0) advance(k, 0);
@@ -145,8 +145,10 @@ static bool send_some(struct sock *k, bool *did) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
         *did = true;
+        sent += (size_t)n;
         advance(k, (size_t)n);
     }
+    return true; /* what is left goes on when the socket is found writable */
 }
 
 /* ---- Receiving ---- */

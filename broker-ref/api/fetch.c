@@ -12,6 +12,8 @@
 #include "node_priv.h"
 #include "replica/purgatory.h"
 
+enum { PARTITIONS_MAX = 200000 };
+
 typedef struct kw_fetch_response_fetchable_topic_response topic_answer;
 typedef struct kw_fetch_response_partition_data part_answer;
 
@@ -29,8 +31,8 @@ struct part {
     bool holds;              /* read has slices */
     int32_t diverging_epoch; /* -1: none */
     int64_t diverging_end;
-    struct kb_read read;
-    int64_t old_offset; /* old formats: where the next try reads */
+    struct kb_read *read; /* once there was something to read */
+    int64_t old_offset;   /* old formats: where the next try reads */
 };
 struct fetch {
     struct kb_request *rq;
@@ -53,8 +55,8 @@ static void step(struct fetch *f, struct kb_now now);
 
 static void let_go(struct part *pt) {
     if (!pt->holds) return;
-    pt->f->bytes -= pt->read.bytes;
-    kb_read_release(&pt->read);
+    pt->f->bytes -= pt->read->bytes;
+    kb_read_release(pt->read);
     pt->holds = false;
 }
 
@@ -64,30 +66,30 @@ static bool old_format(const struct fetch *f) {
 
 static void take_result(struct part *pt) {
     struct fetch *f = pt->f;
-    if (pt->read.err != KW_OK) {
-        pt->code = pt->read.err == KW_ECRC           ? KE_CORRUPT_MESSAGE
-                   : pt->read.err == KW_EUNSUPPORTED ? KE_UNSUPPORTED_COMPRESSION_TYPE
-                                                     : KE_KAFKA_STORAGE_ERROR;
+    if (pt->read->err != KW_OK) {
+        pt->code = pt->read->err == KW_ECRC           ? KE_CORRUPT_MESSAGE
+                   : pt->read->err == KW_EUNSUPPORTED ? KE_UNSUPPORTED_COMPRESSION_TYPE
+                                                      : KE_KAFKA_STORAGE_ERROR;
         if (f->rq->conn)
             kb_conn_say(f->rq->conn, KB_ERROR, "fetch of %s-%d at offset %lld failed: %s", pt->p->topic, pt->index, (long long)pt->offset,
-                        pt->read.err == KW_ECRC
+                        pt->read->err == KW_ECRC
                             ? "a batch there does not pass its CRC (bit rot); what lies before and after it can still be read"
-                        : pt->read.err == KW_EUNSUPPORTED ? "the client's protocol version knows no zstd"
-                                                          : "the log could not be read");
-        kb_read_release(&pt->read);
+                        : pt->read->err == KW_EUNSUPPORTED ? "the client's protocol version knows no zstd"
+                                                           : "the log could not be read");
+        kb_read_release(pt->read);
         return;
     }
     pt->holds = true;
-    f->bytes += pt->read.bytes;
+    f->bytes += pt->read->bytes;
 }
 
 /* Old formats: true when the read gave messages, or there is nothing more to try. */
 static bool convert(struct part *pt) {
-    if (!old_format(pt->f) || pt->read.err != KW_OK || pt->read.bytes == 0) return true;
+    if (!old_format(pt->f) || pt->read->err != KW_OK || pt->read->bytes == 0) return true;
     int64_t next;
-    kw_err err = kb_fetch_old_convert(&pt->read, pt->f->rq->head.version <= 1 ? 0 : 1, pt->offset, pt->f->rq->node->compressor, &next);
-    if (err != KW_OK) pt->read.err = err;
-    if (err != KW_OK || pt->read.bytes > 0 || next <= pt->old_offset) return true;
+    kw_err err = kb_fetch_old_convert(pt->read, pt->f->rq->head.version <= 1 ? 0 : 1, pt->offset, pt->f->rq->node->compressor, &next);
+    if (err != KW_OK) pt->read->err = err;
+    if (err != KW_OK || pt->read->bytes > 0 || next <= pt->old_offset) return true;
     pt->old_offset = next; /* only batches without records for this client: go on behind them */
     return false;
 }
@@ -113,13 +115,13 @@ static void read_done(struct kb_read *r, struct kb_now now) {
     struct kb_partition *p = pt->p;
     pt->reading = false;
     if (p->state == KB_PART_DELETED) {
-        kb_read_release(&pt->read);
+        kb_read_release(pt->read);
         forget_partition(pt);
     } else if (convert(pt)) {
         take_result(pt);
         note_failure(pt);
     } else {
-        kb_read_release(&pt->read);
+        kb_read_release(pt->read);
         if (read_part(pt, now) == 0) {
             kb_partition_unpin(p); /* the new read has its own pin */
             return;
@@ -135,26 +137,26 @@ static void read_done(struct kb_read *r, struct kb_now now) {
 static int read_part(struct part *pt, struct kb_now now) {
     struct fetch *f = pt->f;
     while (pt->old_offset < pt->p->hw) {
-        pt->read = (struct kb_read){.log = pt->p->log,
-                                    .offset = pt->old_offset,
-                                    .limit = pt->p->hw,
-                                    .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
-                                    .min_one = f->bytes == 0,
-                                    .into_memory = old_format(f),
-                                    .done = read_done,
-                                    .ctx = pt};
-        int32_t r = kb_log_read(&pt->read, now);
+        *pt->read = (struct kb_read){.log = pt->p->log,
+                                     .offset = pt->old_offset,
+                                     .limit = pt->p->hw,
+                                     .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
+                                     .min_one = f->bytes == 0,
+                                     .into_memory = old_format(f),
+                                     .done = read_done,
+                                     .ctx = pt};
+        int32_t r = kb_log_read(pt->read, now);
         if (r == 0) {
             pt->reading = true;
             kb_partition_pin(pt->p);
             return 0;
         }
-        if (r < 0) pt->read.err = r;
+        if (r < 0) pt->read->err = r;
         if (convert(pt)) {
             take_result(pt);
             return 1;
         }
-        kb_read_release(&pt->read);
+        kb_read_release(pt->read);
     }
     return 1;
 }
@@ -194,7 +196,10 @@ static bool judge(struct part *pt) {
     if (pt->code == KE_NONE && version < 10 && pt->p->config.compression == KW_CODEC_ZSTD) pt->code = KE_UNSUPPORTED_COMPRESSION_TYPE;
     if (pt->code == KE_NONE && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = KE_OFFSET_OUT_OF_RANGE;
     if (pt->code != KE_NONE || !check_divergence(pt)) return false;
-    return pt->offset < pt->p->hw && f->bytes < f->bytes_max;
+    if (pt->offset >= pt->p->hw || f->bytes >= f->bytes_max) return false;
+    if (!pt->read) pt->read = kw_arena_alloc(&f->rq->arena, sizeof(*pt->read));
+    if (!pt->read) pt->code = KE_KAFKA_STORAGE_ERROR; /* no memory: the client tries again */
+    return pt->read != NULL;
 }
 
 /* ---- The answer ---- */
@@ -214,14 +219,13 @@ static void fill(const struct part *pt, part_answer *a) {
     if (pt->code != KE_NONE) return;
     a->high_watermark = a->last_stable_offset = pt->p->hw; /* without transactions nothing is unstable */
     a->log_start_offset = pt->p->log->start;
-    if (pt->holds && pt->read.bytes > 0)
-        a->records = (struct kw_records){.len = (int32_t)pt->read.bytes, .ref = (void *)(uintptr_t)&pt->read};
+    if (pt->holds && pt->read->bytes > 0) a->records = (struct kw_records){.len = (int32_t)pt->read->bytes, .ref = pt->read};
 }
 
 static bool told(struct fetch *f, const struct part *pt) {
     if (!f->session) return true;
     int64_t hw = pt->code == KE_NONE ? pt->p->hw : -1, start = pt->code == KE_NONE ? pt->p->log->start : -1;
-    bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read.bytes : 0,
+    bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read->bytes : 0,
                                 pt->diverging_epoch >= 0);
     return news || f->kind == KB_SESSION_FULL;
 }
@@ -335,7 +339,7 @@ static void cleanup(struct kb_request *rq) {
     for (size_t i = 0; i < f->count; i++) {
         struct part *pt = &f->parts[i];
         if (pt->reading) {
-            kb_read_cancel(&pt->read);
+            kb_read_cancel(pt->read);
             pt->reading = false;
             kb_partition_unpin(pt->p);
         }
@@ -396,6 +400,7 @@ static kw_err prepare(struct fetch *f) {
     size_t count = 0;
     for (int32_t i = 0; i < f->req.topics.n; i++) count += (size_t)f->req.topics.v[i].partitions.n;
     if (f->kind == KB_SESSION_INCREMENTAL) count = f->session->count;
+    if (count > PARTITIONS_MAX) return KW_ELIMIT;
     f->parts = kw_arena_alloc(&rq->arena, count * sizeof(*f->parts));
     f->hooks = kw_arena_alloc(&rq->arena, count * sizeof(*f->hooks));
     if (count > 0 && (!f->parts || !f->hooks)) return KW_ENOMEM;
@@ -436,8 +441,9 @@ void kb_api_fetch(struct kb_request *rq) {
         refuse_all(f, code);
         return;
     }
-    if (prepare(f) != KW_OK) {
-        kb_request_close(rq, "out of memory");
+    kw_err err = prepare(f);
+    if (err != KW_OK) {
+        kb_request_close(rq, err == KW_ELIMIT ? "a fetch of more than 200000 partitions" : "out of memory");
         return;
     }
     rq->abandon = abandon;

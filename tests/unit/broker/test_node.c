@@ -271,6 +271,41 @@ static void test_boot_id(void **state) {
     rig_deinit(&r);
 }
 
+/* A stop at any step of the start ends, and the next start finds everything. */
+static void test_stop_while_loading(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 34);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 3, NULL, NULL);
+    produce(c, "t");
+    rig_stop(&r);
+    int64_t count = 3;
+    for (int steps = 0; steps < 120; steps++) {
+        struct kb_node_options o = {.config = r.config, .seed = r.seed++, .logger = {rig_line, &r, KB_INFO}, .port = 9092};
+        assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
+        assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
+        for (int i = 0; i < steps; i++) {
+            if (rig_turn(&r)) continue;
+            int64_t next = sim_disk_next(r.disk);
+            if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
+        }
+        rig_stop(&r);
+        if (steps % 20 != 19) continue;
+        rig_start(&r);
+        c = rig_connect(&r);
+        assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "t"))->high_watermark, count);
+        produce(c, "t");
+        count += 3;
+        if (steps % 40 == 19)
+            rig_kill(&r);
+        else
+            rig_stop(&r);
+    }
+    rig_deinit(&r);
+}
+
 static void test_idle_node_sleeps(void **state) {
     (void)state;
     struct rig r;
@@ -330,6 +365,7 @@ int main(void) {
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_write_error),
         cmocka_unit_test(test_boot_id),
+        cmocka_unit_test(test_stop_while_loading),
         cmocka_unit_test(test_idle_node_sleeps),
         cmocka_unit_test(test_no_memory_is_no_crash),
     };
