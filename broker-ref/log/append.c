@@ -103,8 +103,10 @@ void kb_log_submit_writes(struct kb_log *log, struct kb_now now) {
         if (w->submitted) continue;
         /* After a cut below the recovery point, the checkpoint may vouch for bytes that are new: so a segment is begun only when those before it are safe. */
         if (p->recovery_regressed && w->seg->base > log->synced && !log->env->ephemeral) {
-            p->sync.wanted = true;
-            kb_sync_step(log);
+            if (!p->sync.failed) { /* else housekeeping tries again: no endless loop on a full disk */
+                p->sync.wanted = true;
+                kb_sync_step(log);
+            }
             break;
         }
         kw_err err;
@@ -144,6 +146,7 @@ void kb_log_disk_full(struct kb_log *log, struct kb_now now) {
     if (log->priv->cut.phase != KB_CUT_IDLE) { /* a truncation waits for these writes: it cuts below them anyway */
         log->priv->cut.to = KW_MIN(log->priv->cut.to, log->written);
         log->priv->cut.disk_full = true;
+        kb_log_drop_writes(log);
         return;
     }
     if (kb_cut_start(log, log->written, -1, true, NULL, NULL, now)) kb_log_poison(log, now, "cut back (out of memory)", log->dir, 0);

@@ -264,10 +264,13 @@ static void finish(struct kb_log *log, struct kb_now now) {
     kw_free(k->doomed);
     k->doomed = NULL;
     k->doomed_count = 0;
+    bool disk_full = k->disk_full;
     k->disk_full = false;
     log->busy = false;
     kb_log_done *done = k->done;
     k->done = NULL;
+    /* Only now, that a crash cannot bring them back, those who wait hear that their batches were refused. */
+    if (disk_full && !p->closed && log->owner.cut_back) log->owner.cut_back(log->owner.ctx, log, now);
     kb_log_tell(log, now);
     if (done && !p->closed) done(k->ctx, log, KW_OK, now);
     kb_sync_step(log);
@@ -299,14 +302,12 @@ static void reloaded(struct kb_op *op, struct kb_now now) {
         }
         if (r->pids_wanted) {
             struct kb_pid_entry *e;
-            for (size_t it = 0; (e = kw_map_next(&r->pids.by_pid, &it));) {
-                const struct kb_pid_entry *was = kb_pid_get(log->pids, e->pid);
-                if (e->last_timestamp < 0) e->last_timestamp = was ? was->last_timestamp : now.wall_ms;
-            }
+            err = kb_pid_merge(&r->pids, log->pids, log->leo);
+            for (size_t it = 0; (e = kw_map_next(&r->pids.by_pid, &it));)
+                if (e->last_timestamp < 0) e->last_timestamp = now.wall_ms;
             struct kb_pid_state old = *log->pids;
             *log->pids = r->pids;
             r->pids = old;
-            log->pids->forgetful = log->pids->forgetful || old.forgetful;
         }
     }
     reload_free(r);
@@ -356,7 +357,6 @@ static void place_known(struct kb_log *log, size_t keep, int64_t position, struc
         return;
     }
     log->priv->cut.phase = KB_CUT_RENAME;
-    if (log->priv->cut.disk_full && !log->priv->closed && log->owner.cut_back) log->owner.cut_back(log->owner.ctx, log, now);
     kb_cut_step(log, now);
 }
 

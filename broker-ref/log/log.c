@@ -325,6 +325,14 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
     if (log->busy) return;
     if (!kw_list_empty(&p->writes)) {
         kb_log_submit_writes(log, now);
+        if (p->sync.running || !p->sync.failed || !p->recovery_regressed) return; /* else they wait for a sync that failed */
+        if (s->tried) {
+            stop_end(log, KW_EIO, now);
+            return;
+        }
+        s->tried = true;
+        p->sync.wanted = true;
+        kb_sync_step(log);
         return;
     }
     if (!s->stored) {

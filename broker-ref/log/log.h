@@ -42,7 +42,8 @@ struct kb_log;
 struct kb_log_owner { /* how a log tells its partition; never called from inside a call into the log */
     void (*marks_moved)(void *ctx, struct kb_log *log, struct kb_now now); /* written, synced or log start moved */
     void (*failed)(void *ctx, struct kb_log *log, struct kb_now now);      /* poisoned: reads and writes stop; text in log->failure */
-    /* The disk was full: appends at or above log->leo were refused, which is back at written; who waits for them fails. May be NULL. */
+    /* The disk was full: appends at or above log->leo were refused, which is back at written; who waits for them fails. May be NULL. Called once the
+     * cut is durable, so that what is told to have failed does not come back after a crash (leo itself went back earlier, with `busy`). */
     void (*cut_back)(void *ctx, struct kb_log *log, struct kb_now now);
     void *ctx;
 };

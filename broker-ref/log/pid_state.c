@@ -88,6 +88,30 @@ kw_err kb_pid_update(struct kb_pid_state *s, const struct kw_batch_header *h, in
     return KW_OK;
 }
 
+kw_err kb_pid_merge(struct kb_pid_state *s, const struct kb_pid_state *old, int64_t to) {
+    const struct kb_pid_entry *o;
+    for (size_t it = 0; (o = kw_map_next(&old->by_pid, &it));) {
+        uint8_t left = o->batch_count;
+        while (left && o->batches[left - 1].last_offset >= to) left--;
+        struct kb_pid_entry *e = kw_map_get_u64(&s->by_pid, (uint64_t)o->pid);
+        bool whole = left == o->batch_count;
+        if (!whole && (left == 0 || (e && (e->epoch != o->epoch || e->batch_count >= left)))) continue;
+        if (!e) {
+            e = kw_malloc(sizeof(*e));
+            kw_err err = e ? kw_map_put_u64(&s->by_pid, (uint64_t)o->pid, e) : KW_ENOMEM;
+            if (err) {
+                kw_free(e);
+                return err;
+            }
+        }
+        *e = *o;
+        e->batch_count = left;
+        if (e->txn_first_offset >= to) e->txn_first_offset = -1;
+    }
+    s->forgetful = s->forgetful || old->forgetful;
+    return KW_OK;
+}
+
 size_t kb_pid_expire(struct kb_pid_state *s, int64_t older_than_wall_ms) {
     size_t n = 0;
     struct kb_pid_entry *e;

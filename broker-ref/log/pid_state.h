@@ -39,6 +39,8 @@ enum kb_pid_verdict kb_pid_check(const struct kb_pid_state *s, const struct kw_b
 /* Notes an appended batch; those without a producer id, and markers' sequences, change nothing. Nothing has changed on KW_ENOMEM. */
 kw_err kb_pid_update(struct kb_pid_state *s, const struct kw_batch_header *h, int64_t first_offset, int64_t last_offset, int64_t now_wall_ms) KW_CHECK;
 const struct kb_pid_entry *kb_pid_get(const struct kb_pid_state *s, int64_t pid);
+/* After a cut at `to`: s was read back from the log; what memory knew (`old`) and the cut did not touch is at least as good, and replaces it. */
+kw_err kb_pid_merge(struct kb_pid_state *s, const struct kb_pid_state *old, int64_t to) KW_CHECK;
 size_t kb_pid_expire(struct kb_pid_state *s, int64_t older_than_wall_ms);
 void kb_pid_clear(struct kb_pid_state *s);
 /* Version 1 with CRC, which keeps a producer's last batch only; the other four follow it in a trailer of ours, under the same CRC, which Kafka

@@ -502,6 +502,8 @@ void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
             kb_recover_note(r, KB_ERROR, "%s: the log ends at offset %" PRId64 ", below its start %" PRId64 ": nothing of it is left", r->dir, r->leo,
                             r->start_checkpoint);
     }
+    if (!err && !r->seg_count && r->start_checkpoint > 0)
+        kb_recover_note(r, KB_ERROR, "%s: no segment, though the log starts at %" PRId64 ": nothing of it is left", r->dir, r->start_checkpoint);
     if (!err && (!r->seg_count || r->start_checkpoint > r->leo)) err = fresh(r, KW_MAX(r->start_checkpoint, 0));
     if (!err) {
         r->start = KW_MAX(r->start_checkpoint, r->segs[0].facts.base);

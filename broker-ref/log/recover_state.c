@@ -64,11 +64,25 @@ static kw_err replay_segment(struct replay *y, const char *path, const struct kb
     return err;
 }
 
+/* A crash may have taken the snapshot of a roll: without it, older segments could not go, nor the log be cut, without forgetting producers. */
+static void complete_snapshot(struct kb_recover *r, int64_t base) {
+    for (size_t i = 0; i < r->snapshot_count; i++)
+        if (r->snapshots[i] == base) return;
+    struct kw_out out;
+    kw_out_init(&out);
+    char *path = kb_recover_path(r, base, ".snapshot");
+    if (!path || kb_pid_encode(&r->pids, &out) || kb_fs_write_atomic(r->fs, r->dir, path, out.p, out.len))
+        kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".snapshot: could not be stored", r->dir, base);
+    kw_free(path);
+    kw_out_deinit(&out);
+}
+
 static kw_err replay(struct kb_recover *r, struct replay *y) {
     y->fs = r->fs;
     kw_err err = KW_OK;
     for (size_t i = 0; i < r->seg_count && !err; i++) {
         const struct kb_found *g = &r->segs[i];
+        if (y->pids && i > 0 && g->facts.base > y->from) complete_snapshot(r, g->facts.base);
         if (g->facts.size == 0 || (i + 1 < r->seg_count && r->segs[i + 1].facts.base <= y->from)) continue;
         char *path = kb_recover_path(r, g->facts.base, ".log");
         err = path ? replay_segment(y, path, g) : KW_ENOMEM;

@@ -115,6 +115,14 @@ static bool collect(struct kb_log *log, struct kb_op **ops, size_t *count, int64
             p->stores++;
         }
     }
+    if (ok && n == 0 && *target > log->synced) { /* all of it is durable already: one more fsync brings the news in a later turn */
+        kw_err err;
+        size_t i = p->seg_count - 1;
+        while (i > 0 && p->segs[i]->fresh) i--;
+        struct kb_segment *s = p->segs[i];
+        ok = !s->fresh && kb_seg_file_want(s, &err) && (ops[n] = file_op(s)) != NULL;
+        n += ok;
+    }
     if (!ok)
         while (n) kb_op_free(ops[--n]);
     *count = n;
@@ -139,10 +147,7 @@ void kb_sync_step(struct kb_log *log) {
         return;
     }
     if (target < log->leo && log->config->flush_on_ack) y->wanted = true; /* what is not handed over yet */
-    if (n == 0) { /* all of it is durable already */
-        log->synced = KW_MAX(log->synced, KW_MIN(target, log->written));
-        return;
-    }
+    if (n == 0) return;
     p->dir_unsynced = p->parent_unsynced = false;
     y->running = true;
     y->failed = false;

@@ -203,6 +203,22 @@ static void check_times(struct model *m) {
     }
 }
 
+static void list(struct rig *r, const char *when) {
+    char **names;
+    size_t n = sim_disk_names(r->disk, RIG_DIR, &names);
+    fprintf(stderr, "%s:", when);
+    for (size_t i = 0; i < n; i++) {
+        char path[200];
+        size_t size = 0;
+        snprintf(path, sizeof(path), RIG_DIR "/%s", names[i]);
+        sim_disk_peek(r->disk, path, &size);
+        fprintf(stderr, " %s(%zu)", names[i], size);
+        free(names[i]);
+    }
+    fprintf(stderr, "\n");
+    free(names);
+}
+
 static void check_state(struct model *m) {
     struct kb_log *log = m->rig.log;
     struct kb_pid_state s;
@@ -218,14 +234,17 @@ static void check_state(struct model *m) {
     const struct kb_pid_entry *x, *y;
     for (size_t it = 0; (x = kw_map_next(&s.by_pid, &it));) {
         y = kb_pid_get(log->pids, x->pid);
+        if (!y && log->pids->forgetful) continue;
         assert_non_null(y);
+        if (getenv("TRACE") && x->batch_count != y->batch_count) list(&m->rig, "now");
+        if (x->epoch == y->epoch && y->batch_count < x->batch_count && log->pids->forgetful) continue; /* and says so */
         if (x->epoch != y->epoch || x->batch_count != y->batch_count)
             fail_msg("producer %lld: epoch %d, %d batches; the log says %d, %d (its last at %lld, ours at %lld; leo %lld)\n%s", (long long)x->pid, x->epoch,
                      x->batch_count, y->epoch, y->batch_count, (long long)(y->batch_count ? y->batches[y->batch_count - 1].last_offset : -1),
                      (long long)(x->batch_count ? x->batches[x->batch_count - 1].last_offset : -1), (long long)log->leo, m->rig.lines);
         for (int i = 0; i < x->batch_count; i++) assert_memory_equal(&x->batches[i], &y->batches[i], sizeof(x->batches[i]));
     }
-    assert_int_equal(s.by_pid.count, log->pids->by_pid.count);
+    assert_true(log->pids->forgetful || s.by_pid.count == log->pids->by_pid.count);
     if (e.count) assert_int_equal(kb_epochs_latest(&e), kb_epochs_latest(log->epochs));
     for (int k = 0; k < 10 && m->count; k++) {
         int64_t o = last_of(&m->v[rnd(m, m->count)]);
@@ -260,22 +279,6 @@ static void reopen(struct model *m, int64_t at_least) {
     assert_true(r->log->leo <= KW_MAX(end, r->log->start)); /* nothing that was never there */
     check_all(m);
     check_state(m);
-}
-
-static void list(struct rig *r, const char *when) {
-    char **names;
-    size_t n = sim_disk_names(r->disk, RIG_DIR, &names);
-    fprintf(stderr, "%s:", when);
-    for (size_t i = 0; i < n; i++) {
-        char path[200];
-        size_t size = 0;
-        snprintf(path, sizeof(path), RIG_DIR "/%s", names[i]);
-        sim_disk_peek(r->disk, path, &size);
-        fprintf(stderr, " %s(%zu)", names[i], size);
-        free(names[i]);
-    }
-    fprintf(stderr, "\n");
-    free(names);
 }
 
 static void crash(struct model *m, bool power) {
@@ -401,7 +404,7 @@ static void run(uint64_t seed, int steps) {
 static void test_random(void **state) {
     (void)state;
     const char *seed = getenv("SEED"), *seeds = getenv("SEEDS");
-    uint64_t from = seed ? strtoull(seed, NULL, 10) : 1, n = seeds ? strtoull(seeds, NULL, 10) : seed ? 1 : 60;
+    uint64_t from = seed ? strtoull(seed, NULL, 10) : 1, n = seeds ? strtoull(seeds, NULL, 10) : seed ? 1 : 40;
     for (uint64_t s = from; s < from + n; s++) {
         if (getenv("RIG_LOG") || seeds) fprintf(stderr, "seed %llu\n", (unsigned long long)s);
         run(s, 400);
