@@ -64,7 +64,10 @@ void sim_check_live(struct sim_run *r) {
     int64_t until = w->now_us + LIVE_S * SIM_S;
     char why[2000] = "";
     while (!through(r, why, sizeof why)) {
-        if (w->now_us >= until) sim_fail(w, 36, "%d s after healing: %s", LIVE_S, why);
+        if (w->now_us >= until) {
+            sim_check_reports_late(&r->model);
+            sim_fail(w, 36, "%d s after healing: %s", LIVE_S, why);
+        }
         sim_run_until(w, w->now_us + 200 * SIM_MS);
     }
     sim_trace(w, "all is through");

@@ -64,6 +64,14 @@ void sim_check_reports_done(struct sim_model *m, int producer) {
     }
 }
 
+void sim_check_reports_late(struct sim_model *m) {
+    for (size_t i = 0; i < m->count; i++) {
+        const struct sim_record *rec = &m->records[i];
+        if (rec->state == SIM_SENT && rec->timeout_us != KC_FOREVER && m->w->now_us - rec->sent_us > rec->timeout_us + 60 * SIM_S)
+            sim_fail(m->w, 27, "record %zu has no report %lld s after it was sent", i, (long long)((m->w->now_us - rec->sent_us) / SIM_S));
+    }
+}
+
 void sim_model_dropped(struct sim_model *m, int producer) {
     for (size_t i = 0; i < m->count; i++)
         if (m->records[i].producer == producer && m->records[i].state == SIM_SENT) m->records[i].state = SIM_DROPPED;

@@ -106,6 +106,7 @@ uint32_t sim_model_sent(struct sim_model *m, int producer, int topic, int partit
 void sim_model_unsent(struct sim_model *m, uint32_t id); /* it was not accepted after all: the last one */
 void sim_check_report(struct sim_model *m, const kc_report *r, const struct sim_host *h);
 void sim_check_reports_done(struct sim_model *m, int producer); /* the producer is closed: every record has its report */
+void sim_check_reports_late(struct sim_model *m);                /* long after: none is outstanding beyond its limit */
 void sim_model_dropped(struct sim_model *m, int producer);      /* it was killed */
 
 /* ---- check_reads.c: 2, 4, 10, 30, 31 ---- */

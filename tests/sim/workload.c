@@ -170,6 +170,9 @@ void sim_client_new_life(struct sim_run *r, int i) {
     if (r->left[i]) add_producer(r, i, r->left[i]);
     r->left[i] = 0;
     if (i == 1 || sim_below(&r->w, 2)) add_consumer(r, i, i == 1 || sim_below(&r->w, 2));
+    if (!r->w.healed) return;
+    if (r->producers[i]) sim_producer_hurry(r->producers[i]);
+    if (r->consumers[i]) sim_consumer_calm(r->consumers[i]);
 }
 
 static void set_client(struct sim_client *c) {
