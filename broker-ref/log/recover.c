@@ -433,7 +433,8 @@ static bool lost_tail(struct kb_recover *r, size_t i, bool trusted) {
     if (trusted || i + 1 >= r->base_count || (r->recovery_point < 0 && !r->has_metadata)) return false;
     int64_t gap = r->bases[i + 1] - KW_MAX(r->expected, r->bases[i]);
     if (gap <= 0 || gap > GAP_MAX) return false;
-    kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost", r->dir, r->bases[i], r->expected,
+    kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost",
+                    r->dir, r->bases[i], r->expected,
                     gap);
     return true;
 }

@@ -23,14 +23,15 @@ enum { KC_OFFSET_BEGINNING = -2, KC_OFFSET_END = -1, KC_OFFSET_RESET = -1001 /**
 
 /** Replaces the assignment. parts[].offset is where each starts (an offset, or a special one). Partitions kept from before go on where they
  * are when their offset is KC_OFFSET_RESET. n 0: none. leader_epoch, where it is greater than 0, is that of the record before the offset: a
- * log that lost it since is noticed (KIP-320). All or nothing: KC_INVALID for an unknown topic, a negative partition or an impossible offset.
- * From its return on, poll and poll_one give nothing of what is no longer assigned, not even the rest of an event that poll_one has begun. */
+ * log that lost it since is noticed (KIP-320). All or nothing: KC_INVALID for an unknown topic, a negative partition or an impossible
+ * offset. From its return on, poll and poll_one give nothing of what is no longer assigned, not even the rest of an event that poll_one has
+ * begun. */
 KC_API kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error);
-/** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. offset and leader_epoch as in
- * kc_consumer_assign. Per-item errors in parts[].err (KC_NOT_ASSIGNED, KC_INVALID); returns the first of them. */
+/** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. offset and leader_epoch as
+ * in kc_consumer_assign. Per-item errors in parts[].err (KC_NOT_ASSIGNED, KC_INVALID); returns the first of them. */
 KC_API kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
-/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits. Resuming what is not paused changes
- * nothing (CC-08). */
+/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits. Resuming what is not paused
+ * changes nothing (CC-08). */
 KC_API kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 KC_API kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 /** parts[].offset out: the next offset that poll will deliver; -1001 while it is being looked up. */
@@ -40,7 +41,9 @@ enum kc_event_kind {
     KC_EVENT_RECORDS = 1,       /**< records of one partition */
     KC_EVENT_PARTITION_END = 2, /**< the end was reached (enable.partition.eof) */
     KC_EVENT_ERROR = 3,         /**< kc_event_error, told once; the consumer goes on, with this partition too unless it asks for a seek */
-    KC_EVENT_ASSIGNED = 4, KC_EVENT_REVOKED = 5, KC_EVENT_LOST = 6, /**< groups */
+    KC_EVENT_ASSIGNED = 4,
+    KC_EVENT_REVOKED = 5,
+    KC_EVENT_LOST = 6, /**< groups */
 };
 /** Reference-counted; readable after the assignment changed; freed from any thread. */
 typedef struct kc_event kc_event;
@@ -55,18 +58,19 @@ KC_API int32_t kc_event_kind(const kc_event *e); /**< enum kc_event_kind; unknow
 KC_API int32_t kc_event_topic(const kc_event *e);
 KC_API int32_t kc_event_partition(const kc_event *e);
 KC_API const kc_error *kc_event_error(const kc_event *e); /**< of KC_EVENT_ERROR; borrowed */
-KC_API int64_t kc_event_offset(const kc_event *e);        /**< PARTITION_END: the end; RECORDS: position after the event; ERROR: where, or -1 */
+KC_API int64_t kc_event_offset(const kc_event *e); /**< PARTITION_END: the end; RECORDS: position after the event; ERROR: where, or -1 */
 KC_API int64_t kc_event_high_watermark(const kc_event *e); /**< as of the fetch; -1 unknown */
-KC_API size_t kc_event_count(const kc_event *e);          /**< records */
+KC_API size_t kc_event_count(const kc_event *e);           /**< records */
 
 /** A record inside an event's span. Frozen: later fields get accessors. Offsets are into the span of the event. */
 typedef struct kc_view {
     int64_t offset, timestamp_ms;
     uint32_t key_at, value_at;
-    int32_t key_size, value_size;  /**< -1: null */
+    int32_t key_size, value_size; /**< -1: null */
     uint32_t headers_at, header_count;
 } kc_view;
-/** All views of a RECORDS event, kc_event_count of them, contiguous, and the bytes that they point into. Borrowed until the event is freed. */
+/** All views of a RECORDS event, kc_event_count of them, contiguous, and the bytes that they point into. Borrowed until the event is freed.
+ */
 KC_API const kc_view *kc_event_views(const kc_event *e);
 KC_API const uint8_t *kc_event_span(const kc_event *e, size_t *size);
 
@@ -76,7 +80,7 @@ typedef struct kc_message {
     int64_t offset, timestamp_ms;
     kc_bytes key, value;
     uint32_t header_count;
-    int32_t timestamp_type;  /**< 0 create time, 1 log append time, -1 none */
+    int32_t timestamp_type; /**< 0 create time, 1 log append time, -1 none */
     int32_t leader_epoch;
 } kc_message;
 KC_API kc_err kc_event_message(const kc_event *e, size_t index, kc_message *out);
@@ -93,20 +97,23 @@ KC_API kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **e
 /** Headers of the record last given by kc_consumer_poll_one. */
 KC_API size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t max);
 
-/** Offset lookups. offset in: KC_OFFSET_BEGINNING, KC_OFFSET_END, or a timestamp in ms (>= 0); out: the offset, -1 when there is none at or after the timestamp. */
+/** Offset lookups. offset in: KC_OFFSET_BEGINNING, KC_OFFSET_END, or a timestamp in ms (>= 0); out: the offset, -1 when there is none at or
+ * after the timestamp. */
 KC_API kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
-KC_API kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque,
+                                        kc_op **op, kc_error **error);
 /** Results of kc_consumer_offsets_start: up to max items; returns how many there are. */
 KC_API size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max);
 
 /** What a partition waits for. */
 typedef struct kc_why {
     int32_t topic, partition;
-    int32_t state;         /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7 backing off after an error, or waiting for a seek, 8 held back by the memory budget or undelivered records */
-    int32_t broker;        /**< on whom, -1 nobody */
-    int64_t since_us;      /**< how long */
-    kc_err last_error;     /**< KC_OK: the last answer was good */
-    char text[240];        /**< the same as a sentence */
+    int32_t state;     /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7
+                          backing off after an error, or waiting for a seek, 8 held back by the memory budget or undelivered records */
+    int32_t broker;    /**< on whom, -1 nobody */
+    int64_t since_us;  /**< how long */
+    kc_err last_error; /**< KC_OK: the last answer was good */
+    char text[240];    /**< the same as a sentence */
 } kc_why;
 /** Up to max partitions of the assignment; *count is how many there are. Asks loop context, so it takes as long as its turn under way. */
 KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count);

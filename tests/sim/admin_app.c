@@ -62,8 +62,10 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
         return kw_encode(&kw_delete_topics_request_desc, rq->version, &m, out);
     }
     case CONFIG: {
-        struct kw_incremental_alter_configs_request_alterable_config c = {.name = kw_str_of(o->name), .config_operation = 0, .value = kw_str_of(o->value)};
-        struct kw_incremental_alter_configs_request_alter_configs_resource r = {.resource_type = 2, .resource_name = topic, .configs = {&c, 1}};
+        struct kw_incremental_alter_configs_request_alterable_config c = {
+            .name = kw_str_of(o->name), .config_operation = 0, .value = kw_str_of(o->value)};
+        struct kw_incremental_alter_configs_request_alter_configs_resource r = {
+            .resource_type = 2, .resource_name = topic, .configs = {&c, 1}};
         struct kw_incremental_alter_configs_request m = {.resources = {&r, 1}};
         return kw_encode(&kw_incremental_alter_configs_request_desc, rq->version, &m, out);
     }
@@ -91,18 +93,24 @@ static int16_t code_of(struct kc_request *rq, struct kw_in *body, struct kw_aren
     if (kind == GROW && m.grow.results.n == 1) code = m.grow.results.v[0].error_code;
     if (kind == DELETE && m.del.responses.n == 1) code = m.del.responses.v[0].error_code;
     if (kind == CONFIG && m.config.responses.n == 1) code = m.config.responses.v[0].error_code;
-    if (kind == DELETE_RECORDS && m.records.topics.n == 1 && m.records.topics.v[0].partitions.n == 1) code = m.records.topics.v[0].partitions.v[0].error_code;
+    if (kind == DELETE_RECORDS && m.records.topics.n == 1 && m.records.topics.v[0].partitions.n == 1)
+        code = m.records.topics.v[0].partitions.v[0].error_code;
     return code;
 }
 
 static bool effective(enum op_kind kind, int16_t code) {
     if (code == KE_NONE) return true;
     switch (kind) { /* an earlier try has done it */
-    case CREATE: return code == KE_TOPIC_ALREADY_EXISTS;
-    case GROW: return code == KE_INVALID_PARTITIONS;
-    case DELETE: return code == KE_UNKNOWN_TOPIC_OR_PARTITION;
-    case DELETE_RECORDS: return code == KE_OFFSET_OUT_OF_RANGE || code == KE_UNKNOWN_TOPIC_OR_PARTITION;
-    default: return false;
+    case CREATE:
+        return code == KE_TOPIC_ALREADY_EXISTS;
+    case GROW:
+        return code == KE_INVALID_PARTITIONS;
+    case DELETE:
+        return code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case DELETE_RECORDS:
+        return code == KE_OFFSET_OUT_OF_RANGE || code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    default:
+        return false;
     }
 }
 
@@ -131,7 +139,8 @@ static void done(struct kc_request *rq, kc_err err, struct kw_in *body, struct k
 }
 
 static bool work(struct sim_role *r) {
-    static const int16_t apis[] = {KW_API_CREATE_TOPICS, KW_API_CREATE_PARTITIONS, KW_API_DELETE_TOPICS, KW_API_INCREMENTAL_ALTER_CONFIGS, KW_API_DELETE_RECORDS};
+    static const int16_t apis[] = {KW_API_CREATE_TOPICS, KW_API_CREATE_PARTITIONS, KW_API_DELETE_TOPICS, KW_API_INCREMENTAL_ALTER_CONFIGS,
+                                   KW_API_DELETE_RECORDS};
     struct admin *a = (struct admin *)r;
     if (!a->first) r->next_us = SIM_NEVER;
     if (a->busy || !a->first || a->stopping || r->next_us > a->w->now_us) return false;
@@ -151,8 +160,10 @@ static struct op *push(struct admin *a, enum op_kind kind, int topic) {
     struct op *o = sim_need(calloc(1, sizeof *o));
     o->kind = kind;
     o->topic = topic;
-    if (a->last) a->last->next = o;
-    else a->first = o;
+    if (a->last)
+        a->last->next = o;
+    else
+        a->first = o;
     a->last = o;
     if (!a->busy) a->role.next_us = a->w->now_us;
     sim_client_wake(a->role.client);
@@ -166,7 +177,9 @@ void sim_admin_create(struct sim_role *r, int topic, const char *const *configs)
     o->configs = a->created_with[topic] = configs;
 }
 
-bool sim_admin_idle(const struct sim_role *r) { return !((const struct admin *)r)->first; }
+bool sim_admin_idle(const struct sim_role *r) {
+    return !((const struct admin *)r)->first;
+}
 
 void sim_admin_grow(struct sim_role *r, int topic, int partitions) {
     struct admin *a = (struct admin *)r;
@@ -196,7 +209,9 @@ static void stop(struct sim_role *r) {
     a->stopping = true;
     if (a->busy) kc_core_cancel(r->client->core, &a->rq);
 }
-static bool stopped(const struct sim_role *r) { return !((const struct admin *)r)->busy; }
+static bool stopped(const struct sim_role *r) {
+    return !((const struct admin *)r)->busy;
+}
 static void free_role(struct sim_role *r) {
     struct admin *a = (struct admin *)r;
     while (a->first) pop(a);

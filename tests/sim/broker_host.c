@@ -16,7 +16,9 @@ struct sock {
     size_t part, part_sent;
 };
 
-static struct sock *sock_at(struct kw_list *l) { return KW_CONTAINER_OF(l, struct sock, link); }
+static struct sock *sock_at(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct sock, link);
+}
 
 static void say(void *ctx, enum kb_level level, const char *text) {
     (void)level;
@@ -194,12 +196,18 @@ static void close_all(struct sim_broker *b) {
 static void bury(struct sim_broker *b, enum sim_death how) {
     struct kb_now now = sim_broker_now(b);
     if (b->on_death) b->on_death(b, how);
-    sim_trace(b->w, "broker dies: %s", how == SIM_DEATH_STOP ? "stopped" : how == SIM_DEATH_KILL ? "kill -9" : how == SIM_DEATH_POWER ? "power loss" : "gave up");
+    sim_trace(b->w, "broker dies: %s",
+              how == SIM_DEATH_STOP    ? "stopped"
+              : how == SIM_DEATH_KILL  ? "kill -9"
+              : how == SIM_DEATH_POWER ? "power loss"
+                                       : "gave up");
     b->death = how;
     sim_net_broker_died(b->net, how == SIM_DEATH_POWER);
     close_all(b);
-    if (how == SIM_DEATH_POWER) sim_disk_power_loss(b->disk, now);
-    else if (how != SIM_DEATH_STOP) sim_disk_kill9(b->disk, now);
+    if (how == SIM_DEATH_POWER)
+        sim_disk_power_loss(b->disk, now);
+    else if (how != SIM_DEATH_STOP)
+        sim_disk_kill9(b->disk, now);
     b->life = SIM_DOWN;
     for (int i = 0; i < ROUNDS_MAX && (kb_node_disk(b->node)->outstanding || sim_disk_next(b->disk) != INT64_MAX); i++) {
         sim_disk_take(b->disk, kb_node_disk(b->node), now);
@@ -237,7 +245,8 @@ void sim_broker_stop(struct sim_broker *b) {
 
 void sim_broker_start(struct sim_broker *b) {
     if (b->life != SIM_DOWN) return;
-    struct kb_node_options o = {.config = b->config, .seed = kw_rng_next(&b->w->rng), .logger = {say, b, b->w->loud ? KB_DEBUG : KB_INFO}, .port = 9092};
+    struct kb_node_options o = {
+        .config = b->config, .seed = kw_rng_next(&b->w->rng), .logger = {say, b, b->w->loud ? KB_DEBUG : KB_INFO}, .port = 9092};
     char text[400];
     if (b->lives++ == 0 && kb_config_finish(b->config, text, sizeof text) != KW_OK) sim_fail(b->w, 37, "configuration: %s", text);
     sim_disk_faults(b->disk)->hung_until_us = 0;
@@ -247,7 +256,8 @@ void sim_broker_start(struct sim_broker *b) {
     b->life = SIM_STARTING;
     b->start_since_us = b->w->now_us;
     b->disk_was_broken = false;
-    if (kb_node_new(&o, &b->node) != KW_OK || kb_node_start(b->node, sim_broker_now(b)) != KW_OK) sim_fail(b->w, 37, "the node cannot be made");
+    if (kb_node_new(&o, &b->node) != KW_OK || kb_node_start(b->node, sim_broker_now(b)) != KW_OK)
+        sim_fail(b->w, 37, "the node cannot be made");
 }
 
 static void follow(struct sim_broker *b) {
@@ -270,11 +280,14 @@ static void follow(struct sim_broker *b) {
     case KB_NODE_STOPPED: {
         bool flushed = true;
         for (struct kw_list *l = b->socks.next; l != &b->socks; l = l->next) flushed &= kw_list_empty(&sock_at(l)->replies);
-        if (flushed || b->w->now_us - b->stop_since_us > 2 * SIM_S) bury(b, SIM_DEATH_STOP);
-        else sim_host_wake(&b->host, b->w->now_us + 100 * SIM_MS);
+        if (flushed || b->w->now_us - b->stop_since_us > 2 * SIM_S)
+            bury(b, SIM_DEATH_STOP);
+        else
+            sim_host_wake(&b->host, b->w->now_us + 100 * SIM_MS);
         return;
     }
-    default: return;
+    default:
+        return;
     }
 }
 

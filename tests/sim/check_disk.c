@@ -22,7 +22,9 @@ struct claim { /* what a log was, when its process died */
 };
 static struct claim claims[SIM_TOPICS_MAX][64];
 
-static bool place(const struct kb_partition *p, int *topic) { return sscanf(p->topic, "topic-%d", topic) == 1; }
+static bool place(const struct kb_partition *p, int *topic) {
+    return sscanf(p->topic, "topic-%d", topic) == 1;
+}
 
 static void folder(char *dir, size_t size, const struct sim_model *m, int topic, int partition) {
     snprintf(dir, size, SIM_DATA "/%s-%d", m->topics[topic].name, partition);
@@ -78,8 +80,9 @@ static void replay_one(struct replayed *e, const struct sim_batch *b) {
         e->count = 0;
     }
     if (e->count == KB_PID_BATCHES) memmove(e->v, e->v + 1, (size_t)--e->count * sizeof *e->v);
-    e->v[e->count++] = (struct kb_pid_batch){h->base_sequence, (int32_t)(((uint32_t)h->base_sequence + (uint32_t)h->last_offset_delta) & 0x7fffffff), h->base_offset, b->last,
-                                             h->max_timestamp};
+    e->v[e->count++] =
+        (struct kb_pid_batch){h->base_sequence, (int32_t)(((uint32_t)h->base_sequence + (uint32_t)h->last_offset_delta) & 0x7fffffff),
+                              h->base_offset, b->last, h->max_timestamp};
 }
 
 static void check_pids(struct sim_world *w, const struct kb_partition *p, const struct sim_scan *s) {
@@ -103,12 +106,15 @@ static void check_pids(struct sim_world *w, const struct kb_partition *p, const 
         const struct kb_pid_entry *e = kb_pid_get(p->log->pids, v[k].pid);
         if (!e) sim_fail(w, 14, "%s does not know producer %lld, its log does", dir, (long long)v[k].pid);
         if (e->epoch != v[k].epoch || e->batch_count != v[k].count)
-            sim_fail(w, 14, "%s, producer %lld: epoch %d and %d batches, its log says %d and %d", dir, (long long)v[k].pid, e->epoch, e->batch_count, v[k].epoch, v[k].count);
+            sim_fail(w, 14, "%s, producer %lld: epoch %d and %d batches, its log says %d and %d", dir, (long long)v[k].pid, e->epoch,
+                     e->batch_count, v[k].epoch, v[k].count);
         for (int i = 0; i < v[k].count; i++) {
             const struct kb_pid_batch *a = &e->batches[i], *x = &v[k].v[i];
-            if (a->first_seq != x->first_seq || a->last_seq != x->last_seq || a->first_offset != x->first_offset || a->last_offset != x->last_offset)
-                sim_fail(w, 14, "%s, producer %lld: batch %d is sequence %d to %d at %lld, in its log %d to %d at %lld", dir, (long long)v[k].pid, i, a->first_seq, a->last_seq,
-                         (long long)a->first_offset, x->first_seq, x->last_seq, (long long)x->first_offset);
+            if (a->first_seq != x->first_seq || a->last_seq != x->last_seq || a->first_offset != x->first_offset ||
+                a->last_offset != x->last_offset)
+                sim_fail(w, 14, "%s, producer %lld: batch %d is sequence %d to %d at %lld, in its log %d to %d at %lld", dir,
+                         (long long)v[k].pid, i, a->first_seq, a->last_seq, (long long)a->first_offset, x->first_seq, x->last_seq,
+                         (long long)x->first_offset);
         }
     }
     free(v);
@@ -122,10 +128,12 @@ static void check_gaps(struct sim_world *w, const char *dir, const struct sim_sc
         const struct sim_batch *b = &s->v[i];
         if (i == 0 || s->v[i - 1].segment != b->segment) {
             if (s->segments[b->segment].base != b->h.base_offset)
-                sim_fail(w, 6, "%s: the segment of offset %lld begins with offset %lld", dir, (long long)s->segments[b->segment].base, (long long)b->h.base_offset);
+                sim_fail(w, 6, "%s: the segment of offset %lld begins with offset %lld", dir, (long long)s->segments[b->segment].base,
+                         (long long)b->h.base_offset);
         }
         if (b->h.base_offset != next || b->h.last_offset_delta < 0 || b->h.record_count != b->h.last_offset_delta + 1)
-            sim_fail(w, 6, "%s: a batch of %d records from %lld to %lld, expected from %lld", dir, b->h.record_count, (long long)b->h.base_offset, (long long)b->last, (long long)next);
+            sim_fail(w, 6, "%s: a batch of %d records from %lld to %lld, expected from %lld", dir, b->h.record_count,
+                     (long long)b->h.base_offset, (long long)b->last, (long long)next);
         next = b->last + 1;
     }
 }
@@ -145,22 +153,25 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
     int64_t end = s.segment_count ? sim_scan_end(&s) : p->log->start, promised = c->lossy ? c->synced : c->written;
     if (!l->tainted) {
         if (s.torn) sim_fail(w, 10, "%s: recovery left a torn or corrupt end behind offset %lld", dir, (long long)end);
-        if (p->log->leo != end) sim_fail(w, 11, "%s: the log says that it ends at %lld, its files at %lld", dir, (long long)p->log->leo, (long long)end);
+        if (p->log->leo != end)
+            sim_fail(w, 11, "%s: the log says that it ends at %lld, its files at %lld", dir, (long long)p->log->leo, (long long)end);
         check_gaps(w, dir, &s);
         if (end < promised)
-            sim_fail(w, 11, "%s ends at %lld after the start; %s before were %lld (end then %lld)", dir, (long long)end, c->lossy ? "synced" : "written", (long long)promised,
-                     (long long)c->leo);
-        if (end > c->leo) sim_fail(w, 11, "%s ends at %lld after the start, and ended at %lld before", dir, (long long)end, (long long)c->leo);
+            sim_fail(w, 11, "%s ends at %lld after the start; %s before were %lld (end then %lld)", dir, (long long)end,
+                     c->lossy ? "synced" : "written", (long long)promised, (long long)c->leo);
+        if (end > c->leo)
+            sim_fail(w, 11, "%s ends at %lld after the start, and ended at %lld before", dir, (long long)end, (long long)c->leo);
         size_t k = 0;
         for (size_t i = 0; i < s.count; i++) { /* what both have is the same; what was still being written may have come to be */
             while (k < c->scan.count && c->scan.v[k].last < s.v[i].h.base_offset) k++;
             if (k == c->scan.count) break;
             if (c->scan.v[k].h.base_offset <= s.v[i].last && !same(&s.v[i].h, &c->scan.v[k].h))
-                sim_fail(w, 11, "%s: the batch at offset %lld is not the one that was there before (at %lld)", dir, (long long)s.v[i].h.base_offset,
-                         (long long)c->scan.v[k].h.base_offset);
+                sim_fail(w, 11, "%s: the batch at offset %lld is not the one that was there before (at %lld)", dir,
+                         (long long)s.v[i].h.base_offset, (long long)c->scan.v[k].h.base_offset);
         }
         if (p->leader_epoch <= c->epoch)
-            sim_fail(w, 16, "%s: leader epoch %d after the start, %d before: offsets could be given twice in one epoch", dir, p->leader_epoch, c->epoch);
+            sim_fail(w, 16, "%s: leader epoch %d after the start, %d before: offsets could be given twice in one epoch", dir,
+                     p->leader_epoch, c->epoch);
         check_pids(w, p, &s);
     }
     if (c->lossy) sim_log_lose(&r->model, l, end, c->epoch, r->model.flush_on_ack);
@@ -195,9 +206,11 @@ static void check_offset_index(struct sim_run *r, const struct sim_scan *s, size
         if (i > 0 && offset == base && position == 0) break; /* room that was set aside */
         bool found = false;
         for (size_t k = 0; k < s->count && !found; k++)
-            found = s->v[k].segment == segment && (int64_t)s->v[k].position == position && s->v[k].h.base_offset <= offset && offset <= s->v[k].last;
+            found = s->v[k].segment == segment && (int64_t)s->v[k].position == position && s->v[k].h.base_offset <= offset &&
+                    offset <= s->v[k].last;
         if (!found || offset <= last)
-            sim_fail(&r->w, 12, "%s: entry %zu says offset %lld at position %lld, where the log has no such batch", path, i / KB_OFFSET_ENTRY, (long long)offset, (long long)position);
+            sim_fail(&r->w, 12, "%s: entry %zu says offset %lld at position %lld, where the log has no such batch", path,
+                     i / KB_OFFSET_ENTRY, (long long)offset, (long long)position);
         last = offset;
     }
 }
@@ -218,8 +231,9 @@ static void check_time_index(struct sim_run *r, const struct sim_scan *s, size_t
             if (s->v[k].last >= offset) at = s->v[k].h.max_timestamp;
         }
         if (at != time || before > time || time < last_time || offset < last)
-            sim_fail(&r->w, 12, "%s: entry %zu says that offset %lld has time %lld and none before it a later one; the log says %lld and %lld", path, i / KB_TIME_ENTRY,
-                     (long long)offset, (long long)time, (long long)at, (long long)before);
+            sim_fail(&r->w, 12,
+                     "%s: entry %zu says that offset %lld has time %lld and none before it a later one; the log says %lld and %lld", path,
+                     i / KB_TIME_ENTRY, (long long)offset, (long long)time, (long long)at, (long long)before);
         last_time = time;
         last = offset;
     }
@@ -232,8 +246,8 @@ struct look {
 static void one_record(void *ctx, const struct sim_batch *b, const struct kw_record_view *v) {
     struct look *k = ctx;
     uint32_t id;
-    sim_check_content(&k->r->model, "on disk", k->topic, k->partition, v->offset, b->h.leader_epoch, b->h.attributes & KW_ATTR_LOG_APPEND_TIME ? 1 : 0, v->timestamp, v->key,
-                      v->value, v->headers, v->headers_size, &id);
+    sim_check_content(&k->r->model, "on disk", k->topic, k->partition, v->offset, b->h.leader_epoch,
+                      b->h.attributes & KW_ATTR_LOG_APPEND_TIME ? 1 : 0, v->timestamp, v->key, v->value, v->headers, v->headers_size, &id);
     k->r->model.records[id].copies++;
 }
 
@@ -244,7 +258,8 @@ void sim_check_disk_final(struct sim_run *r) {
     struct kw_compressor *c = sim_need(kw_compressor_new());
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));) {
         int t;
-        if (!place(p, &t) || p->state != KB_PART_ONLINE || r->model.topics[t].churned || sim_model_log(&r->model, t, p->index)->tainted) continue;
+        if (!place(p, &t) || p->state != KB_PART_ONLINE || r->model.topics[t].churned || sim_model_log(&r->model, t, p->index)->tainted)
+            continue;
         struct sim_scan s;
         sim_scan_log(b->disk, p->log->dir, &s);
         check_pids(w, p, &s);
@@ -269,7 +284,8 @@ void sim_check_disk_final(struct sim_run *r) {
                 }
             }
             for (size_t i = 0; i < s.count; i++)
-                if (!sim_scan_records(b->disk, &s, &s.v[i], c, one_record, &k)) sim_fail(w, 10, "%s: the batch at %lld does not decode", dir, (long long)s.v[i].h.base_offset);
+                if (!sim_scan_records(b->disk, &s, &s.v[i], c, one_record, &k))
+                    sim_fail(w, 10, "%s: the batch at %lld does not decode", dir, (long long)s.v[i].h.base_offset);
             sim_scan_deinit(&s);
         }
     }

@@ -1,5 +1,5 @@
-/* check_final.c - when all is over: invariants 1 (what was acknowledged is there), 3 (once, if idempotent), 5 (in the order of production), 27
- * (PERSISTED and NOT_PERSISTED are true). The log is what check_disk.c's last scan found. */
+/* check_final.c - when all is over: invariants 1 (what was acknowledged is there), 3 (once, if idempotent), 5 (in the order of production),
+ * 27 (PERSISTED and NOT_PERSISTED are true). The log is what check_disk.c's last scan found. */
 #include <stdlib.h>
 
 #include "model.h"
@@ -15,18 +15,22 @@ static void check_acked(struct sim_model *m, uint32_t id) {
     if (rec->offset < 0 && l->loss_count) return; /* a duplicate whose offset nobody knows any more */
     const char *flush = m->flush_on_ack ? "with flush.on.ack" : "without flush.on.ack";
     if (rec->offset < 0) {
-        if (rec->copies == 0) sim_fail(m->w, 1, "record %u was acknowledged to %d-%d (as a duplicate) and is nowhere, %s", id, rec->topic, rec->partition, flush);
+        if (rec->copies == 0)
+            sim_fail(m->w, 1, "record %u was acknowledged to %d-%d (as a duplicate) and is nowhere, %s", id, rec->topic, rec->partition,
+                     flush);
         return;
     }
     uint32_t there = (size_t)rec->offset < l->count ? l->slots[rec->offset].id1 : 0;
     if (there == id + 1) return;
     if (!there || rec->copies == 0)
-        sim_fail(m->w, 1, "record %u was acknowledged (acks=%d) at %d-%d offset %lld and is not there, %s", id, p->acks, rec->topic, rec->partition, (long long)rec->offset, flush);
-    sim_fail(m->w, 4, "record %u was acknowledged at %d-%d offset %lld, where record %u is", id, rec->topic, rec->partition, (long long)rec->offset, there - 1);
+        sim_fail(m->w, 1, "record %u was acknowledged (acks=%d) at %d-%d offset %lld and is not there, %s", id, p->acks, rec->topic,
+                 rec->partition, (long long)rec->offset, flush);
+    sim_fail(m->w, 4, "record %u was acknowledged at %d-%d offset %lld, where record %u is", id, rec->topic, rec->partition,
+             (long long)rec->offset, there - 1);
 }
 
-/* Two orders, one for those that were given their partition by number and one for those that were not: a record that waits for the number of
- * partitions to be known may come behind a later one that was sent straight to its partition, and behind no other. */
+/* Two orders, one for those that were given their partition by number and one for those that were not: a record that waits for the number
+ * of partitions to be known may come behind a later one that was sent straight to its partition, and behind no other. */
 static void check_order(struct sim_model *m, int topic, int partition) {
     struct sim_log *l = sim_model_log(m, topic, partition);
     int64_t *last = sim_need(calloc(2 * m->producer_count + 2, sizeof *last)); /* order + 1 of each producer's latest */
@@ -39,8 +43,8 @@ static void check_order(struct sim_model *m, int topic, int partition) {
             if (k == 0 ? rec->staged : rec->placed) continue;
             int64_t *mine = &last[2 * rec->producer + k];
             if (rec->order + 1 <= *mine)
-                sim_fail(m->w, 5, "%d-%d offset %zu: record %u, number %u of producer %d, comes behind its number %lld", topic, partition, i, l->slots[i].id1 - 1, rec->order,
-                         rec->producer, (long long)*mine - 1);
+                sim_fail(m->w, 5, "%d-%d offset %zu: record %u, number %u of producer %d, comes behind its number %lld", topic, partition,
+                         i, l->slots[i].id1 - 1, rec->order, rec->producer, (long long)*mine - 1);
             *mine = rec->order + 1;
         }
     }

@@ -34,7 +34,8 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
     struct times t = {0};
     sim_scan_log(r->broker.disk, p->log->dir, &s);
     for (size_t i = 0; i < s.count; i++)
-        if (!sim_scan_records(r->broker.disk, &s, &s.v[i], c, one, &t)) sim_fail(w, 10, "%s: the batch at %lld does not decode", p->log->dir, (long long)s.v[i].h.base_offset);
+        if (!sim_scan_records(r->broker.disk, &s, &s.v[i], c, one, &t))
+            sim_fail(w, 10, "%s: the batch at %lld does not decode", p->log->dir, (long long)s.v[i].h.base_offset);
     struct sim_lookup q[TIMES + 2];
     int64_t expected[TIMES + 2];
     for (int i = 0; i < TIMES; i++) {
@@ -56,9 +57,12 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
     if (!sim_consumer_lookup(r->verifier, q, TIMES + 2, LOOKUP_S * SIM_S, done, NULL)) abort();
     while (!answered && w->now_us <= until + SIM_S) sim_run_until(w, w->now_us + 10 * SIM_MS);
     for (int i = 0; i < TIMES + 2; i++) {
-        if (!answered || q[i].err != KC_OK) sim_fail(w, 36, "%s: a lookup of %lld: %s", p->log->dir, (long long)q[i].timestamp, answered ? kc_err_name(q[i].err) : "no answer");
+        if (!answered || q[i].err != KC_OK)
+            sim_fail(w, 36, "%s: a lookup of %lld: %s", p->log->dir, (long long)q[i].timestamp,
+                     answered ? kc_err_name(q[i].err) : "no answer");
         if (q[i].offset != expected[i])
-            sim_fail(w, 12, "%s: ListOffsets of %lld says %lld, a full scan %lld", p->log->dir, (long long)q[i].timestamp, (long long)q[i].offset, (long long)expected[i]);
+            sim_fail(w, 12, "%s: ListOffsets of %lld says %lld, a full scan %lld", p->log->dir, (long long)q[i].timestamp,
+                     (long long)q[i].offset, (long long)expected[i]);
     }
     free(t.v);
     sim_scan_deinit(&s);
@@ -68,7 +72,8 @@ void sim_check_lookups(struct sim_run *r) {
     struct kw_compressor *c = sim_need(kw_compressor_new());
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->broker.node, p));) {
         int t;
-        if (sscanf(p->topic, "topic-%d", &t) == 1 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted) check_partition(r, p, t, c);
+        if (sscanf(p->topic, "topic-%d", &t) == 1 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted)
+            check_partition(r, p, t, c);
     }
     kw_compressor_free(c);
 }

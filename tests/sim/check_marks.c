@@ -1,5 +1,6 @@
-/* check_marks.c - the log's marks at every step: invariants 7 (start <= HW <= end, and never past what is written or synced), 8 (the HW never
- * goes down in an epoch, nor over a kill -9), 15 (a log whose write or sync failed accepts nothing more). Called after every turn of the node. */
+/* check_marks.c - the log's marks at every step: invariants 7 (start <= HW <= end, and never past what is written or synced), 8 (the HW
+ * never goes down in an epoch, nor over a kill -9), 15 (a log whose write or sync failed accepts nothing more). Called after every turn of
+ * the node. */
 #include <stdio.h>
 
 #include "node_priv.h"
@@ -19,19 +20,23 @@ static void check(struct sim_run *r, struct kb_partition *p, struct sim_log *l) 
     if (!(0 <= g->start && g->start <= p->hw && p->hw <= g->leo))
         sim_fail(w, 7, "%s: start %lld, high watermark %lld, end %lld", g->dir, (long long)g->start, (long long)p->hw, (long long)g->leo);
     if (!(g->synced <= g->written && g->written <= g->leo))
-        sim_fail(w, 7, "%s: synced %lld, written %lld, queued %lld", g->dir, (long long)g->synced, (long long)g->written, (long long)g->leo);
+        sim_fail(w, 7, "%s: synced %lld, written %lld, queued %lld", g->dir, (long long)g->synced, (long long)g->written,
+                 (long long)g->leo);
     bool fresh = l->life != r->broker.lives;
     if (fresh) {
         l->life = r->broker.lives;
         l->poisoned_at = -1;
     } else if (p->hw > promised && p->hw > l->hw && !l->tainted) { /* what recovery found counts as written */
-        sim_fail(w, 7, "%s: the high watermark went to %lld, only %lld are %s", g->dir, (long long)p->hw, (long long)promised, g->config->flush_on_ack ? "synced" : "written");
+        sim_fail(w, 7, "%s: the high watermark went to %lld, only %lld are %s", g->dir, (long long)p->hw, (long long)promised,
+                 g->config->flush_on_ack ? "synced" : "written");
     }
-    if (p->hw < l->hw && !l->tainted) sim_fail(w, 8, "%s: the high watermark went down from %lld to %lld", g->dir, (long long)l->hw, (long long)p->hw);
+    if (p->hw < l->hw && !l->tainted)
+        sim_fail(w, 8, "%s: the high watermark went down from %lld to %lld", g->dir, (long long)l->hw, (long long)p->hw);
     l->hw = p->hw;
     l->epoch = p->leader_epoch;
     if (l->poisoned_at >= 0 && g->written > l->poisoned_at)
-        sim_fail(w, 15, "%s: a write or sync failed when %lld were written; now %lld are", g->dir, (long long)l->poisoned_at, (long long)g->written);
+        sim_fail(w, 15, "%s: a write or sync failed when %lld were written; now %lld are", g->dir, (long long)l->poisoned_at,
+                 (long long)g->written);
 }
 
 void sim_check_marks(struct sim_broker *b) {

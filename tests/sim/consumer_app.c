@@ -33,7 +33,9 @@ struct consumer {
     int lookups;
 };
 
-static void notify(void *ctx) { sim_client_wake(((struct consumer *)ctx)->role.client); }
+static void notify(void *ctx) {
+    sim_client_wake(((struct consumer *)ctx)->role.client);
+}
 static void kick(void *ctx) {
     struct consumer *c = ctx;
     c->kicked = true;
@@ -48,7 +50,9 @@ static struct sim_tracker *tracker(struct consumer *c, int topic, int partition)
 
 /* ---- Assignment ---- */
 
-static int64_t now_mono(struct consumer *c) { return sim_client_now(c->role.client).mono_us; }
+static int64_t now_mono(struct consumer *c) {
+    return sim_client_now(c->role.client).mono_us;
+}
 
 static void assign(struct consumer *c, bool everything) {
     kc_topic_partition parts[PARTS_MAX];
@@ -111,7 +115,9 @@ void sim_consumer_calm(struct sim_role *r) {
     sim_client_wake(r->client);
 }
 
-void sim_consumer_restart(struct sim_role *r) { assign((struct consumer *)r, true); }
+void sim_consumer_restart(struct sim_role *r) {
+    assign((struct consumer *)r, true);
+}
 
 void sim_consumer_lost(struct sim_role *r, int topic, int partition, int64_t from) {
     struct consumer *c = (struct consumer *)r;
@@ -136,8 +142,8 @@ void sim_consumer_describe(struct sim_role *r, char *text, size_t size) {
     text[0] = 0;
     for (size_t i = 0; i < n && i < PARTS_MAX && at + 80 < size; i++)
         if (why[i].state != 6)
-            at += (size_t)snprintf(text + at, size - at, " [%d-%d state %d, broker %d, %lld us, %s]", why[i].topic - 1, why[i].partition, why[i].state, why[i].broker,
-                                   (long long)why[i].since_us, kc_err_name(why[i].last_error));
+            at += (size_t)snprintf(text + at, size - at, " [%d-%d state %d, broker %d, %lld us, %s]", why[i].topic - 1, why[i].partition,
+                                   why[i].state, why[i].broker, (long long)why[i].since_us, kc_err_name(why[i].last_error));
 }
 
 /* ---- Polling ---- */
@@ -147,7 +153,8 @@ static void take_records(struct consumer *c, kc_event *e) {
     const kc_view *v = kc_event_views(e);
     size_t span_size, n = kc_event_count(e);
     const uint8_t *span = kc_event_span(e, &span_size);
-    if (!t) sim_fail(c->w, 30, "consumer %d: records of %d-%d, which is not assigned", c->number, kc_event_topic(e) - 1, kc_event_partition(e));
+    if (!t)
+        sim_fail(c->w, 30, "consumer %d: records of %d-%d, which is not assigned", c->number, kc_event_topic(e) - 1, kc_event_partition(e));
     size_t i = 0;
     while (i < c->part_count && &c->parts[i] != t) i++;
     if (c->paused[i]) sim_fail(c->w, 30, "consumer %d: records of %d-%d, which is paused", c->number, t->topic, t->partition);
@@ -159,26 +166,33 @@ static void take_records(struct consumer *c, kc_event *e) {
         kw_in_init(&in, span + v[i].headers_at, left); /* the view says where they begin and how many they are */
         struct kw_header_view h;
         for (uint32_t k = 0; k < v[i].header_count; k++)
-            if (kw_record_header_next(&in, &h) != 1) sim_fail(c->w, 10, "%d-%d offset %lld: its headers do not parse", t->topic, t->partition, (long long)v[i].offset);
+            if (kw_record_header_next(&in, &h) != 1)
+                sim_fail(c->w, 10, "%d-%d offset %lld: its headers do not parse", t->topic, t->partition, (long long)v[i].offset);
         size = left - kw_in_left(&in);
         if (key.len < 0) key.p = NULL;
         if (value.len < 0) value.p = NULL;
-        sim_check_read(c->m, t, v[i].offset, e->leader_epoch, e->timestamp_type, v[i].timestamp_ms, key, value, span + v[i].headers_at, size);
+        sim_check_read(c->m, t, v[i].offset, e->leader_epoch, e->timestamp_type, v[i].timestamp_ms, key, value, span + v[i].headers_at,
+                       size);
     }
     c->read += n;
 }
 
 static void take_event(struct consumer *c, kc_event *e) {
     switch (kc_event_kind(e)) {
-    case KC_EVENT_RECORDS: take_records(c, e); break;
+    case KC_EVENT_RECORDS:
+        take_records(c, e);
+        break;
     case KC_EVENT_ERROR: {
         kc_err code = kc_error_code(kc_event_error(e));
         sim_trace(c->w, "consumer %d: %d-%d: %s", c->number, kc_event_topic(e) - 1, kc_event_partition(e), kc_err_name(code));
         struct sim_log *l = sim_model_log(c->m, kc_event_topic(e) - 1, kc_event_partition(e));
-        if (code == KC_CORRUPT && !(l && l->misdirected)) sim_fail(c->w, 10, "consumer %d was served corrupt data: %s%s", c->number, kc_error_message(kc_event_error(e)), l && l->tainted ? " (tampered)" : "");
+        if (code == KC_CORRUPT && !(l && l->misdirected))
+            sim_fail(c->w, 10, "consumer %d was served corrupt data: %s%s", c->number, kc_error_message(kc_event_error(e)),
+                     l && l->tainted ? " (tampered)" : "");
         break;
     }
-    default: break;
+    default:
+        break;
     }
     (void)kc_event_drop(e);
 }
@@ -201,20 +215,25 @@ static bool work(struct sim_role *r) {
     if (!c->stopping && r->next_us <= c->w->now_us) poll(c);
     if (!c->kicked) return false;
     c->kicked = false;
-    if (c->consume.told_stopped) c->gone = true;
-    else if (!c->stopping) kc_consume_run(&c->consume);
+    if (c->consume.told_stopped)
+        c->gone = true;
+    else if (!c->stopping)
+        kc_consume_run(&c->consume);
     return true;
 }
 
 static void check(struct sim_role *r) {
     struct consumer *c = (struct consumer *)r;
     struct kc_budget *b = kc_core_budget(r->client->core);
-    /* What is decompressed and handed out is counted, never refused; an answer may be larger than asked for by the batch that it begins with (KIP-74). */
+    /* What is decompressed and handed out is counted, never refused; an answer may be larger than asked for by the batch that it begins
+     * with (KIP-74). */
     int64_t slack = (int64_t)c->settings->fetch_max_bytes + 2 * c->settings->fetch_partition_bytes_max + BATCH_MAX;
-    if (b->used[KC_ROLE_FETCH] > b->max + slack) sim_fail(c->w, 29, "fetching takes %lld bytes of a budget of %lld", (long long)b->used[KC_ROLE_FETCH], (long long)b->max);
+    if (b->used[KC_ROLE_FETCH] > b->max + slack)
+        sim_fail(c->w, 29, "fetching takes %lld bytes of a budget of %lld", (long long)b->used[KC_ROLE_FETCH], (long long)b->max);
     int64_t queued = c->consume.queued_bytes;
     if (queued < 0 || queued > c->settings->prefetch_bytes_max + slack)
-        sim_fail(c->w, 29, "consumer %d holds %lld fetched bytes, %lld allowed", c->number, (long long)queued, (long long)c->settings->prefetch_bytes_max);
+        sim_fail(c->w, 29, "consumer %d holds %lld fetched bytes, %lld allowed", c->number, (long long)queued,
+                 (long long)c->settings->prefetch_bytes_max);
 }
 
 /* ---- Lookups ---- */
@@ -231,13 +250,15 @@ static void lookup_done(struct kc_offset_query *q) {
     free(l);
 }
 
-bool sim_consumer_lookup(struct sim_role *r, struct sim_lookup *items, size_t n, int64_t timeout_us, void (*done)(void *, struct sim_lookup *, size_t), void *ctx) {
+bool sim_consumer_lookup(struct sim_role *r, struct sim_lookup *items, size_t n, int64_t timeout_us,
+                         void (*done)(void *, struct sim_lookup *, size_t), void *ctx) {
     struct consumer *c = (struct consumer *)r;
     if (c->stopping) return false;
     struct lookup_call *l = sim_need(calloc(1, sizeof *l));
     l->items = sim_need(calloc(n, sizeof *l->items));
     for (size_t i = 0; i < n; i++)
-        l->items[i].tp = (kc_topic_partition){.topic = items[i].topic + 1, .partition = items[i].partition, .offset = items[i].timestamp, .leader_epoch = -1};
+        l->items[i].tp = (kc_topic_partition){
+            .topic = items[i].topic + 1, .partition = items[i].partition, .offset = items[i].timestamp, .leader_epoch = -1};
     l->out = items;
     l->n = n;
     l->done = done;
@@ -261,7 +282,9 @@ static void stop(struct sim_role *r) {
     c->stopping = true;
     kc_consume_stop(&c->consume);
 }
-static bool stopped(const struct sim_role *r) { return kc_consume_stopped(&((const struct consumer *)r)->consume); }
+static bool stopped(const struct sim_role *r) {
+    return kc_consume_stopped(&((const struct consumer *)r)->consume);
+}
 static void free_role(struct sim_role *r) {
     struct consumer *c = (struct consumer *)r;
     kc_consume_deinit(&c->consume);
@@ -273,7 +296,8 @@ static void free_role(struct sim_role *r) {
 struct sim_role *sim_consumer_new(struct sim_client *cl, struct sim_model *m, const struct sim_consumer_plan *plan) {
     static int numbers;
     struct consumer *c = sim_need(calloc(1, sizeof *c));
-    c->role = (struct sim_role){.next_us = cl->w->now_us, .work = work, .stop = stop, .stopped = stopped, .free = free_role, .check = check};
+    c->role =
+        (struct sim_role){.next_us = cl->w->now_us, .work = work, .stop = stop, .stopped = stopped, .free = free_role, .check = check};
     c->role.client = cl;
     c->m = m;
     c->w = cl->w;

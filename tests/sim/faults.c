@@ -1,4 +1,5 @@
-/* faults.c - what goes wrong, and when; and the healing. Called by workload.c. Each kind that is on comes again and again, at random moments. */
+/* faults.c - what goes wrong, and when; and the healing. Called by workload.c. Each kind that is on comes again and again, at random
+ * moments. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,10 +54,19 @@ static void collect(struct sim_run *r, struct file_names *f, bool (*pick)(const 
     free(dirs);
 }
 
-static bool is_index(const char *n) { return ends(n, ".index") || ends(n, ".timeindex"); }
-static bool is_checkpoint(const char *n) { return strcmp(n, "recovery-point-offset-checkpoint") == 0 || strcmp(n, "replication-offset-checkpoint") == 0 || strcmp(n, "leader-epoch-checkpoint") == 0; }
-static bool is_snapshot(const char *n) { return ends(n, ".snapshot"); }
-static bool is_log(const char *n) { return ends(n, ".log"); }
+static bool is_index(const char *n) {
+    return ends(n, ".index") || ends(n, ".timeindex");
+}
+static bool is_checkpoint(const char *n) {
+    return strcmp(n, "recovery-point-offset-checkpoint") == 0 || strcmp(n, "replication-offset-checkpoint") == 0 ||
+           strcmp(n, "leader-epoch-checkpoint") == 0;
+}
+static bool is_snapshot(const char *n) {
+    return ends(n, ".snapshot");
+}
+static bool is_log(const char *n) {
+    return ends(n, ".log");
+}
 
 /* Files that are caches of the log, or can be done without. */
 static void tamper(struct sim_run *r) {
@@ -119,13 +129,17 @@ static void start_broker(void *ctx, uint64_t arg) {
         sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 20 * SIM_MS), kill_starting, r, r->broker.lives);
 }
 
-static void start_later(struct sim_run *r, int64_t most_us) { sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, most_us), start_broker, r, r->broker.lives); }
+static void start_later(struct sim_run *r, int64_t most_us) {
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, most_us), start_broker, r, r->broker.lives);
+}
 
 static void kill_starting(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
     if (r->broker.lives != arg || r->w.healed || r->broker.life == SIM_DOWN) return;
-    if (r->plan.power_s && sim_below(&r->w, 3) == 0) sim_broker_power_loss(&r->broker);
-    else sim_broker_kill(&r->broker);
+    if (r->plan.power_s && sim_below(&r->w, 3) == 0)
+        sim_broker_power_loss(&r->broker);
+    else
+        sim_broker_kill(&r->broker);
     start_later(r, SIM_S);
 }
 
@@ -139,7 +153,9 @@ static void power(struct sim_run *r) {
     sim_broker_power_loss(&r->broker);
     start_later(r, sim_below(&r->w, 4) ? 2 * SIM_S : 15 * SIM_S);
 }
-static void stop(struct sim_run *r) { sim_broker_stop(&r->broker); } /* on_dead starts it again */
+static void stop(struct sim_run *r) {
+    sim_broker_stop(&r->broker);
+} /* on_dead starts it again */
 
 void sim_faults_dead(struct sim_run *r) { /* also of itself: stopped, or given up */
     if (r->w.healed || r->broker.death == SIM_DEATH_KILL || r->broker.death == SIM_DEATH_POWER) return;
@@ -196,8 +212,10 @@ static void closed(void *ctx, uint64_t arg) { /* looks every 50 ms whether the c
     struct sim_run *r = ctx;
     int c = (int)(arg & 0xff);
     if (!r->clients[c].core || r->clients[c].lives != arg >> 8 || !r->producers[c]) return;
-    if (sim_producer_closed(r->producers[c])) end_client(r, c);
-    else sim_at(&r->w, r->w.now_us + 50 * SIM_MS, closed, r, arg);
+    if (sim_producer_closed(r->producers[c]))
+        end_client(r, c);
+    else
+        sim_at(&r->w, r->w.now_us + 50 * SIM_MS, closed, r, arg);
 }
 
 static void close_client(struct sim_run *r) {
@@ -223,9 +241,15 @@ static void eio(struct sim_run *r) {
     struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
     int64_t n = (int64_t)sim_below(&r->w, 60);
     switch (sim_below(&r->w, 3)) {
-    case 0: f->eio_read_at = n; break;
-    case 1: f->eio_write_at = n; break;
-    default: f->eio_sync_at = n / 4; break;
+    case 0:
+        f->eio_read_at = n;
+        break;
+    case 1:
+        f->eio_write_at = n;
+        break;
+    default:
+        f->eio_sync_at = n / 4;
+        break;
     }
     sim_trace(&r->w, "the disk is to fail");
 }
@@ -257,11 +281,16 @@ static void misdirect(struct sim_run *r) {
 /* ---- Administration ---- */
 
 static void config(struct sim_run *r) {
-    static const char *const names[] = {"segment.bytes", "index.interval.bytes", "flush.messages", "flush.ms", "segment.ms", "max.message.bytes"};
+    static const char *const names[] = {"segment.bytes", "index.interval.bytes", "flush.messages",
+                                        "flush.ms",      "segment.ms",           "max.message.bytes"};
     char value[24];
     int t = (int)sim_below(&r->w, (uint64_t)r->model.topic_count), k = (int)sim_below(&r->w, KW_COUNTOF(names));
-    int64_t v = k == 0 ? sim_range(&r->w, 20000, 400000) : k == 1 ? sim_range(&r->w, 0, 5000) : k == 2 ? sim_range(&r->w, 1, 2000)
-                : k == 3 ? sim_range(&r->w, 0, 5000) : k == 4 ? sim_range(&r->w, 1000, 60000) : 2000000;
+    int64_t v = k == 0   ? sim_range(&r->w, 20000, 400000)
+                : k == 1 ? sim_range(&r->w, 0, 5000)
+                : k == 2 ? sim_range(&r->w, 1, 2000)
+                : k == 3 ? sim_range(&r->w, 0, 5000)
+                : k == 4 ? sim_range(&r->w, 1000, 60000)
+                         : 2000000;
     snprintf(value, sizeof value, "%lld", (long long)v);
     sim_fire(&r->w, SIM_F_CONFIG);
     sim_admin_config(r->admin, t, names[k], value);
@@ -299,12 +328,23 @@ static const struct {
     fault_fn *fn;
     size_t every; /* offset of its rate in the plan */
 } kinds[] = {
-    {cut, offsetof(struct sim_plan, cut_s)}, {kill_broker, offsetof(struct sim_plan, kill_s)}, {power, offsetof(struct sim_plan, power_s)},
-    {stop, offsetof(struct sim_plan, stop_s)}, {pause_broker, offsetof(struct sim_plan, pause_broker_s)}, {pause_client, offsetof(struct sim_plan, pause_client_s)},
-    {jump, offsetof(struct sim_plan, jump_s)}, {kill_client, offsetof(struct sim_plan, client_kill_s)}, {close_client, offsetof(struct sim_plan, client_close_s)},
-    {hang, offsetof(struct sim_plan, hang_s)}, {eio, offsetof(struct sim_plan, eio_s)}, {full, offsetof(struct sim_plan, full_s)},
-    {config, offsetof(struct sim_plan, config_s)}, {grow, offsetof(struct sim_plan, grow_s)}, {recreate, offsetof(struct sim_plan, recreate_s)},
-    {delete_records, offsetof(struct sim_plan, delete_s)}, {misdirect, offsetof(struct sim_plan, misdirect_s)},
+    {cut, offsetof(struct sim_plan, cut_s)},
+    {kill_broker, offsetof(struct sim_plan, kill_s)},
+    {power, offsetof(struct sim_plan, power_s)},
+    {stop, offsetof(struct sim_plan, stop_s)},
+    {pause_broker, offsetof(struct sim_plan, pause_broker_s)},
+    {pause_client, offsetof(struct sim_plan, pause_client_s)},
+    {jump, offsetof(struct sim_plan, jump_s)},
+    {kill_client, offsetof(struct sim_plan, client_kill_s)},
+    {close_client, offsetof(struct sim_plan, client_close_s)},
+    {hang, offsetof(struct sim_plan, hang_s)},
+    {eio, offsetof(struct sim_plan, eio_s)},
+    {full, offsetof(struct sim_plan, full_s)},
+    {config, offsetof(struct sim_plan, config_s)},
+    {grow, offsetof(struct sim_plan, grow_s)},
+    {recreate, offsetof(struct sim_plan, recreate_s)},
+    {delete_records, offsetof(struct sim_plan, delete_s)},
+    {misdirect, offsetof(struct sim_plan, misdirect_s)},
 };
 
 static uint32_t every(const struct sim_run *r, uint64_t k) {

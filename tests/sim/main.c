@@ -1,7 +1,7 @@
 /* main.c - the simulator's program: one seed, or many, each in a process of its own, so that a crash is a result like any other.
  *
- * Called by tests/sim/run. Calls workload. Counts what was done and broken, over all seeds, and judges the whole: a seed that did too little
- * work, or a kind of fault that never fired, fails.
+ * Called by tests/sim/run. Calls workload. Counts what was done and broken, over all seeds, and judges the whole: a seed that did too
+ * little work, or a kind of fault that never fired, fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,8 +130,8 @@ static void finish(struct all *a, const struct job *j, int status) {
     bool told = read(j->fd, &r, sizeof r) == sizeof r, ok = told && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     close(j->fd);
     if (!ok && WIFSIGNALED(status))
-        printf("failed seed %llu invariant 37: the process died of signal %d; replay: tests/sim/run --seed %llu --trace\n", (unsigned long long)j->seed, WTERMSIG(status),
-               (unsigned long long)j->seed);
+        printf("failed seed %llu invariant 37: the process died of signal %d; replay: tests/sim/run --seed %llu --trace\n",
+               (unsigned long long)j->seed, WTERMSIG(status), (unsigned long long)j->seed);
     else if (!ok && told)
         printf("failed seed %llu invariant 37: exit status %d at the end\n", (unsigned long long)j->seed, WEXITSTATUS(status));
     if (ok && r.records < RECORDS_MIN) {
@@ -139,12 +139,13 @@ static void finish(struct all *a, const struct job *j, int status) {
         ok = false;
     }
     if (ok && r.faults < FAULTS_MIN) {
-        printf("failed seed %llu: %llu faults fired, %d are wanted\n", (unsigned long long)j->seed, (unsigned long long)r.faults, FAULTS_MIN);
+        printf("failed seed %llu: %llu faults fired, %d are wanted\n", (unsigned long long)j->seed, (unsigned long long)r.faults,
+               FAULTS_MIN);
         ok = false;
     }
     if (ok && !same_hash(a, j->seed, r.hash)) {
-        printf("failed seed %llu invariant 38: run twice, its hashes differ; compare two outputs of tests/sim/run --seed %llu --trace\n", (unsigned long long)j->seed,
-               (unsigned long long)j->seed);
+        printf("failed seed %llu invariant 38: run twice, its hashes differ; compare two outputs of tests/sim/run --seed %llu --trace\n",
+               (unsigned long long)j->seed, (unsigned long long)j->seed);
         ok = false;
     }
     if (j->again) {
@@ -154,9 +155,9 @@ static void finish(struct all *a, const struct job *j, int status) {
     if (ok) add(a, &r);
     ok ? a->passed++ : a->failed++;
     if (ok && a->jobs_max == 1)
-        printf("seed %llu hash %016llx: %llu records, %llu read, %llu faults, %llu events, %lld s in %lld ms\n", (unsigned long long)j->seed, (unsigned long long)r.hash,
-               (unsigned long long)r.records, (unsigned long long)r.read, (unsigned long long)r.faults, (unsigned long long)r.events, (long long)(r.virtual_us / SIM_S),
-               (long long)(r.cpu_us / 1000));
+        printf("seed %llu hash %016llx: %llu records, %llu read, %llu faults, %llu events, %lld s in %lld ms\n",
+               (unsigned long long)j->seed, (unsigned long long)r.hash, (unsigned long long)r.records, (unsigned long long)r.read,
+               (unsigned long long)r.faults, (unsigned long long)r.events, (long long)(r.virtual_us / SIM_S), (long long)(r.cpu_us / 1000));
 }
 
 static void reap(struct all *a) {
@@ -190,12 +191,15 @@ static size_t read_seeds(const char *path, uint64_t *v) {
 
 static void report(struct all *a, bool gate) {
     const struct result *s = &a->sum;
-    printf("%llu seeds: %llu records sent, %llu acknowledged, %llu read, %llu faults, %llu events; %lld s of virtual time in %lld s of CPU time: %lld times as fast\n",
-           (unsigned long long)a->gate_seeds, (unsigned long long)s->records, (unsigned long long)s->acked, (unsigned long long)s->read, (unsigned long long)s->faults,
-           (unsigned long long)s->events, (long long)(s->virtual_us / SIM_S), (long long)(s->cpu_us / SIM_S), (long long)(s->virtual_us / KW_MAX(s->cpu_us, 1)));
+    printf("%llu seeds: %llu records sent, %llu acknowledged, %llu read, %llu faults, %llu events; %lld s of virtual time in %lld s of CPU "
+           "time: %lld times as fast\n",
+           (unsigned long long)a->gate_seeds, (unsigned long long)s->records, (unsigned long long)s->acked, (unsigned long long)s->read,
+           (unsigned long long)s->faults, (unsigned long long)s->events, (long long)(s->virtual_us / SIM_S), (long long)(s->cpu_us / SIM_S),
+           (long long)(s->virtual_us / KW_MAX(s->cpu_us, 1)));
     for (int i = 0; i < SIM_F_COUNT + SIM_DISK_FAULT_COUNT; i++) {
         uint64_t n = i < SIM_F_COUNT ? s->fired[i] : s->disk_fired[i - SIM_F_COUNT];
-        const char *name = i < SIM_F_COUNT ? sim_fault_name((enum sim_fault)i) : sim_disk_fault_name((enum sim_disk_fault)(i - SIM_F_COUNT));
+        const char *name =
+            i < SIM_F_COUNT ? sim_fault_name((enum sim_fault)i) : sim_disk_fault_name((enum sim_disk_fault)(i - SIM_F_COUNT));
         printf("  %-28s%s %llu\n", name, i < SIM_F_COUNT ? "      " : " (disk)", (unsigned long long)n);
         if (n == 0 && gate) {
             printf("failed: the fault \"%s\" never fired over %llu seeds\n", name, (unsigned long long)a->gate_seeds);
@@ -223,16 +227,26 @@ int main(int argc, char **argv) {
     bool one = false, here = false;
     for (int i = 1; i < argc; i++) {
         const char *v = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--trace") == 0) a.loud = true;
-        else if (strcmp(argv[i], "--here") == 0) here = true;
-        else if (!v) return usage();
-        else if (strcmp(argv[i], "--seed") == 0) seed = strtoull(v, NULL, 10), one = true, i++;
-        else if (strcmp(argv[i], "--seeds") == 0) seeds = strtoull(v, NULL, 10), i++;
-        else if (strcmp(argv[i], "--from") == 0) from = strtoull(v, NULL, 10), i++;
-        else if (strcmp(argv[i], "--minutes") == 0) minutes = strtod(v, NULL), i++;
-        else if (strcmp(argv[i], "--jobs") == 0) a.jobs_max = atoi(v), i++;
-        else if (strcmp(argv[i], "--regressions") == 0) file = v, i++;
-        else return usage();
+        if (strcmp(argv[i], "--trace") == 0)
+            a.loud = true;
+        else if (strcmp(argv[i], "--here") == 0)
+            here = true;
+        else if (!v)
+            return usage();
+        else if (strcmp(argv[i], "--seed") == 0)
+            seed = strtoull(v, NULL, 10), one = true, i++;
+        else if (strcmp(argv[i], "--seeds") == 0)
+            seeds = strtoull(v, NULL, 10), i++;
+        else if (strcmp(argv[i], "--from") == 0)
+            from = strtoull(v, NULL, 10), i++;
+        else if (strcmp(argv[i], "--minutes") == 0)
+            minutes = strtod(v, NULL), i++;
+        else if (strcmp(argv[i], "--jobs") == 0)
+            a.jobs_max = atoi(v), i++;
+        else if (strcmp(argv[i], "--regressions") == 0)
+            file = v, i++;
+        else
+            return usage();
     }
     if (a.jobs_max < 1 || a.jobs_max > (int)KW_COUNTOF(a.jobs)) return usage();
     if (here) {

@@ -22,7 +22,7 @@ struct sim_record {
     uint32_t order;    /* of its producer's records */
     int64_t sent_us, sent_mono_us, paused_us, timeout_us;
     int64_t timestamp_ms;
-    int64_t offset;    /* as acknowledged; -1 */
+    int64_t offset; /* as acknowledged; -1 */
     kc_err err;
     /* as found in the log at the end */
     uint32_t copies;
@@ -42,11 +42,12 @@ struct sim_loss { /* a power loss took the unsynced end */
 struct sim_log {
     struct sim_slot *slots;
     size_t count, cap;
-    int64_t start;        /* lowest that deleted records leave */
+    int64_t start; /* lowest that deleted records leave */
     struct sim_loss *losses;
     size_t loss_count, loss_cap;
-    bool misdirected;     /* a write went astray while the broker ran: what it has in its cache it cannot know to be wrong, but the client can */
-    bool tainted;         /* its bytes were tampered with: only what is served counts */
+    bool
+        misdirected; /* a write went astray while the broker ran: what it has in its cache it cannot know to be wrong, but the client can */
+    bool tainted;    /* its bytes were tampered with: only what is served counts */
     /* check_marks.c */
     int64_t hw, told_end, poisoned_at;
     int32_t epoch;
@@ -54,8 +55,8 @@ struct sim_log {
 };
 struct sim_topic {
     char name[24];
-    int32_t partitions;     /* as asked for so far */
-    bool churned;           /* deleted and made anew: which of the two a record is in, nobody can tell */
+    int32_t partitions; /* as asked for so far */
+    bool churned;       /* deleted and made anew: which of the two a record is in, nobody can tell */
     bool append_time;
     struct sim_log logs[64];
 };
@@ -82,8 +83,10 @@ void sim_model_deinit(struct sim_model *m);
 struct sim_log *sim_model_log(struct sim_model *m, int topic, int partition); /* NULL: no such */
 struct sim_slot *sim_log_slot(struct sim_log *l, int64_t offset);             /* made when missing */
 void sim_log_lose(struct sim_model *m, struct sim_log *l, int64_t from, int32_t epoch, bool acks1);
-bool sim_log_stale(const struct sim_log *l, int64_t offset, int32_t epoch); /* such a record was there once and is lost; it may still have been on its way */
-bool sim_log_lost(const struct sim_model *m, const struct sim_log *l, int64_t offset, const struct sim_record *r); /* a power loss explains that it is not there */
+bool sim_log_stale(const struct sim_log *l, int64_t offset,
+                   int32_t epoch); /* such a record was there once and is lost; it may still have been on its way */
+bool sim_log_lost(const struct sim_model *m, const struct sim_log *l, int64_t offset,
+                  const struct sim_record *r); /* a power loss explains that it is not there */
 
 /* ---- Content ---- */
 struct sim_content {
@@ -99,27 +102,30 @@ void sim_content_deinit(struct sim_content *c);
 /* Reads the number of a record; false: it carries none. headers: wire bytes. */
 bool sim_content_id(struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size, uint32_t *id);
 /* NULL, or what differs. */
-const char *sim_content_differs(const struct sim_content *c, struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size);
+const char *sim_content_differs(const struct sim_content *c, struct kw_bytes key, struct kw_bytes value, const uint8_t *headers,
+                                size_t headers_size);
 
 /* ---- check_reports.c: 4, 27, 28 ---- */
-uint32_t sim_model_sent(struct sim_model *m, int producer, int topic, int partition, uint32_t order, const struct sim_host *h, int64_t timeout_us);
+uint32_t sim_model_sent(struct sim_model *m, int producer, int topic, int partition, uint32_t order, const struct sim_host *h,
+                        int64_t timeout_us);
 void sim_model_unsent(struct sim_model *m, uint32_t id); /* it was not accepted after all: the last one */
 void sim_check_report(struct sim_model *m, const kc_report *r, const struct sim_host *h);
 void sim_check_reports_done(struct sim_model *m, int producer); /* the producer is closed: every record has its report */
-void sim_check_reports_late(struct sim_model *m);                /* long after: none is outstanding beyond its limit */
+void sim_check_reports_late(struct sim_model *m);               /* long after: none is outstanding beyond its limit */
 void sim_model_dropped(struct sim_model *m, int producer);      /* it was killed */
 
 /* ---- check_reads.c: 2, 4, 10, 30, 31 ---- */
 struct sim_tracker { /* one partition of one consumer's assignment */
     int topic, partition;
-    int64_t next;      /* the offset that must come next; -1: any */
-    bool may_jump;     /* the log's end was lost, or deleted records: it may go elsewhere once */
+    int64_t next;  /* the offset that must come next; -1: any */
+    bool may_jump; /* the log's end was lost, or deleted records: it may go elsewhere once */
 };
-void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, int32_t epoch, int timestamp_type, int64_t timestamp_ms, struct kw_bytes key,
-                    struct kw_bytes value, const uint8_t *headers, size_t headers_size);
+void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, int32_t epoch, int timestamp_type, int64_t timestamp_ms,
+                    struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size);
 /* The same for a record as found on disk. */
-void sim_check_content(struct sim_model *m, const char *where, int topic, int partition, int64_t offset, int32_t epoch, int timestamp_type, int64_t timestamp_ms,
-                       struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size, uint32_t *id);
+void sim_check_content(struct sim_model *m, const char *where, int topic, int partition, int64_t offset, int32_t epoch, int timestamp_type,
+                       int64_t timestamp_ms, struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size,
+                       uint32_t *id);
 
 /* ---- check_final.c: 1, 3, 5, 27 ---- */
 void sim_check_final(struct sim_model *m);

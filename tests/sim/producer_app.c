@@ -1,4 +1,5 @@
-/* producer_app.c - an application that produces: sends in bursts, takes reports, flushes, purges, closes. Calls client/produce, check_reports. */
+/* producer_app.c - an application that produces: sends in bursts, takes reports, flushes, purges, closes. Calls client/produce,
+ * check_reports. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,13 +25,17 @@ struct producer {
 
 /* ---- What the accumulator calls ---- */
 
-static struct kc_now call_clock(void *ctx) { return sim_client_now(((struct producer *)ctx)->role.client); }
+static struct kc_now call_clock(void *ctx) {
+    return sim_client_now(((struct producer *)ctx)->role.client);
+}
 static void call_wake(void *ctx) {
     struct producer *p = ctx;
     p->woken = true;
     sim_client_wake(p->role.client);
 }
-static void call_signal(void *ctx) { (void)ctx; }
+static void call_signal(void *ctx) {
+    (void)ctx;
+}
 static void call_ready(void *ctx, int32_t kind) {
     struct producer *p = ctx;
     if (kind == KC_READY_SPACE) p->full = false;
@@ -58,7 +63,8 @@ static bool send_one(struct producer *p) {
     struct sim_world *w = p->w;
     struct sim_model *m = p->m;
     struct sim_client *c = p->role.client;
-    int topic = (int)sim_below(w, (uint64_t)m->topic_count), partition = sim_below(w, 4) ? -1 : (int)sim_below(w, (uint64_t)m->topics[topic].partitions);
+    int topic = (int)sim_below(w, (uint64_t)m->topic_count),
+        partition = sim_below(w, 4) ? -1 : (int)sim_below(w, (uint64_t)m->topics[topic].partitions);
     int64_t timeout = p->plan.timeout_us && sim_below(w, 8) == 0 ? p->plan.timeout_us : 0;
     uint32_t id = sim_model_sent(m, p->number, topic, partition, p->sent, &c->host, timeout ? timeout : p->settings->delivery_timeout_us);
     m->records[id].placed = partition >= 0;
@@ -66,8 +72,14 @@ static bool send_one(struct producer *p) {
     struct kw_header_view headers[HEADERS];
     sim_content_make(w->seed, id, &p->content);
     memcpy(headers, p->content.headers, sizeof p->content.headers);
-    struct kc_rec r = {.topic = topic + 1, .partition = partition, .key = p->content.key, .value = p->content.value, .headers = headers,
-                       .header_count = p->content.header_count, .timeout_us = timeout, .opaque = id};
+    struct kc_rec r = {.topic = topic + 1,
+                       .partition = partition,
+                       .key = p->content.key,
+                       .value = p->content.value,
+                       .headers = headers,
+                       .header_count = p->content.header_count,
+                       .timeout_us = timeout,
+                       .opaque = id};
     if (p->content.timestamp_back_ms >= 0) {
         r.has_timestamp = m->records[id].has_timestamp = true;
         r.timestamp_ms = m->records[id].timestamp_ms = sim_client_now(c).wall_ms - p->content.timestamp_back_ms;
@@ -86,13 +98,19 @@ static bool send_one(struct producer *p) {
 }
 
 static void flushed(struct kc_flush *f) {
-    struct { struct kc_flush f; struct producer *p; } *x = (void *)f;
+    struct {
+        struct kc_flush f;
+        struct producer *p;
+    } *x = (void *)f;
     x->p->flushing = false;
     kw_free(f);
 }
 
 static void flush(struct producer *p) {
-    struct { struct kc_flush f; struct producer *p; } *x = sim_need(kw_calloc(1, sizeof *x));
+    struct {
+        struct kc_flush f;
+        struct producer *p;
+    } *x = sim_need(kw_calloc(1, sizeof *x));
     x->f.done = flushed;
     x->p = p;
     p->flushing = true;
@@ -110,7 +128,8 @@ static void burst(struct producer *p) {
         sim_fire(w, SIM_F_PURGE);
         kc_produce_purge(&p->produce, KC_PURGE_QUEUED | (sim_below(w, 2) ? KC_PURGE_IN_FLIGHT : 0));
     }
-    p->role.next_us = p->sent < p->plan.quota ? w->now_us + p->plan.every_us / 2 + (int64_t)sim_below(w, (uint64_t)p->plan.every_us + 1) : SIM_NEVER;
+    p->role.next_us =
+        p->sent < p->plan.quota ? w->now_us + p->plan.every_us / 2 + (int64_t)sim_below(w, (uint64_t)p->plan.every_us + 1) : SIM_NEVER;
 }
 
 static void take_reports(struct producer *p) {
@@ -144,12 +163,14 @@ static void check(struct sim_role *r) {
     struct producer *p = (struct producer *)r;
     struct kc_accum *a = &p->produce.accum;
     if (a->records < 0 || a->records > a->records_max)
-        sim_fail(p->w, 29, "producer %d: %lld records are queued, %lld allowed", p->number, (long long)a->records, (long long)a->records_max);
+        sim_fail(p->w, 29, "producer %d: %lld records are queued, %lld allowed", p->number, (long long)a->records,
+                 (long long)a->records_max);
     int64_t one = p->settings->request_bytes_max + 1024; /* a record that is let in may pass the bound by itself */
     if (a->bytes < 0 || a->bytes > a->bytes_max + one)
         sim_fail(p->w, 29, "producer %d: %lld bytes are queued, %lld allowed", p->number, (long long)a->bytes, (long long)a->bytes_max);
     struct kc_budget *b = kc_core_budget(r->client->core);
-    if (b->used[KC_ROLE_PRODUCE] > b->max) sim_fail(p->w, 29, "producing takes %lld bytes of a budget of %lld", (long long)b->used[KC_ROLE_PRODUCE], (long long)b->max);
+    if (b->used[KC_ROLE_PRODUCE] > b->max)
+        sim_fail(p->w, 29, "producing takes %lld bytes of a budget of %lld", (long long)b->used[KC_ROLE_PRODUCE], (long long)b->max);
     if (p->closing && !p->closed) {
         int64_t late = sim_client_now(r->client).mono_us - p->close_mono_us - (r->client->host.paused_total_us - p->close_paused_us);
         if (late > CLOSE_SLACK_US) sim_fail(p->w, 28, "producer %d: its close is %lld us late", p->number, (long long)late);
@@ -167,7 +188,8 @@ static void on_closed(struct kc_produce *produce, void *ctx, kc_err err) {
     p->closed = true;
     take_reports(p);
     sim_check_reports_done(p->m, p->number);
-    if (p->unreported) sim_fail(p->w, 27, "producer %d: %llu records have no report after its close", p->number, (unsigned long long)p->unreported);
+    if (p->unreported)
+        sim_fail(p->w, 27, "producer %d: %llu records have no report after its close", p->number, (unsigned long long)p->unreported);
 }
 
 void sim_producer_close(struct sim_role *r, int64_t timeout_us) {
@@ -177,16 +199,21 @@ void sim_producer_close(struct sim_role *r, int64_t timeout_us) {
     p->role.next_us = SIM_NEVER;
     p->close_mono_us = sim_client_now(r->client).mono_us + timeout_us;
     p->close_paused_us = r->client->host.paused_total_us;
-    if (kc_produce_close(&p->produce, p->close_mono_us, on_closed, p) != KC_OK) sim_fail(p->w, 27, "producer %d cannot be closed", p->number);
+    if (kc_produce_close(&p->produce, p->close_mono_us, on_closed, p) != KC_OK)
+        sim_fail(p->w, 27, "producer %d cannot be closed", p->number);
     sim_client_wake(r->client);
 }
 
-bool sim_producer_closed(const struct sim_role *r) { return ((const struct producer *)r)->closed; }
+bool sim_producer_closed(const struct sim_role *r) {
+    return ((const struct producer *)r)->closed;
+}
 bool sim_producer_done(const struct sim_role *r) {
     const struct producer *p = (const struct producer *)r;
     return p->closed || (p->sent == p->plan.quota && p->unreported == 0);
 }
-uint32_t sim_producer_left(const struct sim_role *r) { return ((const struct producer *)r)->plan.quota - ((const struct producer *)r)->sent; }
+uint32_t sim_producer_left(const struct sim_role *r) {
+    return ((const struct producer *)r)->plan.quota - ((const struct producer *)r)->sent;
+}
 
 void sim_producer_hurry(struct sim_role *r) {
     struct producer *p = (struct producer *)r;
@@ -208,7 +235,9 @@ static void stop(struct sim_role *r) {
     if (!p->closed) sim_model_dropped(p->m, p->number);
     kc_produce_stop(&p->produce, on_stopped);
 }
-static bool stopped(const struct sim_role *r) { return ((const struct producer *)r)->stopped_; }
+static bool stopped(const struct sim_role *r) {
+    return ((const struct producer *)r)->stopped_;
+}
 static void free_role(struct sim_role *r) {
     struct producer *p = (struct producer *)r;
     kc_produce_deinit(&p->produce);
@@ -221,7 +250,8 @@ static void free_role(struct sim_role *r) {
 
 struct sim_role *sim_producer_new(struct sim_client *c, struct sim_model *m, const struct sim_producer_plan *plan) {
     struct producer *p = sim_need(calloc(1, sizeof *p));
-    p->role = (struct sim_role){.next_us = plan->start_us, .work = work, .stop = stop, .stopped = stopped, .free = free_role, .check = check};
+    p->role =
+        (struct sim_role){.next_us = plan->start_us, .work = work, .stop = stop, .stopped = stopped, .free = free_role, .check = check};
     p->m = m;
     p->w = c->w;
     p->plan = *plan;
@@ -229,7 +259,8 @@ struct sim_role *sim_producer_new(struct sim_client *c, struct sim_model *m, con
     p->number = (int)m->producer_count;
     m->producers = sim_grow(m->producers, m->producer_count, &m->producer_cap, sizeof *m->producers);
     const struct kc_settings *s = p->settings;
-    m->producers[m->producer_count++] = (struct sim_producer_facts){s->idempotence, s->producer_in_flight_max == 1, s->acks, s->delivery_timeout_us, true};
+    m->producers[m->producer_count++] =
+        (struct sim_producer_facts){s->idempotence, s->producer_in_flight_max == 1, s->acks, s->delivery_timeout_us, true};
     p->role.client = c;
     if (kc_produce_init(&p->produce, c->core, s, &calls, p) != KW_OK) sim_fail(c->w, 37, "a producer cannot be made");
     sim_trace(c->w, "producer %d on %s: acks %d, idempotence %d, in flight %d, codec %d", p->number, c->host.name, s->acks, s->idempotence,

@@ -12,7 +12,9 @@ static uint32_t often(struct sim_world *w, uint32_t chance, uint32_t lo_s, uint3
     if (sim_below(w, 100) >= chance) return 0;
     return (uint32_t)sim_range(w, lo_s, hi_s);
 }
-static uint32_t ppm(struct sim_world *w, uint32_t chance, uint32_t most) { return sim_below(w, 100) < chance ? 1 + (uint32_t)sim_below(w, most) : 0; }
+static uint32_t ppm(struct sim_world *w, uint32_t chance, uint32_t most) {
+    return sim_below(w, 100) < chance ? 1 + (uint32_t)sim_below(w, most) : 0;
+}
 
 static void draw_topics(struct sim_run *r) {
     static const char *const codecs[] = {"producer", "producer", "producer", "producer", "zstd", "lz4", "snappy", "gzip", "uncompressed"};
@@ -28,7 +30,10 @@ static void draw_topics(struct sim_run *r) {
         s->partitions = (int32_t)sim_range(w, 1, sim_below(w, 4) ? 4 : 12);
         s->append_time = sim_below(w, 6) == 0;
         for (int p = 0; p < 64; p++) s->logs[p].poisoned_at = s->logs[p].hw = s->logs[p].told_end = -1;
-        struct { const char *name; int64_t value; } numbers[] = {
+        struct {
+            const char *name;
+            int64_t value;
+        } numbers[] = {
             {"segment.bytes", sim_below(w, 3) ? sim_range(w, 20000, 400000) : 1 << 30},
             {"index.interval.bytes", sim_below(w, 2) ? 4096 : sim_range(w, 0, 3000)},
             {"retention.ms", -1},
@@ -52,9 +57,17 @@ static void draw_topics(struct sim_run *r) {
 
 /* What is on, and how hard: drawn apart for each kind, so that seeds differ in what comes together. */
 static void draw_network(struct sim_world *w, struct sim_plan *p) {
-    p->net = (struct sim_net_faults){.refused = ppm(w, 40, 200000), .syn_lost = ppm(w, 30, 100000), .reset = ppm(w, 60, 400000), .half_open = ppm(w, 50, 500000),
-                                     .one_byte = ppm(w, 50, 300000), .short_send = ppm(w, 60, 100000), .slow_reader = ppm(w, 30, 300000), .clog = ppm(w, 40, 3000),
-                                     .resolve = ppm(w, 40, 400000), .tail_delay = ppm(w, 60, 20000), .delay_us = sim_range(w, 20, 3000)};
+    p->net = (struct sim_net_faults){.refused = ppm(w, 40, 200000),
+                                     .syn_lost = ppm(w, 30, 100000),
+                                     .reset = ppm(w, 60, 400000),
+                                     .half_open = ppm(w, 50, 500000),
+                                     .one_byte = ppm(w, 50, 300000),
+                                     .short_send = ppm(w, 60, 100000),
+                                     .slow_reader = ppm(w, 30, 300000),
+                                     .clog = ppm(w, 40, 3000),
+                                     .resolve = ppm(w, 40, 400000),
+                                     .tail_delay = ppm(w, 60, 20000),
+                                     .delay_us = sim_range(w, 20, 3000)};
     p->cut_s = often(w, 50, 5, 40);
     if (!p->net.one_byte && !p->net.short_send && !p->net.tail_delay) p->net.short_send = 50000; /* something is always wrong */
 }
@@ -128,9 +141,13 @@ static struct kc_config *producer_config(struct sim_world *w) {
 
 static void add_producer(struct sim_run *r, int i, uint32_t quota) {
     struct sim_world *w = &r->w;
-    struct sim_producer_plan p = {.config = producer_config(w), .quota = quota, .burst_max = (uint32_t)(sim_below(w, 4) ? sim_range(w, 1, 40) : sim_range(w, 100, 800)),
-                                  .timeout_us = sim_below(w, 3) ? 0 : sim_range(w, 200 * SIM_MS, 5 * SIM_S), .flush_ppm = (uint32_t)sim_below(w, 200000),
-                                  .purge_ppm = sim_below(w, 4) ? 0 : 5000, .start_us = w->now_us};
+    struct sim_producer_plan p = {.config = producer_config(w),
+                                  .quota = quota,
+                                  .burst_max = (uint32_t)(sim_below(w, 4) ? sim_range(w, 1, 40) : sim_range(w, 100, 800)),
+                                  .timeout_us = sim_below(w, 3) ? 0 : sim_range(w, 200 * SIM_MS, 5 * SIM_S),
+                                  .flush_ppm = (uint32_t)sim_below(w, 200000),
+                                  .purge_ppm = sim_below(w, 4) ? 0 : 5000,
+                                  .start_us = w->now_us};
     int64_t bursts = quota / (p.burst_max / 2 + 1) + 1;
     p.every_us = (BUSY_S * SIM_S * 2 / 3) / bursts;
     r->producers[i] = sim_producer_new(&r->clients[i], &r->model, &p);
@@ -159,8 +176,13 @@ static struct kc_config *consumer_config(struct sim_world *w) {
 
 static void add_consumer(struct sim_run *r, int i, bool all) {
     struct sim_world *w = &r->w;
-    struct sim_consumer_plan p = {.config = consumer_config(w), .every_us = sim_range(w, 5 * SIM_MS, 300 * SIM_MS), .seek_ppm = ppm(w, 50, 30000),
-                                  .pause_ppm = ppm(w, 50, 50000), .reassign_ppm = ppm(w, 50, 10000), .all = all, .from_start = true};
+    struct sim_consumer_plan p = {.config = consumer_config(w),
+                                  .every_us = sim_range(w, 5 * SIM_MS, 300 * SIM_MS),
+                                  .seek_ppm = ppm(w, 50, 30000),
+                                  .pause_ppm = ppm(w, 50, 50000),
+                                  .reassign_ppm = ppm(w, 50, 10000),
+                                  .all = all,
+                                  .from_start = true};
     r->consumers[i] = sim_consumer_new(&r->clients[i], &r->model, &p);
 }
 
@@ -193,12 +215,16 @@ static void set_client(struct sim_client *c) {
 
 /* ---- The broker ---- */
 
-static void on_ready(struct sim_broker *b) { sim_check_disk_ready(b); }
+static void on_ready(struct sim_broker *b) {
+    sim_check_disk_ready(b);
+}
 static void on_dead(struct sim_broker *b, enum sim_death how) {
     sim_check_disk_dead(b, how);
     sim_faults_dead(b->ctx);
 }
-static void on_turn(struct sim_broker *b) { sim_check_marks(b); }
+static void on_turn(struct sim_broker *b) {
+    sim_check_marks(b);
+}
 
 static void set_broker(struct sim_run *r) {
     struct sim_world *w = &r->w;

@@ -7,15 +7,15 @@
 
 struct sim_plan { /* drawn from the seed */
     int clients;
-    uint32_t records;        /* all producers together */
-    int64_t calm_us;         /* before anything breaks */
+    uint32_t records; /* all producers together */
+    int64_t calm_us;  /* before anything breaks */
     /* the network */
     struct sim_net_faults net;
-    uint32_t cut_s;          /* partitions: one about every so many seconds; 0 never. So the others. */
-    uint32_t kill_s, power_s, stop_s, pause_broker_s, pause_client_s, jump_s, client_kill_s, client_close_s, hang_s, eio_s, full_s, config_s, grow_s, recreate_s,
-        delete_s, misdirect_s;
-    uint32_t tamper_ppm;     /* at a restart: an index, a checkpoint or a snapshot is missing, cut or zeroed */
-    uint32_t rot_ppm;        /* at a restart: a bit of a log is not what it was */
+    uint32_t cut_s; /* partitions: one about every so many seconds; 0 never. So the others. */
+    uint32_t kill_s, power_s, stop_s, pause_broker_s, pause_client_s, jump_s, client_kill_s, client_close_s, hang_s, eio_s, full_s,
+        config_s, grow_s, recreate_s, delete_s, misdirect_s;
+    uint32_t tamper_ppm; /* at a restart: an index, a checkpoint or a snapshot is missing, cut or zeroed */
+    uint32_t rot_ppm;    /* at a restart: a bit of a log is not what it was */
     bool drift;
     /* the disk */
     struct sim_disk_options disk;
@@ -29,7 +29,7 @@ struct sim_run {
     struct sim_plan plan;
     struct sim_client clients[SIM_CLIENTS_MAX]; /* [0] the administrator's, which also verifies; never killed */
     struct sim_role *producers[SIM_CLIENTS_MAX], *consumers[SIM_CLIENTS_MAX], *admin, *verifier;
-    uint32_t left[SIM_CLIENTS_MAX];             /* records that a killed client's next life is to send */
+    uint32_t left[SIM_CLIENTS_MAX]; /* records that a killed client's next life is to send */
     const char *names[SIM_TOPICS_MAX];
     const char *configs[SIM_TOPICS_MAX][24];
     char values[SIM_TOPICS_MAX][12][24];

@@ -1,8 +1,8 @@
-/* consume_peer.h - a consumer's core on the virtual net of peer.h, and brokers that keep logs of batches, fetch sessions (KIP-227), leader epochs and a
- * script of faults.
+/* consume_peer.h - a consumer's core on the virtual net of peer.h, and brokers that keep logs of batches, fetch sessions (KIP-227), leader
+ * epochs and a script of faults.
  *
- * The brokers judge what they are sent as Kafka does: the session's epoch, the leader and its epoch, the offset. A fetch that finds nothing waits for its
- * time, as a long poll does.
+ * The brokers judge what they are sent as Kafka does: the session's epoch, the leader and its epoch, the offset. A fetch that finds nothing
+ * waits for its time, as a long poll does.
  */
 #ifndef TESTS_CLIENT_CONSUME_PEER_H
 #define TESTS_CLIENT_CONSUME_PEER_H
@@ -16,7 +16,7 @@
 enum { CW_PARTS = 8, CW_EPOCHS = 8, CW_ABORTED = 16, CW_WAITING = 16, CW_TRACE = 8192, CW_SESSION_PARTS = 64, CW_GOT = 1 << 17 };
 
 struct cw_log {
-    struct kw_out bytes; /* entries, one after another */
+    struct kw_out bytes;    /* entries, one after another */
     int64_t start, hw, lso; /* lso -1: as hw */
     struct {
         int32_t epoch;
@@ -30,7 +30,7 @@ struct cw_fetched { /* one partition of one Fetch, as asked */
     int32_t broker, topic, partition;
     int64_t offset, at_us;
     int32_t epoch, size_max, fetch; /* fetch: number of the request */
-    bool named; /* by the request, not by the session alone */
+    bool named;                     /* by the request, not by the session alone */
 };
 struct cw_session {
     int32_t id, epoch;
@@ -66,8 +66,8 @@ struct cw {
     struct cw_fetched trace[CW_TRACE];
     int trace_count, fetch_count, lists, epochs_asked, session_fetches;
     int32_t next_session;
-    bool rack; /* the fetch being served names one */
-    bool no_sessions, cut; /* cut: an old broker that cuts the first batch too */
+    bool rack;                    /* the fetch being served names one */
+    bool no_sessions, cut;        /* cut: an old broker that cuts the first batch too */
     int64_t list_offset_override; /* -1: none */
     /* The test's say, per partition of a fetch: an error to answer, or KE_NONE. */
     int16_t (*script)(struct cw *w, const struct cw_fetched *f, struct kw_fetch_response_partition_data *d);
@@ -84,14 +84,14 @@ struct cw {
 
 struct batch_spec {
     int64_t base;
-    int32_t n;              /* records, at base, base + step … */
-    int32_t step;           /* 0: 1 */
-    int32_t last_delta;     /* 0: that of the last record */
+    int32_t n;          /* records, at base, base + step … */
+    int32_t step;       /* 0: 1 */
+    int32_t last_delta; /* 0: that of the last record */
     int codec;
     int16_t attributes;
     int64_t pid;
     int32_t epoch;
-    int32_t value_size;     /* 0: the offset as text alone */
+    int32_t value_size; /* 0: the offset as text alone */
     int64_t timestamp;
 };
 
@@ -102,10 +102,8 @@ static inline uint8_t *batch_build(const struct batch_spec *b, size_t *size) {
     for (int32_t i = 0; i < b->n; i++) {
         int32_t delta = i * (b->step ? b->step : 1);
         int len = sprintf(value, "v%lld", (long long)(b->base + delta));
-        struct kw_record_in r = {.timestamp_delta = i,
-                                 .offset_delta = delta,
-                                 .key = {NULL, -1},
-                                 .value = {(const uint8_t *)value, KW_MAX(len, b->value_size)}};
+        struct kw_record_in r = {
+            .timestamp_delta = i, .offset_delta = delta, .key = {NULL, -1}, .value = {(const uint8_t *)value, KW_MAX(len, b->value_size)}};
         at = kw_record_write(at, &r, kw_record_size(&r));
     }
     *size = (size_t)(at - p);
@@ -115,7 +113,9 @@ static inline uint8_t *batch_build(const struct batch_spec *b, size_t *size) {
                                 .leader_epoch = b->epoch,
                                 .magic = 2,
                                 .attributes = b->attributes,
-                                .last_offset_delta = b->last_delta ? b->last_delta : last < 0 ? 0 : last,
+                                .last_offset_delta = b->last_delta ? b->last_delta
+                                                     : last < 0    ? 0
+                                                                   : last,
                                 .base_timestamp = b->timestamp,
                                 .max_timestamp = b->timestamp + b->n,
                                 .producer_id = b->pid ? b->pid : -1,
@@ -150,7 +150,10 @@ static inline void log_batch(struct cw_log *l, struct batch_spec b) {
 /* n records, `per` a batch, from the log's end. */
 static inline void log_fill(struct cw_log *l, int n, int per, int32_t value_size) {
     for (int i = 0; i < n; i += per)
-        log_batch(l, (struct batch_spec){.base = l->hw, .n = per < n - i ? per : n - i, .value_size = value_size, .epoch = l->epoch_count ? l->epochs[l->epoch_count - 1].epoch : 0});
+        log_batch(l, (struct batch_spec){.base = l->hw,
+                                         .n = per < n - i ? per : n - i,
+                                         .value_size = value_size,
+                                         .epoch = l->epoch_count ? l->epochs[l->epoch_count - 1].epoch : 0});
 }
 /* An end marker of a transaction: commit or abort. */
 static inline void log_marker(struct cw_log *l, int64_t pid, bool commit) {
@@ -204,7 +207,8 @@ static inline int topic_by_id(struct net *n, struct kw_uuid id) {
     return -1;
 }
 
-static inline void log_entries(const struct cw_log *l, int64_t offset, int64_t upto, size_t max, bool first_whole, bool cut, const uint8_t **p, size_t *size) {
+static inline void log_entries(const struct cw_log *l, int64_t offset, int64_t upto, size_t max, bool first_whole, bool cut,
+                               const uint8_t **p, size_t *size) {
     const uint8_t *at = l->bytes.p, *end = at + l->bytes.len;
     *p = NULL;
     *size = 0;
@@ -275,8 +279,8 @@ static inline void fetch_part(struct cw *w, const struct cw_fetched *f, int32_t 
 }
 
 /* Answers if there is something to say (or `now`). */
-static inline bool fetch_answer(struct cw *w, struct request *rq, struct cw_session *s, int32_t isolation, int32_t max_bytes, int32_t fetch, bool full,
-                                bool now) {
+static inline bool fetch_answer(struct cw *w, struct request *rq, struct cw_session *s, int32_t isolation, int32_t max_bytes, int32_t fetch,
+                                bool full, bool now) {
     struct net *n = w->net;
     struct kw_fetch_response m;
     struct kw_fetch_response_partition_data *d = calloc(CW_SESSION_PARTS, sizeof *d);
@@ -393,7 +397,8 @@ static inline void serve_fetch(struct cw *w, struct request *rq) {
         }
     }
     for (int32_t i = 0; i < q.forgotten_topics_data.n; i++) { /* after the additions, as Kafka does */
-        int topic = rq->head.version >= 13 ? topic_by_id(n, q.forgotten_topics_data.v[i].topic_id) : topic_by_name(n, q.forgotten_topics_data.v[i].topic);
+        int topic = rq->head.version >= 13 ? topic_by_id(n, q.forgotten_topics_data.v[i].topic_id)
+                                           : topic_by_name(n, q.forgotten_topics_data.v[i].topic);
         for (int32_t k = 0; k < q.forgotten_topics_data.v[i].partitions.n; k++) {
             struct cw_fetched *f = session_find(s, topic, q.forgotten_topics_data.v[i].partitions.v[k]);
             if (!f) continue;
@@ -493,7 +498,8 @@ static inline void serve_epochs(struct cw *w, struct request *rq) {
             const struct kw_offset_for_leader_epoch_request_offset_for_leader_partition *p = &q.topics.v[i].partitions.v[k];
             struct kw_offset_for_leader_epoch_response_epoch_end_offset *r = &t->partitions.v[t->partitions.n++];
             struct cw_log *l = &w->logs[topic][p->partition];
-            *r = (struct kw_offset_for_leader_epoch_response_epoch_end_offset){.partition = p->partition, .leader_epoch = -1, .end_offset = -1};
+            *r = (struct kw_offset_for_leader_epoch_response_epoch_end_offset){
+                .partition = p->partition, .leader_epoch = -1, .end_offset = -1};
             for (int e = 0; e < l->epoch_count; e++) {
                 if (l->epochs[e].epoch > p->leader_epoch) break;
                 r->leader_epoch = l->epochs[e].epoch;
