@@ -1,4 +1,4 @@
-/* test_log.c - appending, marks, rolling and reading of one log on the simulated disk. */
+/* test_log.c - appending, marks, rolling, reading and finding times in one log on the simulated disk; full and failing disks; no memory. */
 #include "log_rig.h"
 
 static void test_open_append_read(void **state) {
@@ -21,8 +21,7 @@ static void test_open_append_read(void **state) {
     bool async;
     struct rig_bytes x = rig_read_full(&r, 0, 6, 1 << 20, true, false, &async);
     assert_false(async); /* the tail needs no disk read */
-    struct kw_batch_header h = rig_first(&x);
-    assert_int_equal(h.base_offset, 0);
+    assert_int_equal(rig_first(&x).base_offset, 0);
     assert_int_equal(x.next, 6);
     free(x.p);
     x = rig_read_full(&r, 4, 6, 1 << 20, true, false, &async);
@@ -49,9 +48,326 @@ static void test_open_append_read(void **state) {
     rig_deinit(&r);
 }
 
+/* BL-14: a first batch over every limit is given whole when the caller may not starve, not at all otherwise. */
+static void test_bl14_large_batch(void **state) {
+    (void)state;
+    for (int restart = 0; restart < 2; restart++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        b.value_size = 2 << 20;
+        rig_append(&r, &b);
+        b.value_size = 10;
+        rig_append(&r, &b);
+        rig_flush(&r);
+        if (restart) {
+            rig_stop(&r);
+            rig_open(&r); /* nothing of it is checked now: three reads sum it up */
+        }
+        for (int memory = 0; memory < 2; memory++) {
+            struct rig_bytes x = rig_read_full(&r, 0, 2, 1024, true, memory, NULL);
+            assert_int_equal(rig_first(&x).base_offset, 0);
+            assert_int_equal(x.n, rig_first(&x).length + KW_BATCH_OVERHEAD);
+            free(x.p);
+            x = rig_read_full(&r, 0, 2, 1024, false, memory, NULL);
+            assert_int_equal(x.err, KW_OK);
+            assert_int_equal(x.n, 0);
+            free(x.p);
+        }
+        rig_deinit(&r);
+    }
+}
+
+/* BL-15: the first offset whose timestamp is at or after the one asked, below the limit. */
+static void test_bl15_times(void **state) {
+    (void)state;
+    static const int64_t ask[] = {1, 2, 3, 8, 9}, want[] = {0, 0, 1, 3, -1}, at[] = {2, 2, 4, 8, -1};
+    for (int one_batch = 0; one_batch < 2; one_batch++)
+        for (int restart = 0; restart < 2; restart++) {
+            struct rig r;
+            rig_init(&r, 1, NULL);
+            r.config.segment_bytes = one_batch ? 1 << 20 : 300;
+            rig_open(&r);
+            assert_int_equal(rig_find_time(&r, 0, 0).offset, -1);
+            assert_int_equal(rig_find_time(&r, 0, 0).found_timestamp, -1);
+            assert_int_equal(rig_find_time(&r, KB_TS_MAX, 0).offset, -1);
+            struct rig_batch b = RIG_BATCH;
+            b.timestamp = 2;
+            b.timestamp_step = 2;
+            b.leader_epoch = 4;
+            b.count = one_batch ? 4 : 1;
+            for (int i = 0; i < (one_batch ? 1 : 4); i++, b.timestamp += 2) rig_append(&r, &b);
+            rig_flush(&r);
+            if (restart) {
+                rig_stop(&r);
+                rig_open(&r);
+            }
+            for (size_t i = 0; i < KW_COUNTOF(ask); i++) {
+                struct kb_find_time f = rig_find_time(&r, ask[i], 4);
+                assert_int_equal(f.err, KW_OK);
+                assert_int_equal(f.offset, want[i]);
+                assert_int_equal(f.found_timestamp, at[i]);
+                if (f.offset >= 0) assert_int_equal(f.leader_epoch, 4);
+            }
+            assert_int_equal(rig_find_time(&r, 8, 3).offset, -1); /* the stable offset bounds it */
+            assert_int_equal(rig_find_time(&r, KB_TS_MAX, 4).offset, 3);
+            assert_int_equal(rig_find_time(&r, KB_TS_MAX, 4).found_timestamp, 8);
+            assert_int_equal(kb_log_raise_start(r.log, 2, 4, r.now), KW_OK);
+            rig_idle(&r);
+            assert_int_equal(rig_find_time(&r, 1, 4).offset, 2);
+            rig_deinit(&r);
+        }
+}
+
+/* Rolls: by size, by the records' time, by a full index; a segment is never empty in between. */
+static void test_roll(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    r.config.segment_ms = 1000;
+    rig_open(&r);
+    struct rig_batch b = RIG_BATCH;
+    rig_append(&r, &b);
+    b.timestamp += 1000;
+    rig_append(&r, &b);
+    assert_int_equal(kb_log_segment_count(r.log), 1);
+    b.timestamp += 1;
+    rig_append(&r, &b);
+    assert_int_equal(kb_log_segment_count(r.log), 2);
+    r.config.segment_bytes = 100; /* every batch is larger: one a segment */
+    rig_append(&r, &b);
+    rig_append(&r, &b);
+    assert_int_equal(kb_log_segment_count(r.log), 4);
+    rig_flush(&r);
+    rig_stop(&r);
+    rig_open(&r);
+    assert_int_equal(kb_log_segment_count(r.log), 4);
+    assert_int_equal(r.log->leo, 5);
+    rig_deinit(&r);
+}
+
+/* A full disk: what is written stays, what is not is refused and does not come back; the log takes appends again when there is room. */
+static void test_disk_full(void **state) {
+    (void)state;
+    for (int64_t at = 0; at < 12; at++) {
+        struct rig r;
+        rig_init(&r, (uint64_t)at, NULL);
+        r.config.segment_bytes = 1500;
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        b.pid = 3;
+        b.epoch = 0;
+        b.value_size = 400;
+        b.seq = 0;
+        rig_append(&r, &b);
+        rig_flush(&r);
+        sim_disk_faults(r.disk)->enospc_at = at;
+        for (int i = 1; i < 9; i++) {
+            b.seq = i;
+            rig_append(&r, &b);
+            kb_log_flush(r.log, r.now);
+        }
+        rig_idle(&r);
+        assert_false(r.log->poisoned);
+        assert_int_equal(r.log->leo, r.log->written);
+        struct kb_pid_batch dup;
+        struct kw_batch_header h = {.producer_id = 3, .base_sequence = (int32_t)r.log->leo, .record_count = 1};
+        assert_int_equal(kb_pid_check(r.log->pids, &h, &dup), KB_PID_APPEND); /* the producer goes on where the log ends */
+        if (r.log->leo < 9) {
+            assert_int_equal(r.cut_back, 1);
+            assert_true(r.log->read_only);
+            assert_non_null(strstr(r.lines, "no space left"));
+        }
+        int64_t leo = r.log->leo;
+        sim_disk_faults(r.disk)->enospc_at = -1;
+        b.seq = (int32_t)leo;
+        assert_int_equal(rig_append(&r, &b), leo);
+        rig_flush(&r);
+        assert_int_equal(r.log->written, leo + 1);
+        assert_false(r.log->read_only);
+        rig_kill(&r, false);
+        rig_open(&r);
+        assert_int_equal(r.log->leo, leo + 1);
+        for (int64_t o = 0; o <= leo; o++) {
+            struct rig_bytes x = rig_read(&r, o, 100);
+            assert_int_equal(rig_first(&x).base_offset, o);
+            free(x.p);
+        }
+        rig_deinit(&r);
+    }
+}
+
+/* EIO on a write, or a failed fsync, poisons the log for good: never acknowledged, nothing retried, and it says so. Invariant 15. */
+static void test_failing_disk(void **state) {
+    (void)state;
+    for (int what = 0; what < 3; what++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        rig_append(&r, &b);
+        rig_sync(&r);
+        int64_t written = r.log->written;
+        if (what == 0) sim_disk_faults(r.disk)->eio_write_at = 0;
+        if (what == 1) sim_disk_faults(r.disk)->eio_sync_at = 0;
+        rig_append(&r, &b);
+        rig_flush(&r);
+        if (what == 1) {
+            assert_int_equal(kb_log_sync(r.log), KW_OK);
+            rig_idle(&r);
+            assert_int_equal(r.log->synced, 1);
+            assert_int_equal(kb_log_sync(r.log), KW_EIO);
+        }
+        if (what == 2) {
+            rig_drop(&r);
+            rig_open(&r);
+            sim_disk_faults(r.disk)->eio_read_at = 0;
+            struct rig_bytes x = rig_read(&r, 0, 100);
+            /* recovery had checked it all: served from the file */
+            free(x.p);
+            sim_disk_faults(r.disk)->eio_read_at = 0;
+            x = rig_read_full(&r, 0, 2, 1000, true, true, NULL);
+            assert_int_equal(x.err, KW_EIO);
+            free(x.p);
+        }
+        assert_true(r.log->poisoned);
+        assert_int_equal(r.failed, 1);
+        assert_true(r.log->failure[0] != 0);
+        if (what == 0) assert_int_equal(r.log->written, written);
+        struct kb_log_append a;
+        assert_int_equal(rig_try_append(&r, &b, &a), KW_EIO);
+        struct kb_read k = {.log = r.log, .bytes_max = 10};
+        assert_int_equal(kb_log_read(&k, r.now), KW_EIO);
+        rig_deinit(&r);
+    }
+}
+
+/* Every allocation may fail: nothing crashes, nothing leaks, nothing is acknowledged that is not there. */
+static void test_no_memory(void **state) {
+    (void)state;
+    for (int64_t n = 0; n < 160; n++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        r.config.segment_bytes = 600;
+        kw_alloc_fail_after(n % 80);
+        kw_err err = rig_open_start(&r);
+        rig_idle(&r);
+        kw_alloc_fail_after(-1);
+        if (!err && !r.log) assert_int_equal(r.open_err, KW_ENOMEM);
+        if (!r.log) rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        b.pid = 8;
+        b.epoch = 0;
+        int64_t want = 0;
+        for (int i = 0; i < 6; i++) {
+            b.seq = (int32_t)want;
+            b.leader_epoch = i;
+            struct kb_log_append a;
+            kw_alloc_fail_after(n / 4 + i);
+            err = rig_try_append(&r, &b, &a);
+            if (!err) assert_int_equal(a.base_offset, want++);
+            kb_log_flush(r.log, r.now);
+            kw_alloc_fail_after(-1);
+            assert_int_equal(r.log->leo, want);
+        }
+        kw_alloc_fail_after(n / 8);
+        rig_flush(&r);
+        kw_alloc_fail_after(-1);
+        kb_log_housekeep(r.log, r.log->written, r.now);
+        rig_sync(&r);
+        assert_int_equal(r.log->written, want);
+        for (int64_t o = 0; o < want; o++) {
+            kw_alloc_fail_after(n % 6);
+            struct rig_bytes x = rig_read_full(&r, o, want, 200, true, n % 2, NULL);
+            kw_alloc_fail_after(-1);
+            if (x.err) assert_int_equal(x.err, KW_ENOMEM);
+            else assert_int_equal(rig_first(&x).base_offset, o);
+            free(x.p);
+            kw_alloc_fail_after(n % 6);
+            struct kb_find_time f = rig_find_time(&r, 0, want);
+            kw_alloc_fail_after(-1);
+            if (f.err) assert_int_equal(f.err, KW_ENOMEM);
+            else assert_int_equal(f.offset, 0);
+        }
+        rig_deinit(&r);
+    }
+}
+
+/* A read or lookup given up while it waits is never answered; the log may go while requests are out. */
+static void test_cancel(void **state) {
+    (void)state;
+    for (int steps = 0; steps < 6; steps++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        for (int i = 0; i < 50; i++) rig_append(&r, &b);
+        rig_flush(&r);
+        rig_stop(&r);
+        rig_open(&r);
+        bool done = false;
+        struct kb_read k = {.log = r.log, .offset = 30, .limit = 50, .bytes_max = 5000, .min_one = true, .into_memory = true, .done = rig_read_done, .ctx = &done};
+        struct kb_find_time f = {.log = r.log, .timestamp = 5, .limit = 50, .done = rig_found, .ctx = &done};
+        assert_int_equal(kb_log_read(&k, r.now), 0);
+        assert_int_equal(kb_log_find_time(&f, r.now), 0);
+        for (int i = 0; i < steps; i++) rig_step(&r);
+        if (done) kb_read_release(&k);
+        if (k.priv) kb_read_cancel(&k);
+        if (f.priv) kb_find_time_cancel(&f);
+        rig_append(&r, &b);
+        kb_log_flush(r.log, r.now);
+        bool was = done;
+        rig_drop(&r);
+        assert_int_equal(done, was);
+        rig_deinit(&r);
+    }
+}
+
+/* The folder of a deleted log goes after its delay; appends in flight and pinned readers do not mind. */
+static void test_delete(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    rig_open(&r);
+    struct rig_batch b = RIG_BATCH;
+    rig_append(&r, &b);
+    rig_flush(&r);
+    struct kb_read k = {.log = r.log, .offset = 0, .limit = 1, .bytes_max = 5000, .min_one = true};
+    assert_int_equal(kb_log_read(&k, r.now), 1);
+    rig_append(&r, &b);
+    kb_log_flush(r.log, r.now);
+    static const uint8_t id[16] = {0xab, 1, 2};
+    assert_int_equal(kb_log_delete(r.log, id, r.now), KW_OK);
+    r.log = NULL;
+    rig_idle(&r);
+    char **names;
+    size_t n = sim_disk_names(r.disk, "/data", &names), found = 0;
+    for (size_t i = 0; i < n; i++) {
+        found += strcmp(names[i], "t-0.ab010200000000000000000000000000-delete") == 0;
+        assert_string_not_equal(names[i], "t-0");
+        free(names[i]);
+    }
+    free(names);
+    assert_int_equal(found, 1);
+    uint8_t byte;
+    assert_int_equal(sim_disk_pread(r.disk, k.slices[0].file, 0, &byte, 1), 1);
+    kb_read_release(&k);
+    rig_advance(&r, 60001);
+    n = sim_disk_names(r.disk, "/data", &names);
+    assert_int_equal(n, 1); /* .keep */
+    free(names[0]);
+    free(names);
+    rig_open(&r);
+    assert_int_equal(r.log->leo, 0);
+    rig_deinit(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_append_read),
+        cmocka_unit_test(test_open_append_read), cmocka_unit_test(test_bl14_large_batch), cmocka_unit_test(test_bl15_times), cmocka_unit_test(test_roll),
+        cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_failing_disk),     cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_delete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,463 @@
+/* test_recover.c - what a log is after a crash at any byte of its tail, with files missing, cut, zeroed or rotten (bug cases BL-01 to BL-13, BR-18). */
+#include "log_rig.h"
+
+#define LOG0 RIG_DIR "/00000000000000000000.log"
+#define INDEX0 RIG_DIR "/00000000000000000000.index"
+#define TIMES0 RIG_DIR "/00000000000000000000.timeindex"
+
+static void put(struct rig *r, int n, size_t size) {
+    struct rig_batch b = RIG_BATCH;
+    b.value_size = size;
+    for (int i = 0; i < n; i++) {
+        b.timestamp += i * 10;
+        b.fill = (uint8_t)('a' + i % 26);
+        rig_append(r, &b);
+        kb_log_flush(r->log, r->now);
+    }
+    rig_idle(r);
+}
+
+static uint8_t *copy(struct rig *r, const char *path, size_t *n) {
+    const uint8_t *p = sim_disk_peek(r->disk, path, n);
+    assert_non_null(p);
+    uint8_t *c = malloc(*n + 1);
+    memcpy(c, p, *n);
+    return c;
+}
+
+static bool exists(struct rig *r, const char *path) {
+    size_t n;
+    return sim_disk_peek(r->disk, path, &n) != NULL;
+}
+
+/* Every offset from the start on is readable, each batch whole. */
+static void read_all(struct rig *r) {
+    for (int64_t at = r->log->start; at < r->log->leo;) {
+        struct rig_bytes b = rig_read(r, at, 3000);
+        struct kw_batch_header h = rig_first(&b);
+        assert_int_equal(h.base_offset, at);
+        at = h.base_offset + h.last_offset_delta + 1;
+        free(b.p);
+    }
+}
+
+/* Requirement S6: the last segment cut at each length keeps exactly the batches that are whole; garbage behind them changes nothing. */
+static void test_cut_at_every_byte(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    rig_open(&r);
+    put(&r, 4, 120);
+    rig_stop(&r);
+    size_t n;
+    uint8_t *all = copy(&r, LOG0, &n);
+    size_t each = n / 4;
+    assert_int_equal(n, each * 4);
+    for (size_t len = 0; len <= n; len++)
+        for (int tail = 0; tail < (len % 7 ? 1 : 3); tail++) {
+            uint8_t v[4096] = {0};
+            memcpy(v, all, len);
+            if (tail == 2) memset(v + len, 0xa5, 64);
+            sim_disk_poke(r.disk, LOG0, v, len + (tail ? 64 : 0));
+            size_t whole = 0; /* zeroes behind the cut may be what was cut */
+            while (whole < 4 && (whole + 1) * each <= len + (tail ? 64 : 0) && memcmp(v + whole * each, all + whole * each, each) == 0) whole++;
+            r.clean = false;
+            r.recovery_point = 0;
+            rig_open(&r);
+            assert_int_equal(r.log->leo, whole);
+            read_all(&r);
+            put(&r, 1, 10);
+            assert_int_equal(r.log->written, whole + 1);
+            rig_drop(&r);
+        }
+    free(all);
+    rig_deinit(&r);
+}
+
+/* BL-01: a batch below the one before ends the log, wherever it stands; an append below leo is refused. */
+static void test_bl01_not_monotonic(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    rig_open(&r);
+    put(&r, 3, 100);
+    struct rig_batch b = RIG_BATCH;
+    struct kb_log_append a;
+    b.base = 1;
+    assert_int_equal(rig_try_append(&r, &b, &a), KW_EINVAL);
+    assert_int_equal(r.log->leo, 3);
+    rig_stop(&r);
+    size_t n, k;
+    uint8_t *p = copy(&r, LOG0, &n), *bad = rig_build(&b, &k);
+    p = realloc(p, n + 2 * k);
+    memcpy(p + n, bad, k);
+    memcpy(p + n + k, bad, k);
+    sim_disk_poke(r.disk, LOG0, p, n + 2 * k);
+    r.clean = false;
+    r.recovery_point = 0;
+    rig_open(&r);
+    assert_int_equal(r.log->leo, 3);
+    assert_non_null(strstr(r.lines, "below the one before"));
+    read_all(&r);
+    free(p);
+    free(bad);
+    rig_deinit(&r);
+}
+
+/* BL-02, BL-03 at the log: killed, and a full disk, while it loads: the next load recovers in full. */
+static void test_bl02_bl03_killed_while_loading(void **state) {
+    (void)state;
+    for (int64_t calls = 0; calls < 60; calls++) {
+        struct rig r;
+        rig_init(&r, (uint64_t)calls, NULL);
+        r.config.segment_bytes = 1000;
+        rig_open(&r);
+        put(&r, 30, 100);
+        rig_kill(&r, false);
+        sim_disk_remove(r.disk, INDEX0); /* something to rebuild and store */
+        if (calls % 2) sim_disk_cut_job(r.disk, calls / 2);
+        else sim_disk_faults(r.disk)->enospc_at = calls / 2;
+        assert_int_equal(rig_open_start(&r), KW_OK);
+        rig_idle(&r);
+        if (calls % 2 && !r.log) assert_int_equal(r.open_err, KW_EIO);
+        rig_drop(&r);
+        sim_disk_faults(r.disk)->enospc_at = -1;
+        rig_open(&r);
+        assert_int_equal(r.log->leo, 30);
+        read_all(&r);
+        rig_deinit(&r);
+    }
+}
+
+/* BL-04: what was acknowledged as synced survives a power cut right after the roll, names and all. */
+static void test_bl04_power_cut_after_roll(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        struct rig r;
+        rig_init(&r, seed, NULL);
+        r.config.segment_bytes = 600;
+        r.recovery_point = 0;
+        rig_open(&r);
+        put(&r, 7, 200);
+        assert_true(kb_log_segment_count(r.log) > 2);
+        rig_sync(&r);
+        int64_t synced = r.log->synced;
+        put(&r, 3, 200);
+        rig_kill(&r, true);
+        rig_open(&r);
+        assert_true(r.log->leo >= synced);
+        read_all(&r);
+        rig_deinit(&r);
+    }
+}
+
+/* BL-05, BR-18: an empty, cut or foreign epoch checkpoint is rebuilt from the batches, epoch 0 included. */
+static void test_bl05_br18_epochs_rebuilt(void **state) {
+    (void)state;
+    static const char *const broken[] = {"", "0\n", "0\n2\n0 0\n", "0\n1\n5 7", "1\n0\n", "0\n2\n3 0\n1 5\n", "garbage\n", NULL};
+    for (size_t i = 0; i < KW_COUNTOF(broken); i++)
+        for (int clean = 0; clean < 2; clean++) {
+            struct rig r;
+            rig_init(&r, 1, NULL);
+            rig_open(&r);
+            struct rig_batch b = RIG_BATCH;
+            for (int32_t e = 0; e < 4; e++) {
+                b.leader_epoch = e;
+                rig_append(&r, &b);
+                rig_append(&r, &b);
+            }
+            rig_flush(&r);
+            rig_stop(&r);
+            const char *path = RIG_DIR "/leader-epoch-checkpoint";
+            size_t n;
+            assert_string_equal((const char *)(sim_disk_peek(r.disk, path, &n), "0"), "0");
+            assert_int_equal(n, strlen("0\n4\n0 0\n1 2\n2 4\n3 6\n"));
+            if (broken[i]) sim_disk_poke(r.disk, path, broken[i], strlen(broken[i]));
+            else sim_disk_remove(r.disk, path);
+            r.clean = clean;
+            rig_open(&r);
+            if (broken[i] && strcmp(broken[i], "0\n1\n5 7")) {
+                assert_int_equal(kb_epochs_latest(r.log->epochs), 3);
+                for (int64_t o = 0; o < 8; o++) assert_int_equal(kb_epochs_at(r.log->epochs, o), o / 2);
+            }
+            rig_deinit(&r);
+        }
+}
+
+/* BL-06: offsets over 2^31-1 apart never share a segment; one that holds them is split when it is loaded. */
+static void test_bl06_offset_overflow(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    rig_open(&r);
+    put(&r, 1, 100);
+    struct rig_batch b = RIG_BATCH;
+    const int64_t far = 3000000000, farther = 9000000000;
+    b.base = far;
+    rig_append(&r, &b);
+    rig_flush(&r);
+    assert_int_equal(kb_log_segment_count(r.log), 2);
+    rig_stop(&r);
+    size_t n, k;
+    uint8_t *p = copy(&r, LOG0, &n);
+    b.base = farther;
+    for (int i = 0; i < 3; i++, b.base++) { /* what a broken writer would have left */
+        uint8_t *q = rig_build(&b, &k);
+        p = realloc(p, n + k);
+        memcpy(p + n, q, k);
+        n += k;
+        free(q);
+    }
+    sim_disk_remove(r.disk, RIG_DIR "/00000000003000000000.log");
+    sim_disk_poke(r.disk, LOG0, p, n);
+    free(p);
+    r.clean = false;
+    r.recovery_point = r.start_checkpoint = -1;
+    rig_open(&r);
+    assert_int_equal(kb_log_segment_count(r.log), 2);
+    assert_int_equal(r.log->leo, farther + 3);
+    assert_true(exists(&r, RIG_DIR "/00000000009000000000.log"));
+    struct rig_bytes x = rig_read(&r, 1, 100000);
+    assert_int_equal(rig_first(&x).base_offset, farther);
+    free(x.p);
+    rig_stop(&r);
+    rig_open(&r);
+    assert_int_equal(r.log->leo, farther + 3);
+    rig_deinit(&r);
+}
+
+/* BL-07: cut to the base of the active segment, then append: its indexes have room, no second segment of the same base. */
+static void test_bl07_truncate_to_base(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    r.config.segment_bytes = 1000;
+    r.config.segment_index_bytes = 32; /* four entries */
+    r.config.index_interval_bytes = 0;
+    rig_open(&r);
+    put(&r, 9, 250);
+    int64_t segs = kb_log_segment_count(r.log), base = 0;
+    char path[128];
+    for (int64_t o = 0; o < 9; o++) {
+        snprintf(path, sizeof(path), RIG_DIR "/%020lld.log", (long long)o);
+        if (exists(&r, path)) base = o;
+    }
+    r.done = false;
+    assert_int_equal(kb_log_truncate(r.log, base, rig_done, &r, r.now), KW_OK);
+    struct rig_batch b = RIG_BATCH;
+    struct kb_log_append a;
+    assert_int_equal(rig_try_append(&r, &b, &a), KW_EBUSY);
+    rig_idle(&r);
+    assert_true(r.done && r.done_err == KW_OK);
+    assert_int_equal(r.log->leo, base);
+    assert_int_equal(kb_log_segment_count(r.log), segs);
+    put(&r, 9, 250);
+    assert_int_equal(r.log->leo, base + 9);
+    read_all(&r);
+    rig_stop(&r);
+    rig_open(&r);
+    assert_int_equal(r.log->leo, base + 9);
+    read_all(&r);
+    rig_deinit(&r);
+}
+
+/* BL-10: the batches at the end of a segment were compacted away: a read there goes on in the next. */
+static void test_bl10_gap_at_the_border(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    r.config.segment_bytes = 900;
+    rig_open(&r);
+    put(&r, 8, 200);
+    rig_stop(&r);
+    size_t n;
+    free(copy(&r, LOG0, &n));
+    size_t each = n / 3;
+    assert_true(exists(&r, RIG_DIR "/00000000000000000003.log"));
+    sim_disk_cut(r.disk, LOG0, each); /* offsets 1 and 2 are gone, as the cleaner would leave it */
+    sim_disk_remove(r.disk, INDEX0);
+    sim_disk_remove(r.disk, TIMES0);
+    rig_open(&r);
+    for (int64_t o = 1; o <= 3; o++) {
+        struct rig_bytes b = rig_read(&r, o, 1 << 20);
+        assert_int_equal(rig_first(&b).base_offset, 3);
+        free(b.p);
+    }
+    rig_deinit(&r);
+}
+
+/* BL-11: index files of the last and of a middle segment missing, zeroed, cut or rotten. */
+static void test_bl11_indexes_rebuilt(void **state) {
+    (void)state;
+    for (int how = 0; how < 6; how++)
+        for (int clean = 0; clean < 2; clean++)
+            for (int which = 0; which < 2; which++) {
+                struct rig r;
+                rig_init(&r, 1, NULL);
+                r.config.segment_bytes = 3000;
+                r.config.index_interval_bytes = 100;
+                rig_open(&r);
+                put(&r, 60, 100);
+                rig_stop(&r);
+                const char *path = which ? TIMES0 : INDEX0;
+                size_t n, m;
+                uint8_t *before = copy(&r, path, &n), *zero = calloc(1, 4096);
+                assert_true(n > 24);
+                if (how == 0) sim_disk_remove(r.disk, path);
+                if (how == 1) sim_disk_poke(r.disk, path, zero, n);
+                if (how == 2) sim_disk_poke(r.disk, path, zero, 0);
+                if (how == 3) sim_disk_cut(r.disk, path, n - 5);
+                if (how == 4) sim_disk_rot(r.disk, path, n - 1, 0x40);
+                if (how == 5) { /* preallocated, as Kafka leaves it after a crash */
+                    memcpy(zero, before, n);
+                    sim_disk_poke(r.disk, path, zero, 4080);
+                }
+                r.clean = clean;
+                rig_open(&r);
+                assert_int_equal(r.log->leo, 60);
+                read_all(&r);
+                struct kb_find_time f = rig_find_time(&r, 0, 60);
+                assert_int_equal(f.offset, 0);
+                uint8_t *after = copy(&r, path, &m);
+                assert_int_equal(n, m);
+                assert_memory_equal(before, after, n);
+                free(before);
+                free(after);
+                free(zero);
+                rig_deinit(&r);
+            }
+}
+
+/* BL-12: cut to 0, into the middle of a batch, to the end: every mark agrees with what can be read, at once and after a restart. */
+static void test_bl12_truncate(void **state) {
+    (void)state;
+    static const int64_t to[] = {0, 7, 12, 30};
+    static const int64_t want[] = {0, 6, 12, 30};
+    for (size_t i = 0; i < KW_COUNTOF(to); i++) {
+        struct rig r;
+        rig_init(&r, i, NULL);
+        r.config.segment_bytes = 700;
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        b.count = 3;
+        for (int k = 0; k < 10; k++) {
+            b.leader_epoch = k / 2;
+            rig_append(&r, &b);
+        }
+        rig_sync(&r);
+        r.done = false;
+        assert_int_equal(kb_log_truncate(r.log, to[i], rig_done, &r, r.now), KW_OK);
+        rig_idle(&r);
+        assert_true(r.done && r.done_err == KW_OK);
+        for (int pass = 0; pass < 2; pass++) {
+            assert_int_equal(r.log->leo, want[i]);
+            assert_int_equal(r.log->written, want[i]);
+            assert_int_equal(r.log->synced, want[i]);
+            assert_int_equal(r.log->recovery_point, want[i]);
+            assert_int_equal(r.log->start, 0);
+            assert_int_equal(kb_epochs_latest(r.log->epochs), want[i] ? (want[i] / 3 - 1) / 2 : -1);
+            int64_t bytes = 0;
+            for (int64_t at = 0; at < r.log->leo; at += 3) {
+                struct rig_bytes x = rig_read(&r, at, 10);
+                assert_int_equal(rig_first(&x).base_offset, at);
+                bytes += (int64_t)x.n;
+                free(x.p);
+            }
+            assert_int_equal(bytes, r.log->size_bytes);
+            if (pass) break;
+            rig_stop(&r);
+            rig_open(&r);
+        }
+        rig_deinit(&r);
+    }
+}
+
+/* BL-13: one bit flipped in the middle: never served, never cut silently, everything around it readable; after clean and unclean stops, in the
+ * records, the length and the offset. */
+static void test_bl13_bit_rot(void **state) {
+    (void)state;
+    static const size_t where[] = {KW_BATCH_HEADER_SIZE + 20, KW_BATCH_LENGTH + 2, KW_BATCH_LENGTH + 3, KW_BATCH_CRC, KW_BATCH_MAGIC, KW_BATCH_LAST_OFFSET_DELTA};
+    for (size_t w = 0; w < KW_COUNTOF(where); w++)
+        for (int clean = 0; clean < 2; clean++) {
+            struct rig r;
+            rig_init(&r, 1, NULL);
+            r.config.index_interval_bytes = 300;
+            rig_open(&r);
+            put(&r, 20, 200);
+            rig_stop(&r);
+            size_t n;
+            free(copy(&r, LOG0, &n));
+            size_t each = n / 20;
+            sim_disk_rot(r.disk, LOG0, 10 * each + where[w], 0x10);
+            r.clean = clean;
+            r.recovery_point = 20;
+            rig_open(&r);
+            assert_int_equal(r.log->leo, 20);
+            for (int64_t o = 0; o < 20; o++) {
+                struct rig_bytes b = rig_read(&r, o, 300);
+                if (o == 10) assert_int_equal(b.err, KW_ECRC);
+                else if (o < 10 || b.err == KW_OK) assert_int_equal(rig_first(&b).base_offset, o);
+                else assert_true(clean && o < 13); /* no way past it but from the next index entry on */
+                free(b.p);
+            }
+            struct rig_bytes b = rig_read(&r, 8, 1 << 20); /* a long read stops before it */
+            assert_int_equal(b.err, KW_OK);
+            assert_int_equal(b.n, 2 * each);
+            free(b.p);
+            assert_non_null(strstr(r.lines, "corrupt"));
+            rig_deinit(&r);
+        }
+}
+
+/* Leftovers: temporaries and deleted files go, a finished swap takes its place, an unfinished one does not. */
+static void test_leftovers(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    r.config.segment_bytes = 900;
+    rig_open(&r);
+    put(&r, 8, 200);
+    rig_stop(&r);
+    size_t n;
+    uint8_t *p = copy(&r, LOG0, &n);
+    static const char *const names[] = {"00000000000000000000.log.deleted", "00000000000000000005.log.cleaned", "00000000000000000006.index.swap", "x.tmp",
+                                        "00000000000000000099.index", "00000000000000000006.log.swap"};
+    for (size_t i = 0; i < KW_COUNTOF(names); i++) {
+        char path[128];
+        snprintf(path, sizeof(path), RIG_DIR "/%s", names[i]);
+        sim_disk_poke(r.disk, path, p, 50);
+    }
+    sim_disk_poke(r.disk, RIG_DIR "/notes.txt", "mine", 4);
+    sim_disk_poke(r.disk, RIG_DIR "/00000000000000000000.log.swap", p, n); /* below the .cleaned: finished */
+    r.clean = false;
+    rig_open(&r);
+    assert_int_equal(r.log->leo, 8);
+    read_all(&r);
+    for (size_t i = 0; i < KW_COUNTOF(names); i++) {
+        char path[128];
+        snprintf(path, sizeof(path), RIG_DIR "/%s", names[i]);
+        assert_false(exists(&r, path));
+    }
+    assert_false(exists(&r, RIG_DIR "/00000000000000000000.log.swap"));
+    assert_true(exists(&r, RIG_DIR "/notes.txt"));
+    free(p);
+    rig_deinit(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cut_at_every_byte),
+        cmocka_unit_test(test_bl01_not_monotonic),
+        cmocka_unit_test(test_bl02_bl03_killed_while_loading),
+        cmocka_unit_test(test_bl04_power_cut_after_roll),
+        cmocka_unit_test(test_bl05_br18_epochs_rebuilt),
+        cmocka_unit_test(test_bl06_offset_overflow),
+        cmocka_unit_test(test_bl07_truncate_to_base),
+        cmocka_unit_test(test_bl10_gap_at_the_border),
+        cmocka_unit_test(test_bl11_indexes_rebuilt),
+        cmocka_unit_test(test_bl12_truncate),
+        cmocka_unit_test(test_bl13_bit_rot),
+        cmocka_unit_test(test_leftovers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
