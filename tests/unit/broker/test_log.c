@@ -307,7 +307,8 @@ static void test_cancel(void **state) {
         rig_stop(&r);
         rig_open(&r);
         bool done = false;
-        struct kb_read k = {.log = r.log, .offset = 30, .limit = 50, .bytes_max = 5000, .min_one = true, .into_memory = true, .done = rig_read_done, .ctx = &done};
+        struct kb_read k = {.log = r.log, .offset = 30, .limit = 50, .bytes_max = 5000, .min_one = true, .into_memory = true, .done = rig_read_done,
+                            .ctx = &done};
         struct kb_find_time f = {.log = r.log, .timestamp = 5, .limit = 50, .done = rig_found, .ctx = &done};
         assert_int_equal(kb_log_read(&k, r.now), 0);
         assert_int_equal(kb_log_find_time(&f, r.now), 0);

@@ -376,7 +376,8 @@ static void test_bl12_truncate(void **state) {
  * records, the length and the offset. */
 static void test_bl13_bit_rot(void **state) {
     (void)state;
-    static const size_t where[] = {KW_BATCH_HEADER_SIZE + 20, KW_BATCH_LENGTH + 2, KW_BATCH_LENGTH + 3, KW_BATCH_CRC, KW_BATCH_MAGIC, KW_BATCH_LAST_OFFSET_DELTA};
+    static const size_t where[] = {KW_BATCH_HEADER_SIZE + 20, KW_BATCH_LENGTH + 2, KW_BATCH_LENGTH + 3, KW_BATCH_CRC, KW_BATCH_MAGIC,
+                                   KW_BATCH_LAST_OFFSET_DELTA};
     for (size_t w = 0; w < KW_COUNTOF(where); w++)
         for (int clean = 0; clean < 2; clean++) {
             struct rig r;
