@@ -300,16 +300,18 @@ static kw_err read_epochs(struct ask *a, struct kw_in *body, struct kw_arena *ar
     return KW_OK;
 }
 
-static void release(struct ask *a) { /* under the lock */
-    for (size_t i = 0; i < a->count; i++) {
-        struct ask_item *it = &a->items[i];
-        if (it->part) {
-            it->part->lookups--;
-            kc_part_unref(it->part);
-        } else if (it->query) {
-            it->query->items[it->index].asked = false;
-        }
+static void give_up_item(struct ask_item *it) { /* under the lock */
+    if (it->part) {
+        it->part->lookups--;
+        if (it->part->lookup_generation == it->generation) it->part->lookup_generation = 0;
+        kc_part_unref(it->part);
+    } else if (it->query) {
+        it->query->items[it->index].asked = false;
     }
+}
+
+static void release(struct ask *a) { /* under the lock */
+    for (size_t i = 0; i < a->count; i++) give_up_item(&a->items[i]);
     kw_list_remove(&a->link);
     a->consume->requests--;
 }
@@ -399,11 +401,24 @@ static void gather_query(struct gather *g, struct kc_offset_query *q, size_t ind
         .query = q, .index = index, .topic = tp->topic, .partition = tp->partition, .timestamp = tp->offset, .leader_epoch = epoch};
 }
 
+/* A partition may be named only once in a request: what else is to be asked of it goes with the next, which is gathered right after. */
+static void drop_repeated(struct ask *a) {
+    size_t kept = 1;
+    for (size_t i = 1; i < a->count; i++) {
+        if (by_topic(&a->items[i], &a->items[kept - 1]) == 0)
+            give_up_item(&a->items[i]);
+        else
+            a->items[kept++] = a->items[i];
+    }
+    a->count = kept;
+}
+
 static void gather_send(struct gather *g) {
     struct ask *a = g->ask;
     if (!a) return;
     struct kc_consume *c = g->consume;
     qsort(a->items, a->count, sizeof *a->items, by_topic);
+    drop_repeated(a);
     a->consume = c;
     a->validate = g->validate;
     kc_request_init(&a->rq, g->validate ? KW_API_OFFSET_FOR_LEADER_EPOCH : KW_API_LIST_OFFSETS);

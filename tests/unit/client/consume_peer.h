@@ -451,6 +451,12 @@ static inline void serve_list(struct cw *w, struct request *rq) {
                 r->error_code = KE_UNKNOWN_TOPIC_OR_PARTITION;
                 continue;
             }
+            bool twice = false; /* Kafka refuses a partition that is named twice */
+            for (int32_t o = 0; o < q.topics.v[i].partitions.n; o++) twice |= o != k && q.topics.v[i].partitions.v[o].partition_index == p->partition_index;
+            if (twice) {
+                r->error_code = KE_INVALID_REQUEST;
+                continue;
+            }
             r->error_code = w->list_script ? w->list_script(w, broker, topic, p->partition_index, p->timestamp) : KE_NONE;
             if (r->error_code) continue;
             if (n->topics[topic].leader[p->partition_index] != broker) {
