@@ -32,6 +32,7 @@ struct run {
     uint16_t port;
     int lock_fd;
     int exit_code;
+    uint64_t seed;
 };
 
 struct kb_now kb_shell_now(void) {
@@ -220,11 +221,8 @@ static const char *read_boot_id(char *buf, size_t size) {
 
 static bool make_node(struct run *r) {
     char boot_id[64];
-    uint64_t seed[3];
-    if (getrandom(seed, sizeof(seed), 0) != sizeof(seed)) return false;
-    kw_map_seed(seed[1], seed[2]);
     struct kb_node_options o = {.config = r->options.config,
-                                .seed = seed[0],
+                                .seed = r->seed,
                                 .logger = r->logger,
                                 .faults_json = r->options.faults_json,
                                 .port = r->port,
@@ -299,6 +297,13 @@ int main(int argc, char **argv) {
     mallopt(M_ARENA_MAX, 2);
     r.logger = (struct kb_logger){.fn = print_log, .level = KB_INFO};
     r.lock_fd = -1;
+    uint64_t seed[3];
+    if (getrandom(seed, sizeof(seed), 0) != sizeof(seed)) {
+        kb_say(&r.logger, KB_ERROR, "the system gives no random numbers");
+        return 1;
+    }
+    kw_map_seed(seed[1], seed[2]); /* before any map is filled, and the configuration has some */
+    r.seed = seed[0];
     int code = kb_options_parse(&r.options, argc, argv, &r.logger);
     if (code >= 0) return code;
     if (r.options.ephemeral && !kb_options_make_temporary(&r.options, &r.logger)) return 1;
