@@ -1,4 +1,5 @@
-/* test_fetched.c - from fetched bytes to events: compacted and empty batches, transactions, codecs, old formats, damage, limits, lack of memory. */
+/* test_fetched.c - from fetched bytes to events: compacted and empty batches, transactions, codecs, old formats, damage, limits, lack of
+ * memory. */
 #include "consume_peer.h"
 
 #define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -29,8 +30,8 @@ static void cc02_batches_whose_records_are_gone(void **state) {
     int t;
     struct cw *w = begin(PAIRS("enable.partition.eof", "true"), &t);
     struct cw_log *l = &w->logs[t][0];
-    log_batch(l, (struct batch_spec){.base = 0, .n = 3, .last_delta = 49});            /* 0 1 2, and holes up to 49 */
-    log_batch(l, (struct batch_spec){.base = 50, .n = 0, .last_delta = 49});           /* nothing left at all */
+    log_batch(l, (struct batch_spec){.base = 0, .n = 3, .last_delta = 49});              /* 0 1 2, and holes up to 49 */
+    log_batch(l, (struct batch_spec){.base = 50, .n = 0, .last_delta = 49});             /* nothing left at all */
     log_batch(l, (struct batch_spec){.base = 100, .n = 3, .step = 7, .last_delta = 40}); /* 100 107 114 */
     log_batch(l, (struct batch_spec){.base = 150, .n = 0, .last_delta = 9, .codec = KW_CODEC_ZSTD});
     cw_assign(w, t, 0, 20); /* in the holes of the first */
@@ -87,21 +88,21 @@ static void transactions(int codec, bool committed) {
     int t;
     struct cw *w = begin(PAIRS("isolation.level", committed ? "read_committed" : "read_uncommitted"), &t);
     struct cw_log *l = &w->logs[t][0];
-    log_batch(l, (struct batch_spec){.base = 0, .n = 2, .pid = 1, .attributes = TXN, .codec = codec});  /* aborted */
-    log_batch(l, (struct batch_spec){.base = 2, .n = 2, .pid = 2, .attributes = TXN, .codec = codec});  /* committed */
-    log_batch(l, (struct batch_spec){.base = 4, .n = 2, .codec = codec});                               /* none */
-    log_batch(l, (struct batch_spec){.base = 6, .n = 2, .pid = 1, .attributes = TXN, .codec = codec});  /* aborted, still */
-    log_batch(l, (struct batch_spec){.base = 8, .n = 1, .pid = 1, .codec = codec});                     /* the same producer outside of its transaction */
-    log_marker(l, 1, false);                                                                            /* 9 */
+    log_batch(l, (struct batch_spec){.base = 0, .n = 2, .pid = 1, .attributes = TXN, .codec = codec}); /* aborted */
+    log_batch(l, (struct batch_spec){.base = 2, .n = 2, .pid = 2, .attributes = TXN, .codec = codec}); /* committed */
+    log_batch(l, (struct batch_spec){.base = 4, .n = 2, .codec = codec});                              /* none */
+    log_batch(l, (struct batch_spec){.base = 6, .n = 2, .pid = 1, .attributes = TXN, .codec = codec}); /* aborted, still */
+    log_batch(l, (struct batch_spec){.base = 8, .n = 1, .pid = 1, .codec = codec}); /* the same producer outside of its transaction */
+    log_marker(l, 1, false);                                                        /* 9 */
     log_batch(l, (struct batch_spec){.base = 10, .n = 2, .pid = 1, .attributes = TXN, .codec = codec}); /* its next one: committed */
     log_marker(l, 2, true);                                                                             /* 12 */
-    log_marker(l, 5, false);                                                                            /* 13: CC-04, a marker of one that wrote nothing */
+    log_marker(l, 5, false); /* 13: CC-04, a marker of one that wrote nothing */
     log_batch(l, (struct batch_spec){.base = 14, .n = 2, .pid = 5, .attributes = TXN, .codec = codec}); /* committed */
     log_marker(l, 1, true);                                                                             /* 16 */
     log_batch(l, (struct batch_spec){.base = 17, .n = 2, .pid = 1, .attributes = TXN, .codec = codec}); /* aborted again */
     log_marker(l, 5, true);                                                                             /* 19 */
     log_marker(l, 1, false);                                                                            /* 20 */
-    abort_range(l, 1, 17); /* in no order */
+    abort_range(l, 1, 17);                                                                              /* in no order */
     abort_range(l, 1, 0);
     cw_assign(w, t, 0, 0);
     cw_consume(w, 2000000);
@@ -160,7 +161,8 @@ static void se06_a_bomb_is_one_error(void **state) {
     struct kw_compressor *c = kw_compressor_new();
     size_t n = (size_t)200 << 20, cap = KW_BATCH_HEADER_SIZE + kw_compress_bound(KW_CODEC_ZSTD, n), size = 0;
     uint8_t *zeros = calloc(1, n), *p = calloc(1, cap); /* 200 MiB here: past every limit as 4 GiB are, and the test stays quick */
-    assert_int_equal(kw_compress(c, KW_CODEC_ZSTD, KW_LEVEL_DEFAULT, 2, zeros, n, p + KW_BATCH_HEADER_SIZE, cap - KW_BATCH_HEADER_SIZE, &size), KW_OK);
+    assert_int_equal(
+        kw_compress(c, KW_CODEC_ZSTD, KW_LEVEL_DEFAULT, 2, zeros, n, p + KW_BATCH_HEADER_SIZE, cap - KW_BATCH_HEADER_SIZE, &size), KW_OK);
     free(zeros);
     size += KW_BATCH_HEADER_SIZE;
     struct kw_batch_header h = {.base_offset = 10,
@@ -199,7 +201,9 @@ static void se06_a_bomb_is_one_error(void **state) {
 
 /* ---- Damage ---- */
 
-static void flip(struct cw_log *l, size_t at) { l->bytes.p[at] ^= 0x40; }
+static void flip(struct cw_log *l, size_t at) {
+    l->bytes.p[at] ^= 0x40;
+}
 
 static void damage_on_the_way_is_fetched_again_quietly(void **state) {
     (void)state;
@@ -231,12 +235,24 @@ static void damage_in_the_log_is_told_once(void **state) {
         log_fill(l, 10, 10, 0);
         uint8_t *b = l->bytes.p + second;
         switch (kind) {
-        case 0: flip(l, second + 90); break;                                            /* the checksum tells */
-        case 1: kw_store32(b + KW_BATCH_RECORD_COUNT, 11); break;                       /* more than there are */
-        case 2: kw_store32(b + KW_BATCH_RECORD_COUNT, 9); break;                        /* fewer */
-        case 3: kw_store32(b + KW_BATCH_RECORD_COUNT, (uint32_t)-5); break;
-        case 4: b[KW_BATCH_HEADER_SIZE + 20] = 0xff; break;                             /* a record's lengths */
-        default: b[KW_BATCH_HEADER_SIZE + 3] ^= 0xff; break;                            /* the codec's frame */
+        case 0:
+            flip(l, second + 90);
+            break; /* the checksum tells */
+        case 1:
+            kw_store32(b + KW_BATCH_RECORD_COUNT, 11);
+            break; /* more than there are */
+        case 2:
+            kw_store32(b + KW_BATCH_RECORD_COUNT, 9);
+            break; /* fewer */
+        case 3:
+            kw_store32(b + KW_BATCH_RECORD_COUNT, (uint32_t)-5);
+            break;
+        case 4:
+            b[KW_BATCH_HEADER_SIZE + 20] = 0xff;
+            break; /* a record's lengths */
+        default:
+            b[KW_BATCH_HEADER_SIZE + 3] ^= 0xff;
+            break; /* the codec's frame */
         }
         cw_assign(w, t, 0, 0);
         cw_consume(w, 20000000);
@@ -293,11 +309,14 @@ static void mutated_batches(void **state) {
     kw_rng_init(&rng, 6);
     for (int round = 0; round < 400; round++) {
         int t;
-        struct cw *w = begin(PAIRS("check.crcs", round & 1 ? "true" : "false", "isolation.level", round & 2 ? "read_committed" : "read_uncommitted"), &t);
+        struct cw *w = begin(
+            PAIRS("check.crcs", round & 1 ? "true" : "false", "isolation.level", round & 2 ? "read_committed" : "read_uncommitted"), &t);
         struct cw_log *l = &w->logs[t][0];
-        for (int i = 0; i < 3; i++) log_batch(l, (struct batch_spec){.base = l->hw, .n = 5, .codec = (round + i) % KW_CODEC_COUNT, .attributes = TXN, .pid = 4});
+        for (int i = 0; i < 3; i++)
+            log_batch(l, (struct batch_spec){.base = l->hw, .n = 5, .codec = (round + i) % KW_CODEC_COUNT, .attributes = TXN, .pid = 4});
         log_marker(l, 4, false);
-        for (int i = 0; i < 3; i++) l->bytes.p[kw_rng_below(&rng, l->bytes.len)] = (uint8_t)(kw_rng_below(&rng, 2) ? 0xff : kw_rng_below(&rng, 256));
+        for (int i = 0; i < 3; i++)
+            l->bytes.p[kw_rng_below(&rng, l->bytes.len)] = (uint8_t)(kw_rng_below(&rng, 2) ? 0xff : kw_rng_below(&rng, 256));
         w->script = junk_script;
         cw_assign(w, t, 0, 0);
         kc_event *e;
@@ -340,7 +359,9 @@ static void offsets_at_the_edge_of_the_numbers(void **state) {
             } else {
                 struct kw_out o;
                 kw_out_init(&o);
-                assert_int_equal(kw_message_write(&o, (int8_t)magic, bases[i], 5, 0, (struct kw_bytes){NULL, -1}, (struct kw_bytes){(const uint8_t *)"v", 1}), KW_OK);
+                assert_int_equal(kw_message_write(&o, (int8_t)magic, bases[i], 5, 0, (struct kw_bytes){NULL, -1},
+                                                  (struct kw_bytes){(const uint8_t *)"v", 1}),
+                                 KW_OK);
                 log_raw(l, o.p, o.len, 10);
                 kw_out_deinit(&o);
             }
@@ -359,8 +380,10 @@ static void offsets_at_the_edge_of_the_numbers(void **state) {
 
 /* ---- Old formats ---- */
 
-static void put_message(struct kw_out *o, int8_t magic, int64_t offset, int64_t timestamp, int8_t attributes, const char *key, const char *value) {
-    assert_int_equal(kw_message_write(o, magic, offset, timestamp, attributes, (struct kw_bytes){(const uint8_t *)key, key ? (int32_t)strlen(key) : -1},
+static void put_message(struct kw_out *o, int8_t magic, int64_t offset, int64_t timestamp, int8_t attributes, const char *key,
+                        const char *value) {
+    assert_int_equal(kw_message_write(o, magic, offset, timestamp, attributes,
+                                      (struct kw_bytes){(const uint8_t *)key, key ? (int32_t)strlen(key) : -1},
                                       (struct kw_bytes){(const uint8_t *)value, value ? (int32_t)strlen(value) : -1}),
                      KW_OK);
 }
@@ -393,8 +416,10 @@ static void pr07_formats_mixed_in_one_answer(void **state) {
     kw_compressor_free(c);
     for (int64_t from = 0; from <= 20; from++) {
         w->got_count = 0;
-        if (from == 0) cw_assign(w, t, 0, 0);
-        else cw_seek(w, t, 0, from);
+        if (from == 0)
+            cw_assign(w, t, 0, 0);
+        else
+            cw_seek(w, t, 0, from);
         cw_consume(w, 1000000);
         cw_expect(w, t, 0, from, 21);
     }
@@ -447,11 +472,12 @@ static void details_of_records(void **state) {
     struct kw_header_view headers[2] = {{.key = {"h", 1}, .value = {NULL, -1}}, {.key = {"", 0}, .value = {(const uint8_t *)"xy", 2}}};
     struct kw_bytes null = {NULL, -1}, empty = {(const uint8_t *)"", 0}, some = {(const uint8_t *)"kv", 2};
     int64_t now = 1700000000000;
-    struct kw_record_in in[] = {{.timestamp_delta = 0, .offset_delta = 0, .key = null, .value = null},
-                                {.timestamp_delta = now, .offset_delta = 1, .key = null, .value = empty},
-                                {.timestamp_delta = -5, .offset_delta = 2, .key = empty, .value = null},
-                                {.timestamp_delta = (int64_t)1 << 40, .offset_delta = 3, .key = empty, .value = empty},
-                                {.timestamp_delta = 7, .offset_delta = 4, .key = some, .value = some, .headers = headers, .header_count = 2}};
+    struct kw_record_in in[] = {
+        {.timestamp_delta = 0, .offset_delta = 0, .key = null, .value = null},
+        {.timestamp_delta = now, .offset_delta = 1, .key = null, .value = empty},
+        {.timestamp_delta = -5, .offset_delta = 2, .key = empty, .value = null},
+        {.timestamp_delta = (int64_t)1 << 40, .offset_delta = 3, .key = empty, .value = empty},
+        {.timestamp_delta = 7, .offset_delta = 4, .key = some, .value = some, .headers = headers, .header_count = 2}};
     for (int append_time = 0; append_time < 2; append_time++) {
         uint8_t batch[1024], *at = batch + KW_BATCH_HEADER_SIZE;
         for (size_t i = 0; i < KW_COUNTOF(in); i++) at = kw_record_write(at, &in[i], kw_record_size(&in[i]));
