@@ -62,7 +62,7 @@ runner simulator-quick quick tests/sim/run --seeds 5
 runner simulator full tests/sim/run --seeds 150
 runner simulator-night long tests/sim/run --minutes 120
 runner mutants full,long tests/sim/mutants/run.sh
-runner packaging full,long tests/packaging/run.sh
+runner packaging full,long tests/packaging/run.sh build
 runner scenario full,long tests/scenario/run.sh
 runner schema full,long tests/interop/schema/run.sh
 runner golden full,long tests/interop/golden/run.sh
