@@ -38,6 +38,18 @@ void sim_check_disk_deinit(void) {
         }
 }
 
+bool sim_check_disk_has(void *run, int topic, int partition, int64_t offset) {
+    struct sim_run *r = run;
+    struct sim_scan s;
+    char dir[96];
+    bool has = false;
+    folder(dir, sizeof dir, &r->model, topic, partition);
+    sim_scan_log(r->broker.disk, dir, &s);
+    for (size_t i = 0; i < s.count && !has; i++) has = s.v[i].h.base_offset <= offset && offset <= s.v[i].last;
+    sim_scan_deinit(&s);
+    return has;
+}
+
 /* ---- Deaths ---- */
 
 void sim_check_disk_death(struct sim_broker *b, enum sim_death how) {

@@ -55,6 +55,8 @@ void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, 
     m->read++;
     if (t->next >= 0 && offset != t->next && !free_to_move && !t->may_jump) {
         bool deleted = offset > t->next && offset <= l->start;
+        if (offset > t->next && !deleted && !m->in_files(m->ctx, t->topic, t->partition, t->next))
+            sim_fail(m->w, 6, "%d-%d: behind offset %lld the log goes on with %lld", t->topic, t->partition, (long long)t->next - 1, (long long)offset);
         if (offset > t->next && !deleted)
             sim_fail(m->w, 30, "%d-%d: after offset %lld comes %lld: what is between was skipped", t->topic, t->partition,
                      (long long)t->next - 1, (long long)offset);

@@ -240,6 +240,7 @@ static void hang(struct sim_run *r) {
 static void eio(struct sim_run *r) {
     struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
     int64_t n = (int64_t)sim_below(&r->w, 60);
+    f->sync_sticks = sim_below(&r->w, 2);
     switch (sim_below(&r->w, 3)) {
     case 0:
         f->eio_read_at = n;

@@ -75,6 +75,8 @@ struct sim_model {
     struct sim_producer_facts *producers;
     size_t producer_count, producer_cap;
     bool flush_on_ack;
+    bool (*in_files)(void *ctx, int topic, int partition, int64_t offset); /* whether any batch on the disk has the offset */
+    void *ctx;
     uint64_t read, reported, acked;
 };
 

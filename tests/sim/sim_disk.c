@@ -144,8 +144,11 @@ static enum kb_disk_err op_read(struct sim_disk *d, const struct sim_node *n, in
 }
 
 static enum kb_disk_err op_sync(struct sim_disk *d, struct sim_node *n) {
-    if (fails(d, &d->faults.eio_sync_at, d->faults.eio_sync_ppm, SIM_DISK_EIO_SYNC)) return KB_DISK_EIO;
-    sim_node_sync(n);
+    if (fails(d, &d->faults.eio_sync_at, d->faults.eio_sync_ppm, SIM_DISK_EIO_SYNC)) {
+        n->stuck = d->faults.sync_sticks;
+        return KB_DISK_EIO;
+    }
+    if (!n->stuck) sim_node_sync(n);
     return KB_DISK_OK;
 }
 
@@ -398,6 +401,7 @@ static int64_t when(struct sim_disk *d, struct kb_disk_req *r, struct kb_now now
     int64_t t = now.mono_us;
     uint64_t spread = (uint64_t)(d->o.delay_max_us - d->o.delay_min_us + 1);
     if (!kw_rng_chance(&d->rng, d->o.inline_ppm)) t += d->o.delay_min_us + (int64_t)kw_rng_below(&d->rng, spread);
+    if (d->o.sync_max_us && (r->op == KB_DISK_SYNC || r->op == KB_DISK_SYNC_DIR)) t += (int64_t)kw_rng_below(&d->rng, (uint64_t)d->o.sync_max_us);
     if (d->faults.slow_ppm && kw_rng_chance(&d->rng, d->faults.slow_ppm)) {
         t += d->faults.slow_us;
         d->fired[SIM_DISK_SLOW]++;
@@ -527,12 +531,13 @@ void sim_disk_restart(struct sim_disk *d) {
     if (d->count) abort(); /* requests of the dead process are still out */
     d->dead = false;
     d->job_calls = -1;
+    sim_tree_unstick(d->root);
 }
 
 /* ---- Life, and the outside's view ---- */
 
 struct sim_disk *sim_disk_new(uint64_t seed, const struct sim_disk_options *o) {
-    static const struct sim_disk_options usual = {20, 2000, 0, 0};
+    static const struct sim_disk_options usual = {.delay_min_us = 20, .delay_max_us = 2000};
     struct sim_disk *d = need(calloc(1, sizeof(*d)));
     kw_rng_init(&d->rng, seed);
     d->o = o ? *o : usual;

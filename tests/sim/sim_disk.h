@@ -19,6 +19,7 @@ struct sim_disk_options {
     int64_t delay_min_us, delay_max_us; /* of a request that is not inline */
     uint32_t inline_ppm;                /* chance, per million, that a request is done at once */
     uint32_t writeback_ppm;             /* chance at each write that some unsynced sectors reach the disk by themselves */
+    int64_t sync_max_us;                /* a sync takes up to so much more */
 };
 
 enum sim_disk_fault {
@@ -33,6 +34,7 @@ struct sim_disk_faults { /* change at any time; zeroed by sim_disk_new but for t
     int64_t free_bytes;     /* below this nothing fits; -1: endless */
     int64_t eio_read_at, eio_write_at, eio_sync_at; /* countdowns; -1: off */
     int64_t misdirect_at;   /* countdown: that write lands elsewhere in its file; -1: off */
+    bool sync_sticks;       /* after a sync that failed, those that follow succeed without effect, until the next restart */
     const char *spare;      /* not in files whose path has this; NULL: in any */
     uint32_t eio_read_ppm, eio_write_ppm, eio_sync_ppm, enospc_ppm;
     uint32_t slow_ppm;      /* a request takes slow_us more */

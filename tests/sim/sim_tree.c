@@ -203,6 +203,11 @@ void sim_tree_sync_all(struct sim_node *n) {
     for (size_t i = 0; i < n->now.count; i++) sim_tree_sync_all(n->now.v[i].node);
 }
 
+void sim_tree_unstick(struct sim_node *n) {
+    n->stuck = false;
+    for (size_t i = 0; n->folder && i < n->now.count; i++) sim_tree_unstick(n->now.v[i].node);
+}
+
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
     for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)p)[i]) * 1099511628211u;
     return h;

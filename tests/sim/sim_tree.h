@@ -22,7 +22,7 @@ struct sim_change { /* of a folder, not yet durable */
 };
 struct sim_node {
     uint32_t refs;
-    bool folder, spared; /* spared: no write of it goes astray */
+    bool folder, spared, stuck; /* spared: no write of it goes astray; stuck: a sync failed, and no later one does anything */
     int64_t mtime_ms;
     uint8_t *data, *durable; /* files */
     size_t size, cap, durable_size;
@@ -48,6 +48,7 @@ struct sim_losses {
 };
 void sim_tree_power_loss(struct sim_node *root, struct kw_rng *rng, struct sim_losses *l);
 void sim_tree_sync_all(struct sim_node *root);
+void sim_tree_unstick(struct sim_node *n); /* a new process: syncs have their effect again */
 uint64_t sim_tree_hash(const struct sim_node *root, uint64_t h);
 
 #endif

@@ -87,7 +87,7 @@ static void draw_lives(struct sim_world *w, struct sim_plan *p) {
     p->delete_s = often(w, 25, 10, 40);
     p->drift = sim_below(w, 4) == 0;
     p->tamper_ppm = ppm(w, 40, 700000);
-    p->rot_ppm = ppm(w, 10, 500000);
+    p->rot_ppm = ppm(w, 15, 700000);
 }
 
 static void draw_disk(struct sim_world *w, struct sim_plan *p) {
@@ -104,7 +104,8 @@ void sim_plan_draw(struct sim_run *r) {
     p->clients = (int)sim_range(w, 1, 4);
     p->records = (uint32_t)sim_range(w, 5200, 9000);
     p->calm_us = sim_range(w, 0, 5 * SIM_S);
-    p->disk = (struct sim_disk_options){10, sim_range(w, 50, 4000), (uint32_t)sim_below(w, 900000), (uint32_t)sim_below(w, 200000)};
+    p->disk = (struct sim_disk_options){.delay_min_us = 10, .delay_max_us = sim_range(w, 50, 4000), .inline_ppm = (uint32_t)sim_below(w, 900000),
+                                        .writeback_ppm = (uint32_t)sim_below(w, 200000), .sync_max_us = sim_below(w, 2) ? 0 : sim_range(w, 1, 60 * SIM_MS)};
     draw_network(w, p);
     draw_lives(w, p);
     draw_disk(w, p);
@@ -176,8 +177,9 @@ static struct kc_config *consumer_config(struct sim_world *w) {
 
 static void add_consumer(struct sim_run *r, int i, bool all) {
     struct sim_world *w = &r->w;
+    bool fast = sim_below(w, 3);
     struct sim_consumer_plan p = {.config = consumer_config(w),
-                                  .every_us = sim_range(w, 5 * SIM_MS, 300 * SIM_MS),
+                                  .every_us = fast ? sim_range(w, 5 * SIM_MS, 300 * SIM_MS) : sim_range(w, 500 * SIM_MS, 4 * SIM_S),
                                   .seek_ppm = ppm(w, 50, 30000),
                                   .pause_ppm = ppm(w, 50, 50000),
                                   .reassign_ppm = ppm(w, 50, 10000),
@@ -268,6 +270,8 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     w->loud = loud;
     sim_net_init(&r->net, w);
     sim_model_init(&r->model, w);
+    r->model.in_files = sim_check_disk_has;
+    r->model.ctx = r;
     sim_plan_draw(r);
     set_broker(r);
     for (int i = 0; i <= r->plan.clients; i++) {

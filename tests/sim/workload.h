@@ -50,6 +50,7 @@ void sim_check_disk_death(struct sim_broker *b, enum sim_death how); /* notes wh
 void sim_check_disk_dead(struct sim_broker *b, enum sim_death how);
 void sim_check_disk_ready(struct sim_broker *b); /* a start is through: what is there now is a beginning of what was */
 void sim_check_disk_final(struct sim_run *r);
+bool sim_check_disk_has(void *run, int topic, int partition, int64_t offset);
 void sim_check_disk_deinit(void);
 /* check_marks.c: 7, 8, 15 */
 void sim_check_marks(struct sim_broker *b);
