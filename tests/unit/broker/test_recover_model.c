@@ -375,7 +375,7 @@ static void run(uint64_t seed, int steps) {
     struct model m;
     memset(&m, 0, sizeof(m));
     kw_rng_init(&m.rng, seed);
-    struct sim_disk_options o = {10, 3000, (uint32_t)rnd(&m, 1000000), rnd(&m, 2) ? 200000 : 0};
+    struct sim_disk_options o = {10, 3000, (uint32_t)rnd(&m, 1000000), rnd(&m, 2) ? 200000 : 0, 0};
     rig_init(&m.rig, seed, &o);
     m.time = m.rig.now.wall_ms;
     m.rig.config.segment_bytes = 20000 + (int64_t)rnd(&m, 3000000);
