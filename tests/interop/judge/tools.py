@@ -62,9 +62,16 @@ def partition_folders(data):
     return sorted(d for d in Path(data).iterdir() if d.is_dir() and re.search(r"-\d+$", d.name) and any(d.glob("*.log")))
 
 
+DUMP_FILES_MAX = 800  # one argument may have 128 kB
+
+
 def dump(files, *options):
     # the index check reads at most --max-message-size at an entry's position: as large as the largest batch here
-    return kafka("kafka-dump-log", *options, "--max-message-size", str(1 << 26), "--files", ",".join(str(f) for f in files), timeout=300).decode(errors="replace")
+    text = []
+    for i in range(0, len(files), DUMP_FILES_MAX):
+        names = ",".join(str(f) for f in files[i:i + DUMP_FILES_MAX])
+        text.append(kafka("kafka-dump-log", *options, "--max-message-size", str(1 << 26), "--files", names, timeout=300).decode(errors="replace"))
+    return "\n".join(text)
 
 
 def complaints(text):
