@@ -12,10 +12,10 @@ def cells(producer, quick):
     """(name, records, partitions, codec, acks, idempotence): small mixed records over everything, the size ladder by codec."""
     codecs = ("none", "zstd") if quick else peers.CODECS
     acks = [a for a in producer.acks if a in ((0, False), (-1, True)) or not quick]
-    for codec in (c for c in codecs if c in producer.codecs):
-        for a, idempotent in acks:
-            for parts in (3,) if quick else (1, 3):
-                yield f"mix-{codec}-a{a}{'i' if idempotent else ''}-p{parts}", records.mix(parts), parts, codec, a, idempotent
+    for n, codec in enumerate(c for c in codecs if c in producer.codecs):
+        for m, (a, idempotent) in enumerate(acks):
+            parts = 1 if (n + m) % 2 and not quick else 3   # both counts with every codec and every acks level
+            yield f"mix-{codec}-a{a}{'i' if idempotent else ''}-p{parts}", records.mix(parts), parts, codec, a, idempotent
     best = (-1, True) in producer.acks
     for n, codec in enumerate(("lz4",) if quick else [c for c in peers.CODECS if c in producer.codecs]):
         parts = 3 if n % 2 else 1
