@@ -26,6 +26,7 @@ class Peer:
     null_records = True       # key and value both null
     conf = {}                 # properties on every job
     no_headers = False
+    thorough = False          # takes the heavy record sets with every codec
     codecs = CODECS
     acks = ACKS
     fields = records.FIELDS   # what its consumer shows
@@ -161,6 +162,7 @@ class Old010(Old, Franz):
 
 class Kclient(Peer):
     name = "libkclient"
+    thorough = True
 
     def command(self):
         return [cache.kc_peer(), self.boot]
@@ -168,6 +170,7 @@ class Kclient(Peer):
 
 class KclientOwnLoop(Kclient):
     name = "libkclient-own-loop"
+    thorough = False
     conf = {"client.thread": "none"}
 
 
