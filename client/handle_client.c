@@ -199,7 +199,14 @@ static void client_free(kc_client *c, bool forked) {
     kw_free(c);
 }
 
+/* Once a process: brokers choose names and numbers that end up in our maps. */
+static void seed_maps(void) {
+    kw_map_seed(kc_random_seed(), kc_random_seed());
+}
+
 static kc_err fill(kc_client *c, char *why, size_t size) {
+    static pthread_once_t seeded = PTHREAD_ONCE_INIT;
+    pthread_once(&seeded, seed_maps);
     struct kc_core_options o = {.settings = c->settings, .seed = kc_random_seed(), .now = kc_clock_now(), .log = core_log, .ctx = c};
     kw_err err = kc_shell_new(c->settings, &c->shell, why, size);
     if (err != KW_OK) return err == KW_ENOMEM ? KC_NO_MEMORY : KC_TRANSPORT;

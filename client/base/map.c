@@ -20,11 +20,12 @@ struct kw_map_slot {
     uint32_t hash;
 };
 
-static uint64_t hash_key[2] = {0x736f6d6570736575u, 0x646f72616e646f6du};
+/* For new maps. Atomic, since one thread may seed while another makes a map; halves of two seeds make a key as good as any. */
+static _Atomic uint64_t hash_key[2] = {0x736f6d6570736575u, 0x646f72616e646f6du};
 
 void kw_map_seed(uint64_t k0, uint64_t k1) {
-    hash_key[0] = k0;
-    hash_key[1] = k1;
+    atomic_store_explicit(&hash_key[0], k0, memory_order_relaxed);
+    atomic_store_explicit(&hash_key[1], k1, memory_order_relaxed);
 }
 
 static inline uint64_t rotl(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
@@ -37,9 +38,9 @@ static inline uint64_t rotl(uint64_t x, int k) { return (x << k) | (x >> (64 - k
         v2 += v1, v1 = rotl(v1, 17) ^ v2, v2 = rotl(v2, 32);                                                 \
     } while (0)
 
-static uint32_t hash_bytes(const uint8_t *p, size_t n) {
-    uint64_t v0 = hash_key[0] ^ 0x736f6d6570736575u, v1 = hash_key[1] ^ 0x646f72616e646f6du;
-    uint64_t v2 = hash_key[0] ^ 0x6c7967656e657261u, v3 = hash_key[1] ^ 0x7465646279746573u;
+static uint32_t hash_bytes(const uint64_t key[2], const uint8_t *p, size_t n) {
+    uint64_t v0 = key[0] ^ 0x736f6d6570736575u, v1 = key[1] ^ 0x646f72616e646f6du;
+    uint64_t v2 = key[0] ^ 0x6c7967656e657261u, v3 = key[1] ^ 0x7465646279746573u;
     uint64_t last = (uint64_t)n << 56, word;
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&word, p, 8);
@@ -59,8 +60,8 @@ static uint32_t hash_bytes(const uint8_t *p, size_t n) {
     return (uint32_t)(h ^ (h >> 32));
 }
 
-static uint32_t hash_number(uint64_t x) {
-    x ^= hash_key[0];
+static uint32_t hash_number(const uint64_t key[2], uint64_t x) {
+    x ^= key[0];
     x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
     x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
     return (uint32_t)(x ^ (x >> 32));
@@ -72,12 +73,12 @@ struct lookup {
     uint32_t len, hash;
 };
 
-static struct lookup by_number(uint64_t key) {
-    return (struct lookup){.number = key, .len = KEY_IS_NUMBER, .hash = hash_number(key)};
+static struct lookup by_number(const struct kw_map *m, uint64_t key) {
+    return (struct lookup){.number = key, .len = KEY_IS_NUMBER, .hash = hash_number(m->key, key)};
 }
 
-static struct lookup by_bytes(const void *key, size_t len) {
-    return (struct lookup){.bytes = key, .len = (uint32_t)len, .hash = hash_bytes(key, len)};
+static struct lookup by_bytes(const struct kw_map *m, const void *key, size_t len) {
+    return (struct lookup){.bytes = key, .len = (uint32_t)len, .hash = hash_bytes(m->key, key, len)};
 }
 
 static inline bool slot_matches(const struct kw_map_slot *s, const struct lookup *k) {
@@ -101,7 +102,9 @@ static void index_add(uint32_t *index, size_t cap, uint32_t hash, size_t slot) {
     index[i] = (uint32_t)slot + 1;
 }
 
-void kw_map_init(struct kw_map *m) { memset(m, 0, sizeof(*m)); }
+void kw_map_init(struct kw_map *m) {
+    *m = (struct kw_map){.key = {atomic_load_explicit(&hash_key[0], memory_order_relaxed), atomic_load_explicit(&hash_key[1], memory_order_relaxed)}};
+}
 
 static void key_free(struct kw_map_slot *s) {
     if (s->len != KEY_IS_NUMBER) kw_free(s->key.bytes);
@@ -205,37 +208,37 @@ static void *remove_entry(struct kw_map *m, const struct lookup *k) {
 }
 
 kw_err kw_map_put_u64(struct kw_map *m, uint64_t key, void *value) {
-    struct lookup k = by_number(key);
+    struct lookup k = by_number(m, key);
     return put(m, &k, value);
 }
 
 void *kw_map_get_u64(const struct kw_map *m, uint64_t key) {
-    struct lookup k = by_number(key);
+    struct lookup k = by_number(m, key);
     size_t at = find(m, &k);
     return at == SIZE_MAX ? NULL : m->slots[m->index[at] - 1].value;
 }
 
 void *kw_map_remove_u64(struct kw_map *m, uint64_t key) {
-    struct lookup k = by_number(key);
+    struct lookup k = by_number(m, key);
     return remove_entry(m, &k);
 }
 
 kw_err kw_map_put(struct kw_map *m, const void *key, size_t len, void *value) {
     if (len >= KEY_IS_NUMBER) return KW_ENOMEM;
-    struct lookup k = by_bytes(key, len);
+    struct lookup k = by_bytes(m, key, len);
     return put(m, &k, value);
 }
 
 void *kw_map_get(const struct kw_map *m, const void *key, size_t len) {
     if (m->count == 0 || len >= KEY_IS_NUMBER) return NULL;
-    struct lookup k = by_bytes(key, len);
+    struct lookup k = by_bytes(m, key, len);
     size_t at = find(m, &k);
     return at == SIZE_MAX ? NULL : m->slots[m->index[at] - 1].value;
 }
 
 void *kw_map_remove(struct kw_map *m, const void *key, size_t len) {
     if (m->count == 0 || len >= KEY_IS_NUMBER) return NULL;
-    struct lookup k = by_bytes(key, len);
+    struct lookup k = by_bytes(m, key, len);
     return remove_entry(m, &k);
 }
 

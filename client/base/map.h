@@ -10,10 +10,11 @@ struct kw_map {
     struct kw_map_slot *slots; /* dense, in insertion order, with tombstones */
     uint32_t *index;
     size_t count, slot_count, slot_cap, index_cap;
+    uint64_t key[2]; /* of its hash */
 };
 
-/* The key of the hash: a shell may set a random one once, before any map is filled, so that a peer cannot choose colliding names.
- * Results and iteration order do not depend on it. */
+/* The key of the hash in maps that are made from now on: a shell sets a random one, so that a peer cannot choose colliding names. Results and
+ * iteration order do not depend on it. Any thread, at any time: a map keeps the key that it was made with. */
 void kw_map_seed(uint64_t k0, uint64_t k1);
 
 void kw_map_init(struct kw_map *m);

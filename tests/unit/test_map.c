@@ -77,6 +77,25 @@ static void test_iteration_keeps_insertion_order(void **state) {
     kw_map_seed(1, 2);
 }
 
+/* A map keeps the hash key that it was made with, so that seeding late, or for another client of the process, breaks none. */
+static void test_seeding_leaves_maps_that_exist_alone(void **state) {
+    (void)state;
+    struct kw_map old, fresh;
+    kw_map_seed(1, 2);
+    kw_map_init(&old);
+    for (uint64_t i = 0; i < 100; i++) assert_int_equal(kw_map_put_u64(&old, i, &values[i]), KW_OK);
+    assert_int_equal(kw_map_put(&old, "name", 4, &values[100]), KW_OK);
+    kw_map_seed(3, 4);
+    kw_map_init(&fresh);
+    assert_int_equal(kw_map_put(&fresh, "name", 4, &values[101]), KW_OK);
+    kw_map_seed(1, 2);
+    for (uint64_t i = 0; i < 100; i++) assert_ptr_equal(kw_map_get_u64(&old, i), &values[i]);
+    assert_ptr_equal(kw_map_get(&old, "name", 4), &values[100]);
+    assert_ptr_equal(kw_map_get(&fresh, "name", 4), &values[101]);
+    kw_map_deinit(&old);
+    kw_map_deinit(&fresh);
+}
+
 static void test_random_against_array(void **state) {
     (void)state;
     struct kw_rng r;
@@ -136,6 +155,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strings_and_numbers),
         cmocka_unit_test(test_iteration_keeps_insertion_order),
+        cmocka_unit_test(test_seeding_leaves_maps_that_exist_alone),
         cmocka_unit_test(test_random_against_array),
         cmocka_unit_test(test_no_memory),
     };

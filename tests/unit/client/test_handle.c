@@ -103,6 +103,20 @@ static void wait_for_threads(size_t at_most) {
 
 /* ---- ---- */
 
+/* A broker must not know how its names are hashed: the first client of a process draws the key of all its maps. Comes before the other tests. */
+static void test_the_first_client_seeds_the_maps(void **state) {
+    (void)state;
+    struct kw_map before, after, later;
+    kw_map_init(&before);
+    kc_client *c = client_new();
+    kw_map_init(&after);
+    assert_memory_not_equal(before.key, after.key, sizeof before.key);
+    kc_client_free(c);
+    kc_client_free(client_new());
+    kw_map_init(&later);
+    assert_memory_equal(after.key, later.key, sizeof after.key);
+}
+
 static void test_asks_over_the_wire_in_both_modes(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -721,6 +735,7 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_client_seeds_the_maps),
         cmocka_unit_test(test_asks_over_the_wire_in_both_modes),
         cmocka_unit_test(test_names_are_resolved),
         cmocka_unit_test(test_a_waiting_caller_drives_the_loop),
