@@ -228,10 +228,14 @@ static bool something(void *ctx) {
     return ended(c) || kc_consume_ready(&c->consume);
 }
 
+/* Before anything is taken: a loop that KC_WOKEN ends must end under load too. */
+static kc_err woken(kc_consumer *c) {
+    return KW_UNLIKELY(atomic_load(&c->wake)) && atomic_exchange(&c->wake, false) ? KC_WOKEN : KC_OK;
+}
+
 /* Waits for something to take. KC_OK: look again. */
 static kc_err await_event(kc_consumer *c, int64_t deadline_us) {
     if (ended(c)) return KC_CLOSED;
-    if (atomic_exchange(&c->wake, false)) return KC_WOKEN;
     kc_ready_rearm(c->client, &c->ready);
     if (kc_consume_ready(&c->consume)) return KC_OK;
     return kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
@@ -253,8 +257,8 @@ kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     if (c->consume.one.e) kc_consume_one_drop(&c->consume);
     int64_t deadline_us = poll_deadline(timeout_us);
     kc_event *e = NULL;
-    while ((err = kc_consume_take(&c->consume, &e)) == KC_BUSY)
-        if ((err = await_event(c, deadline_us)) != KC_OK) break;
+    err = woken(c);
+    while (err == KC_OK && (err = kc_consume_take(&c->consume, &e)) == KC_BUSY) err = await_event(c, deadline_us);
     if (err == KC_OK) hand_out(c, e, event);
     atomic_store(&c->polling, false);
     return err;
@@ -263,10 +267,9 @@ kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
 /* Beyond the event at hand, or with something changed since it was begun. */
 static kc_err next_one(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     int64_t deadline_us = poll_deadline(timeout_us);
-    kc_err err;
     kc_event *e = NULL;
-    while ((err = kc_consume_one(&c->consume, &e)) == KC_BUSY)
-        if ((err = await_event(c, deadline_us)) != KC_OK) break;
+    kc_err err = woken(c);
+    while (err == KC_OK && (err = kc_consume_one(&c->consume, &e)) == KC_BUSY) err = await_event(c, deadline_us);
     if (err == KC_OK && e)
         hand_out(c, e, event);
     else if (err == KC_OK)
@@ -297,7 +300,9 @@ size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t
 }
 
 void kc_consumer_wake(kc_consumer *c) {
-    if (c && !kc_client_is_forked(c->client)) kc_client_wake_waiter(c->client, &c->wake);
+    if (!c || kc_client_is_forked(c->client)) return;
+    kc_client_wake_waiter(c->client, &c->wake);
+    atomic_fetch_add(&c->consume.changes, 1); /* poll_one looks up from the event at hand */
 }
 
 /* ---- Offset lookups ---- */

@@ -51,7 +51,7 @@ typedef struct kc_event kc_event;
 /** The next event, waiting at most timeout_us. KC_OK: *event; KC_TIMED_OUT; KC_WOKEN; KC_BUSY: another thread is inside; KC_CLOSED;
  * KC_NO_MEMORY: nothing is lost, the next poll tries again. In mode BY_POLL it marks the event before as processed. */
 KC_API kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us);
-/** Ends a poll, or the next one (sticky). Safe in a signal handler. */
+/** Ends a poll, or the next one (sticky), with KC_WOKEN, however much there is to take: nothing is lost by it. Safe in a signal handler. */
 KC_API void kc_consumer_wake(kc_consumer *c);
 
 KC_API int32_t kc_event_kind(const kc_event *e); /**< enum kc_event_kind; unknown kinds are to be ignored */

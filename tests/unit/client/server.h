@@ -35,7 +35,8 @@ struct server;
 /* True: the request was dealt with (server_reply). In the server's thread. */
 typedef bool (*server_hook)(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body);
 struct server {
-    server_hook hook; /* set before the thread begins */
+    server_hook hook;                        /* set before the thread begins */
+    _Atomic(void (*)(struct server *)) tick; /* may be NULL; in the server's thread, at least every 20 ms: for answers that were held back */
     int listener, stop_pipe[2];
     uint16_t port;
     pthread_t thread;
@@ -143,6 +144,8 @@ static inline void *server_main(void *arg) {
             if (c->fd >= 0 && (drop || (fds[i + 2].revents && !server_read(s, c))))
                 server_drop(c, atomic_load(&s->mode) == SERVER_RESETS || drop);
         }
+        void (*tick)(struct server *) = atomic_load(&s->tick);
+        if (tick) tick(s);
         if (fds[0].revents) {
             int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
             int at = 0;
