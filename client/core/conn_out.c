@@ -199,9 +199,10 @@ void kc_conn_abandon(struct kc_conn *c, struct kc_request *rq) {
         if (f->rq != rq) continue;
         f->rq = NULL;
         rq->conn = NULL;
+        rq->sent = true; /* if not yet, it will be: others are encoded behind it */
+        if (c->stream_written >= f->end || keep_splices(c, f) == KW_OK) return;
         rq->sent = c->stream_written > f->start;
-        if (c->stream_written < f->end && keep_splices(c, f) != KW_OK)
-            kc_conn_close(c, KC_NO_MEMORY, "send", "no memory to finish a cancelled request");
+        kc_conn_close(c, KC_NO_MEMORY, "send", "no memory to finish a cancelled request");
         return;
     }
     KW_ASSERT(!"a request in flight is in its connection's ring");

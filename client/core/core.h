@@ -79,7 +79,7 @@ struct kc_request {
     /* err KC_OK: body is the answer's body and blk the block that it lies in (take a reference to keep views). Else what went wrong, in
      * attempts. `sent`: whether any byte may have reached the broker (MAYBE_PERSISTED). */
     void (*done)(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk);
-    bool sent;
+    bool sent;                        /* valid in done, not before */
     int32_t sent_to;                  /* node id it went to */
     struct kc_attempts *attempts;     /* may be NULL: nobody asks */
     void *ctx;

@@ -202,26 +202,34 @@ static int32_t leader_now(struct kc_sender *s, const struct kc_ptopic *t, int32_
     return m && m->known && index < m->partition_count ? m->partitions[index].leader : -1;
 }
 
-/* Requests to a broker that no longer leads: those that were not written yet are taken back. With idempotence a sent one is given up too, since the
- * same batch under the same number may be sent again without a doubt (CP-13); without, only its answer tells. */
+/* Once encoded a request goes to its broker, cancelled or not. */
+static bool is_out(const struct kc_produce_rq *r) {
+    for (size_t i = 0; i < r->count; i++)
+        if (r->slots[i].blk) return true;
+    return false;
+}
+
+/* Requests to a broker that no longer leads: those that are not on their way yet are taken back. With idempotence what is on its way is given up too,
+ * since the same batch under the same number may be sent again without a doubt (CP-13); without, only its answer tells. */
 static void reroute(struct kc_sender *s) {
     for (struct kw_list *n = s->flight.next; n != &s->flight; n = n->next) {
         struct kc_produce_rq *r = KW_CONTAINER_OF(n, struct kc_produce_rq, link);
-        bool moved = false;
+        bool moved = false, out = is_out(r);
+        if (out && !s->settings->idempotence) continue;
         for (size_t i = 0; i < r->count; i++) {
             struct kc_slot *slot = &r->slots[i];
             if (!slot->batch) continue;
             int32_t leader = leader_now(s, slot->topic, slot->index);
             if (leader < 0 || leader == r->broker->node) continue;
             moved = true;
-            if (!r->rq.sent || !s->settings->idempotence) continue;
+            if (!out) continue;
             struct kc_batch *b = slot->batch;
             b->maybe = true;
             kc_sender_detach(s, b);
             kc_sender_queue(s, b->part, b);
             kc_sender_activate(s, b->part);
         }
-        if (moved && !r->rq.sent) kc_core_cancel(s->core, &r->rq);
+        if (moved && !out) kc_core_cancel(s->core, &r->rq);
     }
     for (struct kw_list *n = s->brokers.next; n != &s->brokers; n = n->next) {
         struct kc_pbroker *br = KW_CONTAINER_OF(n, struct kc_pbroker, link);

@@ -436,4 +436,38 @@ static inline int count_err(struct world *w, kc_err err) {
     return n;
 }
 
+/* ---- What several tests use ---- */
+
+#define MS 1000
+#define SECOND 1000000
+
+static const char *const plain[] = {"enable.idempotence", "false", "linger.ms", "5", NULL};
+static const char *const idempotent[] = {"linger.ms", "5", NULL};
+
+static inline enum verdict fail_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s;
+    *code = KE_NOT_ENOUGH_REPLICAS;
+    return w->step++ == 0 ? V_ERROR : V_SERVE;
+}
+static inline enum verdict lose_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_LOSE : V_SERVE;
+}
+static inline enum verdict break_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_BREAK : V_SERVE;
+}
+static inline enum verdict never_answer(struct world *w, const struct sent *s, int16_t *code) {
+    (void)w, (void)s, (void)code;
+    return V_SILENT;
+}
+static inline enum verdict store_silent_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_STORE_SILENT : V_SERVE;
+}
+static inline enum verdict silent_first(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    return w->step++ == 0 ? V_SILENT : V_SERVE;
+}
+
 #endif

@@ -3,9 +3,6 @@
  */
 #include "produce_peer.h"
 
-#define MS 1000
-#define SECOND 1000000
-
 static struct kc_batch *open_of(struct world *w, int32_t partition) {
     struct kc_ptopic *t = w->p->accum.topics[w->topic];
     return partition < t->part_cap && t->parts[partition] ? t->parts[partition]->open : NULL;

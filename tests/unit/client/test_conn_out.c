@@ -82,7 +82,8 @@ static void test_splices_arrive_in_place_in_writes_of_any_size(void **state) {
     }
 }
 
-/* A request cancelled while half of it is written: its memory may go at once, and the frame is still finished. */
+/* A request cancelled while half of it is written, or nothing yet: its memory may go at once, and the frame is still finished, so the broker may well
+ * act on it. */
 static void test_cancel_in_the_middle_of_writing(void **state) {
     (void)state;
     for (size_t part = 0; part < 60000; part += 9973) {
@@ -114,7 +115,7 @@ static void test_cancel_in_the_middle_of_writing(void **state) {
         net_turn(n);
         if (a.done == 1 && a.err == KC_CANCELLED) memset(big_value, 'x', sizeof big_value); /* the sender's memory is his again */
         assert_int_equal(a.done, 1);
-        assert_int_equal(a.rq.sent, part > 0);
+        assert_true(a.rq.sent);
         memset(big_value, 'v', sizeof big_value);
         kc_core_send(n->core, &b.rq); /* the connection is still in step */
         n->hook = NULL;

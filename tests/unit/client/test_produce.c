@@ -3,9 +3,6 @@
  */
 #include "produce_peer.h"
 
-#define MS 1000
-#define SECOND 1000000
-
 struct flushed {
     struct kc_flush f;
     bool done;
@@ -234,10 +231,6 @@ static void test_close_of_nothing(void **state) {
     world_free(w);
 }
 
-static enum verdict never_answer(struct world *w, const struct sent *s, int16_t *code) {
-    (void)w, (void)s, (void)code;
-    return V_SILENT;
-}
 static void test_close_with_answers_missing(void **state) {
     (void)state;
     struct world *w = world_new(NULL, 2);

@@ -1,0 +1,325 @@
+/* test_sender_leaders.c - what the sender does when a producer id is not to be had, is forgotten or used up, and when leaders move, topics go and
+ * come back. Cases CP-11, CP-13, CP-15, CX-02 (producer part).
+ */
+#include "produce_peer.h"
+
+/* ---- Producer ids and epochs ---- */
+
+static void test_cp15_producer_id_is_asked_again(void **state) {
+    (void)state;
+    static const int16_t codes[] = {KE_REQUEST_TIMED_OUT, KE_COORDINATOR_LOAD_IN_PROGRESS, KE_COORDINATOR_NOT_AVAILABLE};
+    for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
+        struct world *w = world_new(idempotent, 1);
+        w->pid_error = codes[i];
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 3 * SECOND);
+        assert_true(w->pid_requests >= 3 && w->pid_requests < 30); /* with a growing backoff */
+        assert_int_equal(w->p->accum.fatal, KC_OK);
+        assert_int_equal(w->trace_count, 0);
+        w->pid_error = 0;
+        net_advance(w->net, 2 * SECOND);
+        assert_log(w, 0, 1);
+        assert_all_ok(w, 1);
+        world_free(w);
+    }
+}
+
+static void test_no_right_to_a_producer_id_is_fatal(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->pid_error = KE_CLUSTER_AUTHORIZATION_FAILED;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 1 * SECOND);
+    world_drain(w);
+    assert_int_equal(count_err(w, KE_CLUSTER_AUTHORIZATION_FAILED), 2);
+    assert_int_equal(world_send(w, 0, NULL, -1, "x", 1, 9), KE_CLUSTER_AUTHORIZATION_FAILED);
+    assert_non_null(w->p->sender.fatal);
+    world_free(w);
+}
+
+/* Stored, not answered before the records' deadline: the next batch goes on, and the log says that all is well. */
+static void test_expired_batch_that_was_stored_needs_no_new_epoch(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"delivery.timeout.ms", "1000", "request.timeout.ms", "800", NULL};
+    struct world *w = world_new(pairs, 1);
+    w->script = store_silent_first;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 700 * MS);
+    w->net->brokers[0].silent = true;
+    net_advance(w->net, 2 * SECOND);
+    world_drain(w);
+    assert_int_equal(count_err(w, KC_EXPIRED), 2);
+    assert_int_equal(w->reports[0].outcome, KC_MAYBE_PERSISTED);
+    w->net->brokers[0].silent = false;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 900 * MS);
+    assert_log(w, 0, 3);
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    world_free(w);
+}
+
+static void test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"delivery.timeout.ms", "1000", "request.timeout.ms", "800", NULL};
+    struct world *w = world_new(pairs, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = silent_first;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 700 * MS);
+    w->net->brokers[0].silent = true;
+    net_advance(w->net, 2 * SECOND);
+    world_drain(w);
+    assert_int_equal(count_err(w, KC_EXPIRED), 2);
+    w->net->brokers[0].silent = false;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 900 * MS);
+    struct part_log *l = &w->logs[0][0];
+    assert_int_equal(l->count, 2);
+    assert_int_equal(l->records[1].value, 4);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 1);
+    assert_int_equal(w->trace[w->trace_count - 1].h.base_sequence, 0);
+    world_drain(w);
+    assert_int_equal(w->reports[w->report_count - 1].err, KC_OK);
+    world_free(w);
+}
+
+static void test_unknown_producer_id_goes_on_in_a_new_epoch(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_batches(w, 0, 2);
+    net_advance(w->net, 100 * MS);
+    w->logs[0][0].forgets = true;
+    world_send_batches(w, 0, 3); /* all in flight */
+    net_advance(w->net, 2 * SECOND);
+    assert_log(w, 0, 5);
+    assert_all_ok(w, 5);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 1);
+    world_free(w);
+}
+
+static void test_used_up_epochs_ask_for_a_new_id(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    struct kc_part *p = w->p->accum.topics[w->topic]->parts[0];
+    p->producer_epoch = INT16_MAX;
+    w->logs[0][0].producers[0].epoch = INT16_MAX;
+    w->logs[0][0].forgets = true;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 2 * SECOND);
+    assert_log(w, 0, 2);
+    assert_int_equal(w->pid_requests, 2);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_id, 1001);
+    world_free(w);
+}
+
+/* ---- Leaders ---- */
+
+static void test_cp11_topic_unknown_once(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    world_send_n(w, 0, 100, 16);
+    net_advance(w->net, 100 * MS);
+    w->net->topics[0].err = KE_UNKNOWN_TOPIC_OR_PARTITION; /* a broker that has just come up */
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 150 * MS);
+    world_send_n(w, 0, 1, 16);
+    w->net->topics[0].err = KE_NONE;
+    net_advance(w->net, 5 * SECOND);
+    assert_log(w, 0, 101);
+    assert_all_ok(w, 101);
+    assert_int_equal(w->trace[w->trace_count - 1].h.base_sequence, 100);
+    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 0);
+    world_free(w);
+}
+
+static void move_leader(struct world *w, int32_t to) {
+    w->net->topics[0].leader[0] = to;
+    w->net->topics[0].epoch[0]++;
+}
+
+static void test_cp13_leader_moves_to_and_fro(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "1", "request.timeout.ms", "1000", NULL};
+    struct world *w = world_new(pairs, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    int n = 0;
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 20; i++) {
+            world_send_n(w, 0, 1, 16);
+            n++;
+            net_advance(w->net, 10 * MS);
+            if (i == 10) {
+                w->step = 0;
+                w->script = round % 3 == 0 ? lose_first : round % 3 == 1 ? store_silent_first : NULL;
+            }
+        }
+        move_leader(w, 1 + round % 2);
+    }
+    net_advance(w->net, 20 * SECOND);
+    assert_log(w, 0, n);
+    assert_all_ok(w, n);
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    world_free(w);
+}
+
+static void test_kip951_hint_saves_the_backoff(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->hint_leader = true;
+    move_leader(w, 2);
+    int metadata = w->net->requests[KW_API_METADATA];
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 20 * MS); /* far less than the backoff */
+    assert_log(w, 0, 2);
+    assert_int_equal(w->net->requests[KW_API_METADATA], metadata);
+    world_free(w);
+}
+
+static void test_cx02_topic_made_anew(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    w->net->topics[0].epoch[0] = 57;
+    world_send_n(w, 0, 5, 16);
+    net_advance(w->net, 100 * MS);
+    w->net->topics[0].id.b[0] = 9;
+    w->net->topics[0].epoch[0] = 0;
+    w->net->topics[0].leader[0] = 2;
+    struct part_log *l = &w->logs[0][0];
+    l->count = 0;
+    l->producer_count = 0;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(l->count, 1);
+    assert_int_equal(l->records[0].value, 6);
+    const struct sent *last = &w->trace[w->trace_count - 1];
+    assert_int_equal(last->broker, 2);
+    assert_int_equal(last->h.base_sequence, 0);
+    assert_int_equal(last->h.producer_epoch, 1);
+    world_drain(w);
+    assert_int_equal(w->report_count, 6);
+    assert_int_equal(w->reports[5].offset, 0);
+    world_free(w);
+}
+
+static void test_leader_gone_and_back(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    w->net->topics[0].leader[0] = -1;
+    w->net->topics[0].partition_err[0] = KE_LEADER_NOT_AVAILABLE;
+    world_send_n(w, 0, 3, 16);
+    net_advance(w->net, 3 * SECOND);
+    assert_int_equal(w->trace_count, 0);
+    assert_true(w->net->requests[KW_API_METADATA] < 30);
+    w->net->topics[0].leader[0] = 1;
+    w->net->topics[0].partition_err[0] = 0;
+    net_advance(w->net, 3 * SECOND);
+    assert_log(w, 0, 3);
+    assert_all_ok(w, 3);
+    world_free(w);
+}
+
+/* A connection attempt that hangs must not hold records when another broker leads meanwhile. */
+static void test_unsent_request_follows_the_leader(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092)->hangs = true;
+    w->net->topics[0].leader[0] = 2;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 500 * MS);
+    assert_int_equal(w->trace_count, 0);
+    move_leader(w, 1);
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 1 * SECOND);
+    assert_log(w, 0, 1);
+    assert_all_ok(w, 1);
+    world_free(w);
+}
+
+/* A hung leader: with idempotence what it has not answered goes to the next one at once. */
+static void test_sent_request_follows_the_leader(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = never_answer;
+    world_send_batches(w, 0, 3);
+    net_advance(w->net, 100 * MS);
+    w->script = NULL;
+    move_leader(w, 2);
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 2 * SECOND); /* the request's own timeout is 30 s */
+    assert_log(w, 0, 4);
+    assert_all_ok(w, 4);
+    assert_int_equal(w->trace[w->trace_count - 1].broker, 2);
+    world_free(w);
+}
+
+/* Without idempotence what the old leader has got may be in its log: only its answer tells, and a second copy sent on a change of leaders would stay. */
+static void test_a_sent_request_without_idempotence_waits_for_its_answer(void **state) {
+    (void)state;
+    struct world *w = world_new(plain, 1);
+    net_broker(w->net, 2, "b1", 9092);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = store_silent_first;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    move_leader(w, 2);
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(w->trace_count, 2);
+    assert_log(w, 0, 2);
+    world_free(w);
+}
+
+/* A request holds batches of several partitions: a leader that moves takes along its own alone. */
+static void test_partitions_that_stay_are_not_sent_twice(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 2);
+    net_broker(w->net, 2, "b1", 9092);
+    world_send_n(w, 0, 1, 16);
+    world_send_n(w, 1, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = never_answer;
+    world_send_n(w, 0, 1, 16);
+    world_send_n(w, 1, 1, 16);
+    net_advance(w->net, 100 * MS);
+    assert_int_equal(w->trace_count, 4);
+    w->script = NULL;
+    move_leader(w, 2);
+    kc_metadata_refresh(w->net->core, "test");
+    net_advance(w->net, 2 * SECOND);
+    assert_int_equal(w->trace_count, 5);
+    assert_int_equal(w->trace[4].partition, 0);
+    assert_int_equal(w->trace[4].broker, 2);
+    world_free(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cp15_producer_id_is_asked_again),
+        cmocka_unit_test(test_no_right_to_a_producer_id_is_fatal),
+        cmocka_unit_test(test_expired_batch_that_was_stored_needs_no_new_epoch),
+        cmocka_unit_test(test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch),
+        cmocka_unit_test(test_unknown_producer_id_goes_on_in_a_new_epoch),
+        cmocka_unit_test(test_used_up_epochs_ask_for_a_new_id),
+        cmocka_unit_test(test_cp11_topic_unknown_once),
+        cmocka_unit_test(test_cp13_leader_moves_to_and_fro),
+        cmocka_unit_test(test_kip951_hint_saves_the_backoff),
+        cmocka_unit_test(test_cx02_topic_made_anew),
+        cmocka_unit_test(test_leader_gone_and_back),
+        cmocka_unit_test(test_unsent_request_follows_the_leader),
+        cmocka_unit_test(test_sent_request_follows_the_leader),
+        cmocka_unit_test(test_a_sent_request_without_idempotence_waits_for_its_answer),
+        cmocka_unit_test(test_partitions_that_stay_are_not_sent_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
