@@ -68,11 +68,13 @@ struct kc_batch {
     bool packed;               /* compressed, or found not to shrink */
     bool final;                /* header and CRC are set: these are the bytes, on every attempt (CP-02) */
     bool maybe;                /* an attempt may have reached the log and was not answered */
+    bool loose;                /* an attempt was given up without an answer: a broker may read it later than what was sent after it */
     bool split;                /* came from a batch that was too large */
     uint8_t codec;
     int16_t producer_epoch;
     int32_t base_sequence;     /* KC_NO_SEQUENCE: none given */
     int64_t producer_id;
+    int64_t loose_us;          /* since when, for the last of them */
     uint64_t serial;           /* order within the partition */
     uint64_t number;           /* counts the batches that were given a sequence */
     uint32_t tries, bumps;

@@ -87,12 +87,17 @@ static void retry_or_fail(struct kc_sender *s, struct kc_batch *b, kc_err err, b
     requeue(s, b, wait_us);
 }
 
+void kc_sender_give_up(struct kc_sender *s, struct kc_batch *b) {
+    b->maybe = b->loose = true;
+    b->loose_us = kc_core_now(s->core).mono_us;
+}
+
 /* The request itself failed: no answer for any of its batches. */
 static void no_answer(struct kc_sender *s, struct kc_slot *slot, kc_err err) {
     struct kc_batch *b = slot->batch;
     struct kc_produce_rq *r = slot->rq;
     char text[256];
-    if (r->rq.sent) b->maybe = true;
+    if (r->rq.sent) kc_sender_give_up(s, b);
     if (err == KC_CANCELLED && !s->stopping) { /* our own doing: another leader is known */
         requeue(s, b, 0);
         return;
@@ -122,7 +127,14 @@ static void out_of_sequence(struct kc_sender *s, struct kc_batch *b, int16_t cod
         requeue(s, b, queued ? 0 : backoff(s, bumps));
         return;
     }
-    /* What came before is not in the log, or the broker has forgotten this producer. This one is not in it either, then. */
+    /* What came before is not in the log, or the broker has forgotten this producer. This one is not in it either, then; but an attempt on a connection
+     * that is gone may yet be read, behind the one that is missing. Under its number the batch is stored once all the same; under a new one it could
+     * be twice. So it keeps the number for as long as an answer may take, and then ends in doubt. */
+    if (b->loose && code != KE_INVALID_PRODUCER_EPOCH && code != KE_INVALID_PRODUCER_ID_MAPPING) {
+        int64_t since = kc_core_now(s->core).mono_us - b->loose_us;
+        retry_or_fail(s, b, code, since < s->settings->request_timeout_us, bumps > 0, backoff(s, bumps), text);
+        return;
+    }
     b->maybe = false;
     p->resequence = true;
     if (code == KE_INVALID_PRODUCER_EPOCH || code == KE_INVALID_PRODUCER_ID_MAPPING) p->need_new_id = true;

@@ -224,7 +224,7 @@ static void reroute(struct kc_sender *s) {
             moved = true;
             if (!out) continue;
             struct kc_batch *b = slot->batch;
-            b->maybe = true;
+            kc_sender_give_up(s, b);
             kc_sender_detach(s, b);
             kc_sender_queue(s, b->part, b);
             kc_sender_activate(s, b->part);

@@ -6,7 +6,8 @@
  * Idempotence (KIP-98, KIP-360): producer id, epoch and next sequence are the partition's own. A sequence, once given, goes with its batch in every attempt.
  * When a numbered batch is dropped with an unknown outcome, the next one just goes on: the broker accepts it if the dropped one was stored,
  * and answers OUT_OF_ORDER if not. Only then, and once nothing of the partition is in flight, it goes on at sequence 0 of its next epoch, which also
- * fences what may still come from the old one. So there is no waiting, and no doubt that costs a duplicate.
+ * fences what may still come from the old one. So there is no waiting, and no doubt that costs a duplicate. One exception: a batch of which an attempt
+ * went down with its connection keeps its number, since that attempt may be read late, together with the dropped one.
  *
  * Called by produce.c. Calls core (requests, metadata), accum, pid, wire. sender.c: turns and requests; answer.c: outcomes and retries; assign.c: metadata.
  */
@@ -94,6 +95,7 @@ void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, str
 /* The batch has its outcome. `detail` (may be NULL) is copied. */
 void kc_sender_complete(struct kc_sender *s, struct kc_batch *b, kc_err err, enum kc_outcome outcome, const char *detail);
 enum kc_outcome kc_sender_outcome(const struct kc_batch *b);    /* of a batch that fails now without an answer */
+void kc_sender_give_up(struct kc_sender *s, struct kc_batch *b); /* an attempt that may have reached the broker: no answer is waited for */
 void kc_sender_detach(struct kc_sender *s, struct kc_batch *b); /* from its request and its partition's flight list */
 kc_err kc_sender_split(struct kc_sender *s, struct kc_batch *b); /* split.c: two halves take its place in the queue */
 void kc_sender_deliver(struct kc_sender *s);                    /* reports.c: hands `done` on */

@@ -63,6 +63,8 @@ static struct kc_batch *like(struct kc_sender *s, const struct kc_batch *from, s
     b->producer_id = from->producer_id;
     b->producer_epoch = from->producer_epoch;
     b->maybe = from->maybe;
+    b->loose = from->loose;
+    b->loose_us = from->loose_us;
     b->split = true;
     b->state = KC_BATCH_SEALED;
     b->tries = from->tries;

@@ -115,6 +115,84 @@ static void test_used_up_epochs_ask_for_a_new_id(void **state) {
     world_free(w);
 }
 
+/* A connection was given up with two batches on it; the first has expired, the second is tried again on a new connection and is out of order there,
+ * since the broker has not read the old connection yet. Which it may do at any moment: so the second must keep its number. */
+static void two_on_a_lost_connection(struct world *w) {
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    w->script = never_answer;
+    struct rec_room room;
+    uint64_t v = ++w->next_value;
+    struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = room.headers, .opaque = v,
+                       .timeout_us = 300 * MS};
+    bool wake = false;
+    assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
+    assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, true, &wake), KC_OK);
+    kc_produce_turn(w->p);
+    world_send_batches(w, 0, 1);
+    net_advance(w->net, 400 * MS);
+    assert_int_equal(w->trace_count, 3);
+    world_drain(w);
+    assert_int_equal(w->reports[1].err, KC_EXPIRED);
+    assert_int_equal(w->reports[1].outcome, KC_MAYBE_PERSISTED);
+    w->script = NULL;
+    link_lost(w->net->links[w->net->link_count - 1].conn ? &w->net->links[w->net->link_count - 1] : net_link(w->net, "b0"), KW_EIO, "connection reset");
+}
+
+static void arrive(struct world *w, const struct sent *s, uint64_t value) {
+    int64_t dup;
+    assert_int_equal(judge(&w->logs[0][0], &s->h, &dup), KE_NONE);
+    assert_true(dup < 0);
+    w->logs[0][0].records[w->logs[0][0].count++] = (struct stored){.value = value};
+}
+static enum verdict late_arrivals(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s, (void)code;
+    if (w->step++ == 1) { /* between the answer "out of order" and the next attempt */
+        arrive(w, &w->trace[1], 2);
+        arrive(w, &w->trace[2], 3);
+    }
+    return V_SERVE;
+}
+
+static void test_a_batch_on_a_lost_connection_keeps_its_number(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    two_on_a_lost_connection(w);
+    w->script = late_arrivals;
+    net_advance(w->net, 5 * SECOND);
+    assert_log(w, 0, 3);
+    world_drain(w);
+    assert_int_equal(w->report_count, 3);
+    assert_int_equal(w->reports[2].err, KC_OK);
+    assert_int_equal(w->reports[2].offset, 2);
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    world_free(w);
+}
+
+/* It never arrives: after request.timeout.ms nobody knows, and those behind go on. */
+static void test_a_batch_on_a_lost_connection_ends_in_doubt(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"request.timeout.ms", "2000", NULL};
+    struct world *w = world_new(pairs, 1);
+    two_on_a_lost_connection(w);
+    int64_t start = w->net->now.mono_us;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 1500 * MS);
+    world_drain(w);
+    assert_int_equal(w->report_count, 2);
+    net_advance(w->net, 4 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->report_count, 4);
+    assert_int_equal(w->reports[2].opaque, 3);
+    assert_int_equal(w->reports[2].err, KE_OUT_OF_ORDER_SEQUENCE_NUMBER);
+    assert_int_equal(w->reports[2].outcome, KC_MAYBE_PERSISTED);
+    assert_int_equal(w->reports[3].err, KC_OK);
+    assert_int_equal(w->logs[0][0].count, 2);
+    assert_int_equal(w->logs[0][0].records[1].value, 4);
+    assert_true(w->trace[w->trace_count - 1].at_us - start < 4 * SECOND);
+    world_free(w);
+}
+
 /* ---- Leaders ---- */
 
 static void test_cp11_topic_unknown_once(void **state) {
@@ -311,6 +389,8 @@ int main(void) {
         cmocka_unit_test(test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch),
         cmocka_unit_test(test_unknown_producer_id_goes_on_in_a_new_epoch),
         cmocka_unit_test(test_used_up_epochs_ask_for_a_new_id),
+        cmocka_unit_test(test_a_batch_on_a_lost_connection_keeps_its_number),
+        cmocka_unit_test(test_a_batch_on_a_lost_connection_ends_in_doubt),
         cmocka_unit_test(test_cp11_topic_unknown_once),
         cmocka_unit_test(test_cp13_leader_moves_to_and_fro),
         cmocka_unit_test(test_kip951_hint_saves_the_backoff),
