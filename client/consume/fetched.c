@@ -60,9 +60,11 @@ static kw_err add_records(struct taker *t, const struct kw_batch_header *h, cons
     kc_event *e = t->e;
     struct kw_record_iter it;
     struct kw_record_view r;
-    int32_t rc;
+    int32_t rc, last = -1;
     kw_record_iter_init(&it, h, body, size);
     while ((rc = kw_record_next(&it, &r)) == 1) {
+        if (r.offset_delta <= last || r.offset_delta > h->last_offset_delta) return KW_EDECODE; /* the position would go back */
+        last = r.offset_delta;
         if (r.offset < t->position) continue; /* asked for the middle of the batch */
         *v++ = (kc_view){.offset = r.offset,
                          .timestamp_ms = e->timestamp_type == 1 ? h->max_timestamp : r.timestamp,
@@ -184,6 +186,7 @@ static int32_t take_batch(struct taker *t, size_t size) {
 
 static kw_err legacy_put(struct taker *t, const struct kw_message_view *m) {
     kc_event *e = t->e;
+    if (e->count > 0 && m->offset <= e->views[e->count - 1].offset) return KW_EDECODE; /* the position would go back */
     size_t need = e->owned_size + (size_t)KW_MAX(m->key.len, 0) + (size_t)KW_MAX(m->value.len, 0);
     if (need > SPAN_MAX) return KW_ELIMIT;
     if (need > e->span_size) { /* span_size: room, until the entry is done */
