@@ -75,6 +75,8 @@ static void act_before(struct kb_request *rq) {
     if (r->stall) return; /* until the connection goes */
     if (r->close) {
         kb_request_close(rq, "a fault rule says so");
+    } else if (r->has_error && kb_fault_has_no_answer(rq)) {
+        kb_request_close(rq, "a fault rule's error for a produce with acks=0, which only a closed connection can tell");
     } else if (r->has_error) {
         rq->fault->in_answer = true;
         kb_fault_refuse(rq, r->error);
@@ -265,6 +267,27 @@ bool kb_fault_answer(struct kb_request *rq, void *msg) {
     if (r->after_effect && r->delay_us > 0 && set_timer(rq, r->delay_us, after_fire)) return true;
     act_after(rq);
     return true;
+}
+
+/* ---- Where there is no answer (acks=0) ---- */
+
+static bool act_unanswered(struct kb_request *rq) {
+    struct kb_fault_rule *r = rq->fault->rule;
+    if (r->close || r->has_error) kb_request_close(rq, "a fault rule says so, after the effect of a produce with acks=0");
+    return r->stall || r->close || r->has_error;
+}
+
+static void unanswered_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t, (void)now_us;
+    if (!act_unanswered(ctx)) kb_request_done(ctx);
+}
+
+bool kb_fault_unanswered(struct kb_request *rq) {
+    struct kb_fault_rule *r = rq->fault->rule;
+    if (!r->after_effect || !rq->conn) return false;
+    rq->abandon = abandoned;
+    if (r->delay_us > 0 && set_timer(rq, r->delay_us, unanswered_fire)) return true;
+    return act_unanswered(rq);
 }
 
 void kb_fault_release(struct kb_request *rq) {

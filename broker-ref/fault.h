@@ -16,6 +16,7 @@ uint64_t kb_faults_hits(const struct kb_faults *f); /* of all rules */
 
 bool kb_fault_before(struct kb_request *rq);            /* true: the rule has taken the request over */
 bool kb_fault_answer(struct kb_request *rq, void *msg); /* true: the rule sends the answer, or none, in its own time */
+bool kb_fault_unanswered(struct kb_request *rq);        /* no answer is due, and the effect is there; true: as above */
 void kb_fault_release(struct kb_request *rq);
 
 #endif

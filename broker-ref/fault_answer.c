@@ -88,6 +88,12 @@ bool kb_fault_names(struct kb_request *rq, const char *topic, int32_t partition)
     return msg && names(rq, rq->head.api->request, msg, topic, partition);
 }
 
+bool kb_fault_has_no_answer(struct kb_request *rq) {
+    if (rq->head_err != KW_OK || rq->head.api_key != KW_API_PRODUCE) return false;
+    const struct kw_produce_request *m = decode_copy(rq);
+    return m && m->acks == 0;
+}
+
 /* ---- Errors into an answer ---- */
 
 static void clear_records(const struct kw_field *f, void *msg) {

@@ -37,6 +37,7 @@ struct kb_fault_hit { /* in the request's arena */
 /* fault_answer.c: messages by their descriptors. */
 bool kb_fault_names(struct kb_request *rq, const char *topic,
                     int32_t partition);                    /* the request concerns this topic (NULL: any), this partition (-1: any) */
+bool kb_fault_has_no_answer(struct kb_request *rq);        /* a produce with acks=0 */
 void kb_fault_refuse(struct kb_request *rq, int16_t code); /* answers the error for all that was asked, without any effect */
 void kb_fault_set_error(struct kb_request *rq, void *msg, int16_t code); /* in the errorCodes of an answer; records go */
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms);

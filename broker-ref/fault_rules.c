@@ -34,9 +34,9 @@ static kw_err unknown(struct parse *p, const char *what, const struct kw_nearest
 /* ---- Values ---- */
 
 static kw_err take_api(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
-    const struct kw_api *a = json_is_string(v)    ? kw_api_by_name(json_string_value(v))
-                             : json_is_integer(v) ? kw_api_by_key((int16_t)json_integer_value(v))
-                                                  : NULL;
+    const struct kw_api *a = NULL;
+    if (json_is_string(v)) a = kw_api_by_name(json_string_value(v));
+    if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= INT16_MAX) a = kw_api_by_key((int16_t)json_integer_value(v));
     if (a) {
         r->api_key = a->key;
         return KW_OK;

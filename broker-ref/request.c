@@ -89,6 +89,7 @@ void kb_request_done(struct kb_request *rq) {
 }
 
 void kb_request_drop(struct kb_request *rq) {
+    if (rq->fault && kb_fault_unanswered(rq)) return;
     kb_request_done(rq);
 }
 

@@ -242,6 +242,7 @@ static void test_bad_rules(void **state) {
         {"[{\"close\": true, \"percent\": 101}]", "\"percent\" is a number from 0 to 100"},
         {"[{\"close\": true, \"versions\": [9, 3]}]", "\"versions\" goes from a lower"},
         {"[{\"close\": true, \"when\": \"later\"}]", "\"when\" is \"before\""},
+        {"[{\"close\": true, \"api\": 65536}]", "\"api\" is the name or the key"},
     };
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
         struct kb_faults *f;
@@ -255,6 +256,42 @@ static void test_bad_rules(void **state) {
     kb_faults_free(f);
 }
 
+/* A produce with acks=0 gets no answer: only the closed connection can tell of an error, and what comes after the effect has no answer to
+ * hang on to. (fuzz_broker_conn: an answer came that nobody waits for.) */
+static void test_acks_0(void **state) {
+    (void)state;
+    static const struct {
+        const char *rule;
+        bool closed, stored, serves;
+    } cases[] = {
+        {"[{\"api\": \"Produce\", \"error\": \"NOT_LEADER_OR_FOLLOWER\"}]", true, false, false},
+        {"[{\"api\": \"Produce\", \"error\": \"NOT_LEADER_OR_FOLLOWER\", \"when\": \"after\"}]", true, true, false},
+        {"[{\"api\": \"Produce\", \"close\": true, \"when\": \"after\"}]", true, true, false},
+        {"[{\"api\": \"Produce\", \"stall\": true, \"when\": \"after\"}]", false, true, false},
+        {"[{\"api\": \"Produce\", \"throttle_ms\": 5, \"corrupt\": 5, \"drip_bytes_per_s\": 100}]", false, true, true},
+    };
+    for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
+        struct fixture x;
+        size_t n;
+        up(&x, cases[i].rule);
+        uint8_t *p = rig_batch(&x.r, &(struct rig_batch){.count = 1, .pid = -1, .epoch = -1, .seq = -1}, &n);
+        rig_request(x.c, KW_API_PRODUCE, 9, 77, &rig_produce_msg(&x.r, "t", 0, 0, p, n)->req);
+        rig_pass(&x.r, 1000000);
+        assert_int_equal(kb_faults_hits(x.r.node->faults), 1);
+        assert_int_equal(x.c->conn == NULL, cases[i].closed);
+        assert_int_equal(end_of(&x), cases[i].stored);
+        assert_int_equal(x.c->in_len, 0);
+        if (!cases[i].closed) {
+            struct kw_api_versions_request req;
+            kw_msg_init(&kw_api_versions_request_desc, &req);
+            rig_request(x.c, KW_API_API_VERSIONS, 0, 78, &req);
+            rig_pass(&x.r, 1000000);
+            assert_int_equal(x.c->in_len > 0, cases[i].serves);
+        }
+        down(&x);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nth_every_percent),
@@ -266,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_corrupt),
         cmocka_unit_test(test_drip),
         cmocka_unit_test(test_bad_rules),
+        cmocka_unit_test(test_acks_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
