@@ -205,7 +205,7 @@ void kc_conn_abandon(struct kc_conn *c, struct kc_request *rq) {
         kc_conn_close(c, KC_NO_MEMORY, "send", "no memory to finish a cancelled request");
         return;
     }
-    KW_ASSERT(!"a request in flight is in its connection's ring");
+    KW_ASSERT(false && "a request in flight is in its connection's ring");
 }
 
 /* ---- For the shell ---- */

@@ -547,7 +547,7 @@ size_t *kc_accum_gen(struct kc_accum *a, uint64_t gen) {
         struct kc_flush *f = KW_CONTAINER_OF(n, struct kc_flush, link);
         if (f->gen == gen) return &f->pending;
     }
-    KW_ASSERT(!"a generation lives as long as its batches");
+    KW_ASSERT(false && "a generation lives as long as its batches");
     return NULL;
 }
 

@@ -22,11 +22,12 @@ void kc_batch_report(const struct kc_batch *b, uint32_t index, kc_report *out) {
 
 void kc_batch_error(const struct kc_batch *b, uint32_t index, kc_error **out) {
     const char *text = b->detail ? b->detail : "";
+    enum kc_outcome outcome = (enum kc_outcome)b->outcome;
     if (b->bad_index >= 0 && (uint32_t)b->bad_index != index)
-        kc_error_make(out, b->err, b->outcome, b->attempts, "partition %d: record %d of the same batch was refused, and so the batch: %s", (int)b->part->index,
+        kc_error_make(out, b->err, outcome, b->attempts, "partition %d: record %d of the same batch was refused, and so the batch: %s", (int)b->part->index,
                       (int)b->bad_index, text);
     else
-        kc_error_make(out, b->err, b->outcome, b->attempts, "partition %d: %s%s%s", (int)b->part->index, kc_err_text(b->err), *text ? ": " : "", text);
+        kc_error_make(out, b->err, outcome, b->attempts, "partition %d: %s%s%s", (int)b->part->index, kc_err_text(b->err), *text ? ": " : "", text);
 }
 
 /* Threads in send_wait get theirs at once, whatever happens to the rest. */
