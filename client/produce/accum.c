@@ -327,8 +327,11 @@ static bool waits_for_count(const struct kc_accum *a, const struct kc_rec *r) {
 }
 
 static inline struct kc_part *pick(struct kc_accum *a, struct kc_ptopic *t, const struct kc_rec *r, int64_t cost) {
+    if (KW_UNLIKELY(t->count == 0 && (r->partition < 0 || t->staging_used))) { /* those that wait may turn out to be for the same partition */
+        t->staging_used = true;
+        return &t->staging;
+    }
     if (r->partition >= 0) return kc_accum_part(a, t, r->partition);
-    if (KW_UNLIKELY(t->count == 0)) return &t->staging;
     if (r->has_hash) return kc_accum_part(a, t, (int32_t)(r->hash % (uint32_t)t->count));
     int32_t index = t->sticky.partition;
     if (KW_UNLIKELY(index < 0 || t->sticky.bytes >= a->settings->batch_bytes_max || a->now.mono_us >= t->sticky.until_us))
@@ -474,6 +477,16 @@ static kc_err append_slowly(struct kc_accum *a, struct kc_part *p, struct kc_rec
     return KC_OK;
 }
 
+/* What dealing the batch out will have to know of its last record. */
+static void mark_staged(const struct kc_accum *a, struct kc_batch *b, const struct kc_rec *r) {
+    struct kc_item *item = &b->items[b->count - 1];
+    if (r->partition >= 0) {
+        item->size |= KC_ITEM_PLACED;
+        item->ts_delta = r->partition;
+    }
+    if (r->partition >= 0 || waits_for_count(a, r)) b->keyed = true;
+}
+
 static inline kc_err append(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, const struct kc_now *now, int64_t cost, bool urgent, bool *wake) {
     int64_t ts = r->has_timestamp ? r->timestamp_ms : a->now.wall_ms;
     struct kc_batch *b = p->open;
@@ -488,7 +501,7 @@ static inline kc_err append(struct kc_accum *a, struct kc_part *p, struct kc_rec
     write_record(p, b, r, ts, body, cost);
     a->records++;
     a->bytes += cost;
-    if (KW_UNLIKELY(p->index < 0) && waits_for_count(a, r)) b->keyed = true;
+    if (KW_UNLIKELY(p->index < 0)) mark_staged(a, b, r);
     if (KW_UNLIKELY(urgent || b->len + size > b->limit || b->count >= (uint32_t)a->settings->batch_records_max)) { /* nor would the next one like it fit */
         (void)kc_accum_seal(a, p);
         want_sealed(a, wake);

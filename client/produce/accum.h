@@ -36,6 +36,7 @@ struct kc_item {
 #define KC_ITEM_SIZE_MAX 0x1fffffffU
 #define KC_ITEM_SILENT 0x80000000U  /* reported only when it fails */
 #define KC_ITEM_WAITER 0x40000000U  /* a thread waits for it: no report in the containers */
+#define KC_ITEM_PLACED 0x20000000U  /* staged with its partition given, which ts_delta holds */
 
 /* Somebody in kc_producer_send_wait. */
 struct kc_report_waiter {
@@ -63,7 +64,7 @@ struct kc_batch {
     int64_t bytes;             /* counted against the queue */
     uint64_t gen;              /* which flush waits for it */
     uint8_t state;             /* enum kc_batch_state */
-    bool keyed;                /* staged: has records whose partition waits for the count */
+    bool keyed;                /* staged: has records whose partition waits for the count, or is given */
     /* the sender's */
     bool packed;               /* compressed, or found not to shrink */
     bool final;                /* header and CRC are set: these are the bytes, on every attempt (CP-02) */
@@ -128,6 +129,7 @@ struct kc_ptopic {
     struct kc_sticky sticky;
     struct kc_part staging;
     struct kw_list staged;     /* sealed batches of staging */
+    bool staging_used;         /* from then on, until the count is known, records with a partition given queue up there too */
     uint32_t *queued;          /* scratch for adaptive choices: part_cap of them */
     /* the sender's */
     uint32_t generation;       /* of the metadata last seen */

@@ -37,6 +37,7 @@ static void fail_rest(struct kc_sender *s, struct kc_batch *b, uint32_t from, in
 
 static struct kc_part *part_for(struct kc_accum *a, struct kc_ptopic *t, int32_t count, struct kc_rec *r) {
     const struct kc_settings *set = a->settings;
+    if (r->partition >= 0) return kc_accum_part(a, t, r->partition);
     if (!set->partitioner_ignore_keys)
         r->has_hash = kc_partitioner_hash(set->partitioner, r->key.len < 0 ? NULL : r->key.p, (size_t)KW_MAX(r->key.len, 0), &r->hash);
     if (r->key.len < 0 && r->has_guid) {
@@ -70,6 +71,7 @@ static void deal_out(struct kc_sender *s, struct kc_ptopic *t, struct kc_batch *
         r.opaque = item->opaque;
         if (item->size & KC_ITEM_WAITER) r.waiter = (struct kc_report_waiter *)(uintptr_t)item->opaque;
         if (item->size & KC_ITEM_SILENT) r.flags = KC_NO_REPORT;
+        if (item->size & KC_ITEM_PLACED) r.partition = item->ts_delta;
         struct kc_part *p = part_for(a, t, count, &r);
         err = p ? kc_accum_append(a, p, &r, b) : KC_NO_MEMORY;
         if (err) break;

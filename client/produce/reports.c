@@ -18,6 +18,10 @@ void kc_batch_report(const struct kc_batch *b, uint32_t index, kc_report *out) {
                        .outcome = b->outcome,
                        .flags = b->duplicate ? KC_REPORT_DUPLICATE : 0,
                        .size = it->size & KC_ITEM_SIZE_MAX};
+    if (KW_UNLIKELY(b->part->index < 0) && (it->size & KC_ITEM_PLACED)) { /* it failed before the partition count was known */
+        out->partition = it->ts_delta;
+        out->timestamp_ms = b->base_timestamp;
+    }
 }
 
 void kc_batch_error(const struct kc_batch *b, uint32_t index, kc_error **out) {

@@ -37,8 +37,10 @@ KC_API kc_err kc_producer_new(kc_client *c, const kc_config *config, kc_producer
 
 /** Takes a copy of the record into its partition's open batch. Waits at most timeout_us for queue space.
  * KC_OK: accepted, one report will come. KC_QUEUE_FULL, KC_TOO_LARGE, KC_INVALID, KC_CLOSED, KC_FORKED, a fatal error's code: not accepted. Any thread;
- * those that wait are served in order. Reports not yet taken hold their places in the queue: a thread that both sends and takes reports must not
- * wait here without limit, but take reports on KC_QUEUE_FULL (or mark records KC_NO_REPORT, or set delivery.report.only.error).
+ * those that wait are served in order. Records that one thread sends to one partition are stored in that order, whether the partition is given or
+ * chosen, also while the topic is not known yet (with idempotence, or with one request in flight).
+ * Reports not yet taken hold their places in the queue: a thread that both sends and takes reports must not wait here without limit, but take reports
+ * on KC_QUEUE_FULL (or mark records KC_NO_REPORT, or set delivery.report.only.error).
  * A record without a timestamp gets the time to within one tick of the system's coarse clock (1 to 4 ms); the first of a batch gets it exactly.
  * With a partitioner of its own (kc_producer_partitioner_set) the first sends to a topic also wait until its partition count is known: KC_TIMED_OUT. */
 KC_API kc_err kc_producer_send(kc_producer *p, const kc_record *record, int64_t timeout_us);

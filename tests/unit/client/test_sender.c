@@ -124,6 +124,52 @@ static void test_cp01_a_failed_batch_stays_ahead(void **state) {
     world_free(w);
 }
 
+/* While the number of partitions is unknown, keyed records wait for theirs: those with a partition given must not overtake them. */
+static void test_given_partitions_keep_their_place_behind_keys(void **state) {
+    (void)state;
+    static const char *const none[] = {NULL};
+    for (int waiter = 0; waiter < 2; waiter++) {
+        struct world *w = world_new(none, 3);
+        int32_t at = (int32_t)((kc_murmur2("key", 3) & 0x7fffffff) % 3);
+        for (uint64_t v = 1; v <= 6; v++) {
+            int32_t partition = v == 1 || v % 2 == 0 ? at : -1; /* 1 goes straight to its partition, 2 as well; 3 waits, and 4 … behind it */
+            if (v == 2) partition = -1;
+            w->next_value = v;
+            assert_int_equal(world_send(w, partition, partition < 0 ? "key" : NULL, partition < 0 ? 3 : -1, &v, 8, v), KC_OK);
+            if (waiter && v == 4) {
+                kc_lock_take(&w->p->accum.lock);
+                kc_accum_seal_all(&w->p->accum);
+                kc_lock_give(&w->p->accum.lock);
+            }
+        }
+        net_advance(w->net, 1 * SECOND);
+        assert_log(w, at, 6);
+        assert_all_ok(w, 6);
+        for (int i = 0; i < 6; i++) assert_int_equal(w->reports[i].partition, at);
+        for (int i = 0; i < 6; i++) assert_int_equal(w->reports[i].size, i == 0 || i == 3 || i == 5 ? 8 : 11);
+        world_free(w);
+    }
+}
+
+/* One that fails before the count is known still says which partition it was for. */
+static void test_given_partitions_are_reported(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"delivery.timeout.ms", "500", NULL};
+    struct world *w = world_new(pairs, 0);
+    uint64_t v = 1;
+    assert_int_equal(world_send(w, -1, "key", 3, &v, 8, v), KC_OK);
+    v = 2;
+    assert_int_equal(world_send(w, 7, NULL, -1, &v, 8, v), KC_OK);
+    net_advance(w->net, 1 * SECOND);
+    world_drain(w);
+    assert_int_equal(w->report_count, 2);
+    assert_int_equal(w->reports[0].partition, -1);
+    assert_int_equal(w->reports[1].partition, 7);
+    assert_int_equal(w->reports[1].size, 8);
+    assert_int_equal(w->reports[1].timestamp_ms, 1700000000000);
+    world_free(w);
+}
+
 static void test_cp02_same_bytes_on_retry(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
@@ -469,6 +515,8 @@ int main(void) {
         cmocka_unit_test(test_acks_0),
         cmocka_unit_test(test_log_append_time),
         cmocka_unit_test(test_cp01_a_failed_batch_stays_ahead),
+        cmocka_unit_test(test_given_partitions_keep_their_place_behind_keys),
+        cmocka_unit_test(test_given_partitions_are_reported),
         cmocka_unit_test(test_cp02_same_bytes_on_retry),
         cmocka_unit_test(test_cp03_out_of_order_behind_an_unknown_outcome),
         cmocka_unit_test(test_duplicate_sequence_counts_as_delivered),
