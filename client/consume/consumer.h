@@ -56,6 +56,8 @@ enum kc_part_state {
 
 struct kc_part {
     struct kw_list link;       /* in consume->parts */
+    struct kw_list look_link;  /* loop context has something to do with it: in consume->look, ->turn, ->waiting, ->held, or a fetcher's ->after.
+                                  In none: a fetch goes on for it, or an answer, new metadata or a call is waited for (kc_part_look) */
     struct kw_list ready_link; /* in consume->ready while there is something to take and it is not paused */
     struct kc_consume *consume;
     uint32_t refs; /* the assignment's, its session's, and those in flight that name it (under the lock) */
@@ -83,6 +85,7 @@ struct kc_part {
     int64_t since_us;       /* of the present state or outstanding request */
     int64_t not_before_us;  /* backoff after an error */
     bool back_off;          /* what was fetched did not stand: loop context is to wait before it fetches again */
+    bool full;              /* not asked for since so much of it waits to be taken */
     bool answered;          /* since the last seek or reset */
     /* loop context */
     bool wanted; /* its topic is kept known for it */
@@ -96,30 +99,46 @@ struct kc_part {
     int32_t validated_epoch; /* leader epoch for which the position stands; -1 */
     int32_t replica;         /* preferred read replica (KIP-392), -1 the leader */
     int64_t replica_until_us, replica_not_before_us;
+    int64_t look_at_us;         /* of the look under way: when the next one is due */
     struct kc_fetcher *fetcher; /* whose session it is in; NULL */
     /* what the session knows of it */
+    struct kw_list session_link; /* in fetcher->parts */
+    struct kw_list asked_link;   /* in fetcher->changed, or, named in the request under way, ->asked */
+    uint64_t first_request;      /* number of the fetcher's first request that covers it */
     int64_t sent_offset;
     int32_t sent_epoch, sent_size;
-    bool in_request; /* in the Fetch that was sent */
-    bool gave;       /* records, in the answer being read */
     uint64_t request_generation;
+    int64_t empty_us; /* when the last answer came, if it had nothing; -1 */
+    int32_t empties;  /* such answers in a row */
 };
 
-/* One broker's fetch session; at most one Fetch outstanding. Loop context. */
+/* One broker's fetch session; at most one Fetch outstanding. Loop context.
+ *
+ * What wants data while a long poll without it is outstanding is asked for beside it: by a second fetcher of the broker that has no session,
+ * does not wait, and uses the control connection, since a broker answers each connection in order. */
 struct kc_fetcher {
     struct kw_list link; /* in consume->fetchers */
     struct kc_consume *consume;
     int32_t broker;
+    bool beside;
     struct kc_request request;
     bool outstanding, encoded; /* until it is encoded, partitions may still join and leave */
     int64_t sent_us;
     int64_t reserved; /* of the budget for the answer */
     int64_t not_before_us;
     int32_t errors_in_row;
+    uint64_t requests; /* encoded so far */
     int32_t session_id, session_epoch;
-    bool by_id;             /* the session speaks topic ids (v13) */
-    struct kc_part **parts; /* in the session, and in the request being built */
-    size_t part_count, part_cap, cursor;
+    bool broken;          /* the session is to begin anew after the outstanding request */
+    bool by_id;           /* the session speaks topic ids (v13) */
+    bool nameless;        /* has a topic without an id */
+    struct kw_list parts; /* in the session, in the order in which they are asked for */
+    size_t part_count;
+    struct kw_list changed;       /* those that the next request has to name */
+    struct kw_list asked;         /* those that the request under way names */
+    struct kw_list after;         /* look_link: to be looked at when it is answered */
+    struct kw_list *cursor;       /* what the answer is expected to name next */
+    int64_t no_replicas_until_us; /* not to be sent to replicas before */
     struct kc_forgotten { /* to be taken out of the session */
         int32_t topic, partition;
         bool sent; /* with the outstanding request */
@@ -135,6 +154,10 @@ struct kc_consume {
     struct kc_lock lock;
     struct kw_list parts;             /* struct kc_part.link */
     struct kw_list ready;             /* struct kc_part.ready_link, by turn */
+    struct kw_list look, turn;        /* struct kc_part.look_link: to be looked at; being looked at */
+    struct kw_list waiting, held;     /* likewise: not before waiting_until_us; until less is queued */
+    int64_t waiting_until_us;
+    bool look_all; /* at every partition: new metadata, or the end */
     struct kw_map by_id;              /* topic << 32 | partition -> struct kc_part * */
     struct kw_compressor *compressor; /* of the polling thread */
     uint64_t generations;             /* given out; under the lock */
@@ -157,12 +180,13 @@ struct kc_consume {
     bool closed;       /* the client was: nothing can be sent any more */
     bool told_stopped; /* stopped, nothing outstanding any more, and kick was called for it */
     bool short_of_memory; /* something could not be done now: look again soon */
-    int32_t requests;  /* outstanding: all done before the core part may go */
+    int32_t large_batches; /* partitions whose fetch_size has grown */
+    int32_t requests;     /* outstanding: all done before the core part may go */
+    uint64_t looks;       /* at partitions, so far: tests see by it that an answer costs what is in it */
     /* towards the façade */
     void (*notify)(void *ctx); /* something to take; any thread, under the lock */
     void (*kick)(void *ctx);   /* call kc_consume_run in loop context soon; any thread, under the lock */
     void *ctx;
-    _Atomic bool starved; /* a fetch was held back for room: kick when something is taken */
     _Atomic int64_t queued_bytes;
 };
 
@@ -178,7 +202,10 @@ void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */
+void kc_part_look(struct kc_part *p); /* under the lock: loop context is to look at it at its next run */
+bool kc_consume_may_queue(const struct kc_consume *c); /* whether more may be fetched, as far as what waits to be taken goes */
 int64_t kc_part_position(const struct kc_part *p); /* under the lock: the next offset that the application will see; -1 not known */
+void kc_part_fetch_size(struct kc_part *p, int32_t size); /* under the lock; 0: the usual */
 void kc_part_show(struct kc_part *p);              /* under the lock: what it has to take changed, or may be taken now */
 void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch,
                      int64_t now_us);              /* under the lock: a new position, offset or special; drops what was fetched */
@@ -231,17 +258,27 @@ bool kc_consume_stopped(const struct kc_consume *c); /* stopped, and nothing is 
 size_t kc_consume_why(struct kc_consume *c, kc_why *out, size_t stride, size_t max);
 void kc_fetchers_run(struct kc_consume *c, int64_t now_us, int64_t *next_us);
 void kc_fetchers_forget(struct kc_part *p); /* takes it out of its session */
+void kc_fetchers_place(struct kc_consume *c, int64_t now_us); /* what is looked at goes into the sessions that it belongs to */
 void kc_fetchers_free(struct kc_consume *c);
 void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk); /* fetch_answer.c */
 void kc_session_reset(struct kc_fetcher *f);
-void kc_offsets_run(struct kc_consume *c, int64_t now_us, int64_t *next_us);
+void kc_offsets_settle(struct kc_consume *c, int64_t now_us, int64_t *next_us); /* gives the lock away in between */
+void kc_offsets_ask(struct kc_consume *c, bool validate, int64_t now_us, int64_t *next_us); /* for what is looked at, and for queries */
 int64_t kc_part_backoff(struct kc_part *p, int64_t now_us); /* counts an error; when to go on */
 int64_t kc_backoff_us(struct kc_consume *c, int32_t errors); /* after so many errors in a row */
+
+/* Whether the request under way covers it; once it is answered, whether it did. */
+static inline bool kc_part_covered(const struct kc_part *p) {
+    return p->fetcher && p->first_request <= p->fetcher->requests;
+}
+static inline bool kc_part_in_request(const struct kc_part *p) {
+    return p->fetcher && p->fetcher->outstanding && p->fetcher->encoded && kc_part_covered(p);
+}
 
 /* What a part's broker is now: the leader, or the preferred replica; -1 unknown. *epoch: the leader's. */
 int32_t kc_part_broker(struct kc_part *p, int64_t now_us, bool leader_only, int32_t *epoch);
 /* No leader is known: asks for metadata, and tells the application when its topic or partition stays missing. */
-void kc_part_unled(struct kc_part *p, int64_t now_us, int64_t *next_us);
+void kc_part_unled(struct kc_part *p, int64_t now_us);
 
 /* One kc_consumer_offsets: filled by the façade, given to the loop, comes back by done. */
 struct kc_offset_item {

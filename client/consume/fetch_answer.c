@@ -135,7 +135,7 @@ static void batch_cut(struct kc_part *p, size_t size, int64_t now_us) {
     const struct kc_settings *s = p->consume->settings;
     p->sent_offset = -1;
     if (size + 512 <= (size_t)s->receive_bytes_max && (int32_t)size > p->sent_size) {
-        p->fetch_size = (int32_t)size;
+        kc_part_fetch_size(p, (int32_t)size);
         return;
     }
     if (size + 512 <= (size_t)s->receive_bytes_max) { /* it was asked for as much, and did not come */
@@ -166,10 +166,13 @@ static void part_records(struct reading *r, struct kc_part *p, const struct kw_f
     p->fetch_offset = x.next;
     p->fetch_epoch = x.epoch;
     p->since_us = r->now_us;
-    p->gave = true;
+    p->empty_us = -1;
+    p->empties = 0;
+    kw_list_remove(&p->session_link); /* those that gave data go to the end of the order, as in the broker's session */
+    kw_list_push(&r->f->parts, &p->session_link);
     if (progress) {
         p->errors_in_row = 0;
-        p->fetch_size = 0;
+        kc_part_fetch_size(p, 0);
         queue_end(p, k);
     } else { /* nothing at or behind the offset, or garbage: not again at once */
         p->sent_offset = -1;
@@ -187,6 +190,7 @@ static void part_records(struct reading *r, struct kc_part *p, const struct kw_f
 static void replica_failed(struct kc_part *p, int64_t now_us) {
     p->replica = -1;
     p->replica_not_before_us = now_us + REPLICA_AFTER_ERROR_US;
+    if (p->fetcher) p->fetcher->no_replicas_until_us = KW_MAX(p->fetcher->no_replicas_until_us, p->replica_not_before_us);
 }
 
 static void part_out_of_range(struct kc_part *p, int64_t now_us) {
@@ -234,8 +238,9 @@ static void part_error(struct kc_part *p, const struct kw_fetch_response_partiti
 }
 
 static void part_answer(struct reading *r, struct kc_part *p, const struct kw_fetch_response_partition_data *d) {
-    if (!p->in_request || p->request_generation != p->generation || p->state != KC_PART_FETCHING)
+    if (!kc_part_covered(p) || p->request_generation != p->generation || p->state != KC_PART_FETCHING)
         return; /* joined since, sought, or held against a new epoch (CC-09) */
+    kc_part_look(p);
     if (d->error_code != KE_NONE) {
         part_error(p, d, r->now_us);
         return;
@@ -256,55 +261,47 @@ static void part_answer(struct reading *r, struct kc_part *p, const struct kw_fe
         part_records(r, p, d);
     } else { /* null and empty alike (PR-10) */
         p->errors_in_row = 0;
+        p->empty_us = r->now_us;
+        p->empties++;
         queue_end(p, NULL);
     }
 }
 
 /* ---- The session ---- */
 
+static bool is_named(const struct kc_fetcher *f, int32_t topic, const struct kw_fetch_response_fetchable_topic_response *t) {
+    const struct kc_topic_meta *m = kc_metadata_topic(f->consume->core, topic);
+    return f->request.version >= FETCH_VERSION_BY_ID ? kw_uuid_eq(m->id, t->topic_id) : kw_str_eq(kw_str_of(m->name), t->topic);
+}
+
+/* Answers keep the order of requests, as a rule, or name few: the cursor hits, or the map by number. */
 static struct kc_part *session_part(struct kc_fetcher *f, const struct kw_fetch_response_fetchable_topic_response *t, int32_t partition) {
     struct kc_consume *c = f->consume;
-    for (size_t i = 0; i < f->part_count; i++) { /* answers keep the order of requests, as a rule: the first look hits */
-        size_t at = (f->cursor + i) % f->part_count;
-        struct kc_part *p = f->parts[at];
-        if (p->partition != partition) continue;
-        struct kc_topic_meta *m = kc_metadata_topic(c->core, p->topic);
-        if (!(f->request.version >= FETCH_VERSION_BY_ID ? kw_uuid_eq(m->id, t->topic_id) : kw_str_eq(kw_str_of(m->name), t->topic)))
-            continue;
-        f->cursor = at + 1;
-        return p;
+    struct kc_part *p = f->cursor != &f->parts ? KW_CONTAINER_OF(f->cursor, struct kc_part, session_link) : NULL;
+    if (!p || p->partition != partition || !is_named(f, p->topic, t)) {
+        const struct kc_topic_meta *m = f->request.version >= FETCH_VERSION_BY_ID ? kc_metadata_by_id(c->core, t->topic_id) : NULL;
+        p = m ? kc_part_find(c, m->topic, partition) : NULL;
+        if (p && p->fetcher != f) p = NULL;
     }
-    return NULL;
+    for (struct kw_list *it = f->parts.next; it != &f->parts && !p; it = it->next) { /* by name, or no longer assigned */
+        p = KW_CONTAINER_OF(it, struct kc_part, session_link);
+        if (p->partition != partition || !is_named(f, p->topic, t)) p = NULL;
+    }
+    if (p) f->cursor = p->session_link.next;
+    return p;
 }
 
 /* It left the session, and the next request will say so. */
 static bool leaving(const struct kc_fetcher *f, const struct kw_fetch_response_fetchable_topic_response *t, int32_t partition) {
     for (size_t i = 0; i < f->forgotten_count; i++) {
         const struct kc_forgotten *g = &f->forgotten[i];
-        const struct kc_topic_meta *m = kc_metadata_topic(f->consume->core, g->topic);
-        if (!g->sent && g->partition == partition &&
-            (f->request.version >= FETCH_VERSION_BY_ID ? kw_uuid_eq(m->id, t->topic_id) : kw_str_eq(kw_str_of(m->name), t->topic)))
-            return true;
+        if (!g->sent && g->partition == partition && is_named(f, g->topic, t)) return true;
     }
     return false;
 }
 
-/* Those that gave data go to the end of the order, as in the broker's session. `gave` has room for all. */
-static void rotate(struct kc_fetcher *f, struct kc_part **gave) {
-    size_t kept = 0, given = 0;
-    for (size_t i = 0; i < f->part_count; i++) {
-        struct kc_part *p = f->parts[i];
-        if (p->gave)
-            gave[given++] = p;
-        else
-            f->parts[kept++] = p;
-        p->gave = false;
-    }
-    for (size_t i = 0; i < given; i++) f->parts[kept + i] = gave[i];
-}
-
 static void session_next(struct kc_fetcher *f, const struct kw_fetch_response *m) {
-    if (f->request.version < 7 || m->session_id == 0) {
+    if (f->beside || f->broken || f->request.version < 7 || m->session_id == 0) {
         kc_session_reset(f);
         return;
     }
@@ -316,30 +313,28 @@ static void session_next(struct kc_fetcher *f, const struct kw_fetch_response *m
     f->forgotten_count = kept;
 }
 
-static void read_partitions(struct reading *r, const struct kw_fetch_response *m, struct kw_arena *arena) {
+static void read_partitions(struct reading *r, const struct kw_fetch_response *m) {
     struct kc_fetcher *f = r->f;
     bool incremental = f->session_id != 0;
     session_next(f, m);
-    f->cursor = 0;
+    f->cursor = f->parts.next;
     for (int32_t t = 0; t < m->responses.n; t++) {
         for (int32_t i = 0; i < m->responses.v[t].partitions.n && r->strays < STRAYS_MAX; i++) {
             const struct kw_fetch_response_partition_data *d = &m->responses.v[t].partitions.v[i];
             struct kc_part *p = session_part(f, &m->responses.v[t], d->partition_index);
             if (p)
                 part_answer(r, p, d);
-            else if (!leaving(f, &m->responses.v[t], d->partition_index))
+            else if (!f->beside && !leaving(f, &m->responses.v[t], d->partition_index))
                 r->strays++;
         }
     }
     /* Of those that an incremental answer does not name nothing changed. */
-    for (size_t i = 0; i < f->part_count && incremental; i++) {
-        struct kc_part *p = f->parts[i];
-        if (!p->in_request || p->request_generation != p->generation || p->state != KC_PART_FETCHING || p->answered) continue;
+    for (struct kw_list *it = f->asked.next; it != &f->asked && incremental; it = it->next) {
+        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, asked_link);
+        if (p->request_generation != p->generation || p->state != KC_PART_FETCHING || p->answered) continue;
         p->answered = true;
         queue_end(p, NULL);
     }
-    struct kc_part **gave = kw_arena_alloc(arena, (f->part_count + 1) * sizeof(struct kc_part *));
-    if (gave) rotate(f, gave);
     if (r->strays) kc_session_reset(f); /* the broker's session has what ours has not: begin anew */
 }
 
@@ -356,7 +351,7 @@ static kc_err read_answer(struct reading *r, struct kw_in *body) {
     if (err == KW_OK && m.error_code != KE_NONE)
         result = m.error_code;
     else if (err == KW_OK)
-        read_partitions(r, &m, &arena);
+        read_partitions(r, &m);
     kw_arena_deinit(&arena);
     return result;
 }
@@ -377,8 +372,9 @@ static void failed(struct kc_fetcher *f, kc_err err, int64_t now_us) {
     if (f->errors_in_row > 1 || !session_error(err)) /* a lost session is begun anew at once */
         f->not_before_us = now_us + KW_MIN(kc_backoff_us(c, f->errors_in_row), KW_MAX(c->settings->fetch_backoff_us, 1000));
     if (!session_error(err)) kc_metadata_refresh(c->core, "a fetch failed");
-    for (size_t i = 0; i < f->part_count; i++) {
-        struct kc_part *p = f->parts[i];
+    for (struct kw_list *it = f->parts.next; it != &f->parts; it = it->next) {
+        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, session_link);
+        kc_part_look(p);
         p->last_error = err;
         if (p->replica == f->broker) replica_failed(p, now_us);
         if (err == KC_UNSUPPORTED)
@@ -396,6 +392,16 @@ static void failed(struct kc_fetcher *f, kc_err err, int64_t now_us) {
     }
 }
 
+/* What the request named is known to the session now; what waited for its end is looked at. */
+static void close_request(struct kc_fetcher *f) {
+    while (kw_list_shift(&f->asked)) {
+    }
+    struct kw_list *n;
+    while ((n = kw_list_shift(&f->after)) != NULL) kc_part_look(KW_CONTAINER_OF(n, struct kc_part, look_link));
+    for (struct kw_list *it = f->parts.next; it != &f->parts && f->beside; it = it->next) /* back into the session, or once more */
+        kc_part_look(KW_CONTAINER_OF(it, struct kc_part, session_link));
+}
+
 void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
     struct kc_fetcher *f = rq->ctx;
     struct kc_consume *c = f->consume;
@@ -410,7 +416,7 @@ void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, st
         f->errors_in_row = 0;
     else
         failed(f, err, r.now_us);
-    for (size_t i = 0; i < f->part_count; i++) f->parts[i]->in_request = false;
+    close_request(f);
     kc_lock_give(&c->lock);
     kc_consume_run(c);
 }

@@ -348,7 +348,7 @@ static void settle(struct taker *t, uint64_t generation) {
     struct kc_consume *c = t->c;
     struct kc_part *p = t->part;
     struct kc_chunk *k = t->k;
-    bool kick = atomic_exchange(&c->starved, false);
+    bool kick = false;
     if (!p->assigned || p->generation != generation) { /* the restart has cleared the partition's count */
         (void)kc_event_drop(t->e);
         t->e = NULL;
@@ -376,6 +376,11 @@ static void settle(struct taker *t, uint64_t generation) {
             kc_chunk_unref(k);
         }
     }
+    if (p->assigned && p->full && p->queued_bytes < (size_t)c->settings->fetch_partition_bytes_max) {
+        kc_part_look(p);
+        kick = true;
+    }
+    if (!kw_list_empty(&c->held) && kc_consume_may_queue(c)) kick = true;
     kw_list_remove(&p->ready_link); /* its turn is over */
     kc_part_show(p);
     if (t->e && t->e->kind == KC_EVENT_RECORDS) t->e->offset = t->position;

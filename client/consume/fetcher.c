@@ -4,7 +4,8 @@
  * Loop context; the consumer's lock is held while partitions are looked at. A partition is asked for while little of it waits to be taken,
  * so that one with endless data cannot crowd out the others; those that gave data move to the end of the order (CC-01). The budget is
  * reserved before asking. A partition may leave a session at any time, also while it is in the outstanding request: the answer then passes
- * it by, and the next request takes it out of the broker's session.
+ * it by, and the next request takes it out of the broker's session. What wants data while a long poll goes on without it (after a seek, a
+ * resume, or because it was full when the poll began) is asked for beside it.
  */
 #include "consumer.h"
 
@@ -12,25 +13,33 @@
 #define FETCH_VERSION_BY_ID 13
 #define RESERVE_MIN 65536
 #define BUDGET_RETRY_US 20000
-#define LATE_US 1000000 /* a broker that takes longer than it may wait plus so much may no longer lead */
+#define LATE_US 1000000           /* a broker that takes longer than it may wait plus so much may no longer lead */
+#define BESIDE_AFTER_US 5000      /* a fetch that is on its way for so long may well be a long poll */
+#define BESIDE_EMPTY_US 50000     /* what has nothing new is asked for beside it again after so long, then after twice as long … */
+#define BESIDE_EMPTY_DOUBLINGS 4
 
 /* ---- The session ---- */
 
-static struct kc_fetcher *fetcher_of(struct kc_consume *c, int32_t broker) {
+static struct kc_fetcher *fetcher_of(struct kc_consume *c, int32_t broker, bool beside) {
     for (struct kw_list *it = c->fetchers.next; it != &c->fetchers; it = it->next) {
         struct kc_fetcher *f = KW_CONTAINER_OF(it, struct kc_fetcher, link);
-        if (f->broker == broker) return f;
+        if (f->broker == broker && f->beside == beside) return f;
     }
     struct kc_fetcher *f = kw_calloc(1, sizeof *f);
     if (!f) return NULL;
     f->consume = c;
     f->broker = broker;
+    f->beside = beside;
+    kw_list_init(&f->parts);
+    kw_list_init(&f->changed);
+    kw_list_init(&f->asked);
+    kw_list_init(&f->after);
     kw_list_push(&c->fetchers, &f->link);
     return f;
 }
 
 static kw_err forget_later(struct kc_fetcher *f, const struct kc_part *p) {
-    if (f->session_id == 0 && !f->outstanding) return KW_OK;
+    if (f->beside || (f->session_id == 0 && !f->outstanding)) return KW_OK;
     if (f->forgotten_count == f->forgotten_cap) {
         size_t cap = f->forgotten_cap ? f->forgotten_cap * 2 : 8;
         struct kc_forgotten *grown = kw_realloc(f->forgotten, cap * sizeof *grown);
@@ -46,32 +55,21 @@ void kc_session_reset(struct kc_fetcher *f) {
     f->session_id = 0;
     f->session_epoch = 0;
     f->forgotten_count = 0;
-    for (size_t i = 0; i < f->part_count; i++) f->parts[i]->sent_offset = -1;
+    f->broken = f->outstanding && f->encoded; /* what its answer would go on with is not what we know any more */
 }
 
 void kc_fetchers_forget(struct kc_part *p) {
     struct kc_fetcher *f = p->fetcher;
     if (!f) return;
     p->fetcher = NULL;
-    p->in_request = false;
-    for (size_t i = 0; i < f->part_count; i++) {
-        if (f->parts[i] != p) continue;
-        memmove(&f->parts[i], &f->parts[i + 1], (f->part_count - i - 1) * sizeof *f->parts);
-        f->part_count--;
-        break;
-    }
-    if (forget_later(f, p) != KW_OK) kc_session_reset(f); /* a full request says it all; one under way then ends in a session error */
+    kw_list_remove(&p->session_link);
+    kw_list_remove(&p->asked_link);
+    f->part_count--;
+    if (forget_later(f, p) != KW_OK) kc_session_reset(f); /* a full request says it all */
     kc_part_unref(p);
 }
 
-static kw_err session_add(struct kc_fetcher *f, struct kc_part *p) {
-    if (f->part_count == f->part_cap) {
-        size_t cap = f->part_cap ? f->part_cap * 2 : 8;
-        struct kc_part **grown = kw_realloc(f->parts, cap * sizeof(struct kc_part *));
-        if (!grown) return KW_ENOMEM;
-        f->parts = grown;
-        f->part_cap = cap;
-    }
+static void session_add(struct kc_fetcher *f, struct kc_part *p) {
     for (size_t i = 0; i < f->forgotten_count; i++) {
         struct kc_forgotten *g = &f->forgotten[i];
         if (g->sent || g->topic != p->topic || g->partition != p->partition) continue;
@@ -80,31 +78,35 @@ static kw_err session_add(struct kc_fetcher *f, struct kc_part *p) {
     }
     kc_part_ref(p);
     p->fetcher = f;
+    p->first_request = f->requests + 1;
     p->sent_offset = -1;
-    f->parts[f->part_count++] = p;
-    return KW_OK;
+    kw_list_push(&f->parts, &p->session_link);
+    kw_list_push(&f->changed, &p->asked_link);
+    f->part_count++;
+    f->no_replicas_until_us = KW_MAX(f->no_replicas_until_us, p->replica_not_before_us);
 }
 
 /* ---- Choosing ---- */
 
-/* Whether the partition wants data now; next_us: when to look again. */
-static bool part_wants(struct kc_part *p, int64_t now_us, int64_t *next_us) {
+/* Whether the partition wants data now. */
+static bool part_wants(struct kc_part *p, int64_t now_us) {
     const struct kc_settings *s = p->consume->settings;
     if (!p->assigned || p->paused || p->state != KC_PART_FETCHING) return false;
     if (p->not_before_us > now_us) {
-        *next_us = KW_MIN(*next_us, p->not_before_us);
+        p->look_at_us = KW_MIN(p->look_at_us, p->not_before_us);
         return false;
     }
-    if (p->queued_bytes >= (size_t)s->fetch_partition_bytes_max || atomic_load(&p->consume->queued_bytes) >= s->prefetch_bytes_max) {
-        atomic_store(&p->consume->starved, true);
-        return false;
-    }
-    return true;
+    p->full = p->queued_bytes >= (size_t)s->fetch_partition_bytes_max; /* taking what waits has it looked at again */
+    return !p->full;
 }
 
 /* The position was reached under an older leader epoch than the present one: ask first whether it still stands (KIP-320). */
 static bool needs_validation(const struct kc_part *p, int32_t epoch) {
     return epoch >= 0 && p->fetch_epoch >= 0 && p->validated_epoch != epoch && p->fetch_epoch < epoch;
+}
+
+static int32_t wanted_size(const struct kc_part *p) {
+    return KW_MAX(p->fetch_size, p->consume->settings->fetch_partition_bytes_max);
 }
 
 /* Another topic of the same name: no position of the old one means anything in it (CX-02). */
@@ -135,7 +137,45 @@ static bool may_validate(struct kc_consume *c, int32_t broker) { /* brokers befo
     return !kc_core_versions(c->core, broker, KW_API_OFFSET_FOR_LEADER_EPOCH, &min, &max) || max >= 2;
 }
 
-static void place_part(struct kc_part *p, int64_t now_us, int64_t *next_us, bool *validate) {
+/* The broker's session, unless it waits for others' data: then beside it. NULL: no memory. */
+static struct kc_fetcher *fetcher_for(struct kc_part *p, int32_t broker, int64_t now_us) {
+    struct kc_consume *c = p->consume;
+    struct kc_fetcher *f = fetcher_of(c, broker, false);
+    if (!f || !f->outstanding || !f->encoded || c->settings->fetch_wait_us == 0) return f;
+    if (p->fetcher == f && kc_part_in_request(p) && p->request_generation == p->generation) return f; /* it is being asked for */
+    int64_t at_us = f->sent_us + BESIDE_AFTER_US;
+    if (p->empty_us >= 0) at_us = KW_MAX(at_us, p->empty_us + ((int64_t)BESIDE_EMPTY_US << KW_MIN(p->empties - 1, BESIDE_EMPTY_DOUBLINGS)));
+    if (at_us <= now_us) return fetcher_of(c, broker, true);
+    p->look_at_us = KW_MIN(p->look_at_us, at_us);
+    return f;
+}
+
+/* The session has to be told what it does not know of it. */
+static void note_change(struct kc_part *p, int32_t epoch) {
+    struct kc_fetcher *f = p->fetcher;
+    if (p->sent_offset == p->fetch_offset && p->sent_epoch == epoch && p->sent_size == wanted_size(p) && p->request_generation == p->generation)
+        return;
+    kw_list_remove(&p->asked_link);
+    kw_list_push(&f->changed, &p->asked_link);
+}
+
+static void place(struct kc_part *p, int32_t broker, int32_t epoch, int64_t now_us) {
+    struct kc_consume *c = p->consume;
+    struct kc_fetcher *f = fetcher_for(p, broker, now_us);
+    if (!f) {
+        c->short_of_memory = true;
+        return;
+    }
+    if (p->fetcher != f) {
+        kc_fetchers_forget(p);
+        session_add(f, p);
+    }
+    if (kw_uuid_is_zero(p->topic_id)) f->nameless = true;
+    if (p->replica >= 0) p->look_at_us = KW_MIN(p->look_at_us, p->replica_until_us);
+    note_change(p, epoch);
+}
+
+static void place_part(struct kc_part *p, int64_t now_us) {
     struct kc_consume *c = p->consume;
     check_topic(p, now_us);
     if (p->back_off) {
@@ -143,22 +183,38 @@ static void place_part(struct kc_part *p, int64_t now_us, int64_t *next_us, bool
         p->not_before_us = now_us + kc_backoff_us(c, p->corrupt_count);
     }
     int32_t epoch, broker = kc_part_broker(p, now_us, false, &epoch);
-    bool wants = part_wants(p, now_us, next_us) && broker >= 0;
+    bool wants = part_wants(p, now_us) && broker >= 0;
     if (wants && needs_validation(p, epoch) && may_validate(c, broker)) {
         p->state = KC_PART_VALIDATE;
         p->since_us = now_us;
-        *validate = true;
         wants = false;
     }
     if (broker >= 0)
         p->missing_since_us = 0;
     else if (p->state == KC_PART_FETCHING && p->assigned && !p->paused)
-        kc_part_unled(p, now_us, next_us);
-    bool moved = broker >= 0 && p->fetcher && p->fetcher->broker != broker;
-    if (p->fetcher && (moved || (!wants && !p->in_request))) kc_fetchers_forget(p);
-    if (!wants || p->fetcher) return;
-    struct kc_fetcher *f = fetcher_of(c, broker);
-    if (!f || session_add(f, p) != KW_OK) c->short_of_memory = true;
+        kc_part_unled(p, now_us);
+    if (broker >= 0 && p->fetcher && p->fetcher->broker != broker) kc_fetchers_forget(p);
+    bool asked = kc_part_in_request(p) && p->state == KC_PART_FETCHING && p->request_generation == p->generation;
+    bool may = kc_consume_may_queue(c);
+    struct kw_list *later = NULL;
+    if (wants && may && !(asked && p->fetcher->beside))
+        place(p, broker, epoch, now_us);
+    else if (asked) /* what is on its way is welcome; then it is decided anew */
+        later = &p->fetcher->after;
+    else
+        kc_fetchers_forget(p);
+    if (!later && wants && !may) later = &c->held; /* until something is taken */
+    if (!later) return;
+    kw_list_remove(&p->look_link);
+    kw_list_push(later, &p->look_link);
+}
+
+void kc_fetchers_place(struct kc_consume *c, int64_t now_us) {
+    if (c->stopped || c->closed) return;
+    for (struct kw_list *it = c->turn.next, *next; it != &c->turn; it = next) {
+        next = it->next;
+        place_part(KW_CONTAINER_OF(it, struct kc_part, look_link), now_us);
+    }
 }
 
 /* ---- The request ---- */
@@ -177,15 +233,19 @@ static int32_t topic_entry(struct kw_fetch_request *m, const struct kc_topic_met
     return m->topics.n++;
 }
 
-static void add_part(struct builder *b, struct kw_fetch_request *m, struct kc_part *p, int64_t now_us, bool full, bool by_id) {
+static void add_part(struct builder *b, struct kw_fetch_request *m, struct kc_part *p, int64_t now_us, bool full) {
     const struct kc_settings *s = p->consume->settings;
+    struct kc_fetcher *f = p->fetcher;
     const struct kc_topic_meta *t = kc_metadata_topic(p->consume->core, p->topic);
-    if (by_id && kw_uuid_is_zero(t->id)) return; /* it joined late; the next request is made for it */
-    int32_t epoch;
+    if (p->state != KC_PART_FETCHING || (f->by_id && kw_uuid_is_zero(t->id))) { /* sought just now, or it joined late: not in this one */
+        p->first_request = f->requests + 1;
+        return;
+    }
+    int32_t epoch, size = wanted_size(p);
     (void)kc_part_broker(p, now_us, false, &epoch);
-    int32_t size = KW_MAX(p->fetch_size, s->fetch_partition_bytes_max);
-    p->in_request = true;
     p->request_generation = p->generation;
+    kw_list_remove(&p->asked_link);
+    kw_list_push(&f->asked, &p->asked_link);
     /* The end of an empty partition is told at once. */
     if (s->partition_eof && !p->answered) m->max_wait_ms = 0;
     if (!full && p->sent_offset == p->fetch_offset && p->sent_epoch == epoch && p->sent_size == size) return;
@@ -202,6 +262,18 @@ static void add_part(struct builder *b, struct kw_fetch_request *m, struct kc_pa
                                                                      .log_start_offset = -1,
                                                                      .partition_max_bytes = size,
                                                                      .high_watermark = INT64_MAX};
+}
+
+/* All of the session, or what changed in it. */
+static void add_parts(struct kc_fetcher *f, struct builder *b, struct kw_fetch_request *m) {
+    bool full = f->session_id == 0;
+    int64_t now_us = kc_core_now(f->consume->core).mono_us;
+    struct kw_list *all = full ? &f->parts : &f->changed;
+    for (struct kw_list *it = all->next, *next; it != all; it = next) {
+        next = it->next;
+        struct kc_part *p = full ? KW_CONTAINER_OF(it, struct kc_part, session_link) : KW_CONTAINER_OF(it, struct kc_part, asked_link);
+        add_part(b, m, p, now_us, full);
+    }
 }
 
 /* Each topic's partitions together, in their order. */
@@ -235,33 +307,43 @@ static kw_err add_forgotten(struct kc_fetcher *f, struct kw_arena *a, struct kw_
     return KW_OK;
 }
 
+static size_t list_count(const struct kw_list *l) {
+    size_t n = 0;
+    for (const struct kw_list *it = l->next; it != l; it = it->next) n++;
+    return n;
+}
+
+/* The largest batch that is known to be there, of those larger than usual (CC-15); 0: none. */
+static int32_t largest_size(struct kc_fetcher *f) {
+    int32_t largest = 0;
+    for (struct kw_list *it = f->parts.next; it != &f->parts && f->consume->large_batches > 0; it = it->next)
+        largest = KW_MAX(largest, KW_CONTAINER_OF(it, struct kc_part, session_link)->fetch_size);
+    return largest;
+}
+
 static kw_err build(struct kc_fetcher *f, int16_t version, struct kw_arena *a, struct kw_fetch_request *m) {
     struct kc_consume *c = f->consume;
     const struct kc_settings *s = c->settings;
     kw_msg_init(&kw_fetch_request_desc, m);
     bool by_id = version >= FETCH_VERSION_BY_ID;
     if (f->session_id != 0 && f->by_id != by_id) kc_session_reset(f);
+    f->broken = false;
     if (f->session_id == 0) f->forgotten_count = 0;
     f->by_id = by_id;
-    m->max_wait_ms = (int32_t)KW_MIN(s->fetch_wait_us / 1000, INT32_MAX);
+    m->max_wait_ms = f->beside ? 0 : (int32_t)KW_MIN(s->fetch_wait_us / 1000, INT32_MAX);
     m->min_bytes = s->fetch_min_bytes;
     m->isolation_level = s->read_committed;
     m->session_id = f->session_id;
-    m->session_epoch = f->session_epoch;
-    struct builder b = {.parts = kw_arena_alloc(a, (f->part_count + 1) * sizeof *b.parts),
-                        .topic_of = kw_arena_alloc(a, (f->part_count + 1) * sizeof *b.topic_of)};
-    m->topics.v = kw_arena_calloc(a, f->part_count + 1, sizeof *m->topics.v);
+    m->session_epoch = f->beside ? -1 : f->session_epoch; /* -1: none is wanted */
+    size_t count = f->session_id == 0 ? f->part_count : list_count(&f->changed);
+    struct builder b = {.parts = kw_arena_alloc(a, (count + 1) * sizeof *b.parts),
+                        .topic_of = kw_arena_alloc(a, (count + 1) * sizeof *b.topic_of)};
+    m->topics.v = kw_arena_calloc(a, count + 1, sizeof *m->topics.v);
     if (!m->topics.v || !b.parts || !b.topic_of) return KW_ENOMEM;
-    int64_t now_us = kc_core_now(c->core).mono_us;
-    int32_t largest = 0;
-    bool replicas = version >= 11 && s->rack; /* a leader that knows our rack may send us to one; not right after that did not work */
-    for (size_t i = 0; i < f->part_count; i++) {
-        add_part(&b, m, f->parts[i], now_us, f->session_id == 0, by_id);
-        largest = KW_MAX(largest, f->parts[i]->fetch_size);
-        if (f->parts[i]->replica_not_before_us > now_us) replicas = false;
-    }
-    if (replicas) m->rack_id = kw_str_of(s->rack);
-    m->max_bytes = (int32_t)KW_MIN(f->reserved, (int64_t)KW_MAX(s->fetch_max_bytes, largest));
+    add_parts(f, &b, m);
+    /* A leader that knows our rack may send us to a replica there; not right after that did not work. */
+    if (version >= 11 && s->rack && f->no_replicas_until_us <= f->sent_us) m->rack_id = kw_str_of(s->rack);
+    m->max_bytes = (int32_t)KW_MIN(f->reserved, (int64_t)KW_MAX(s->fetch_max_bytes, largest_size(f)));
     kw_err err = group_parts(&b, a, m);
     return err == KW_OK && f->session_id != 0 ? add_forgotten(f, a, m) : err;
 }
@@ -273,6 +355,7 @@ static kw_err encode_fetch(struct kc_request *rq, struct kw_out *out) {
     kw_arena_init(&arena, 0);
     kc_lock_take(&f->consume->lock);
     f->encoded = true;
+    f->requests++;
     f->sent_us = kc_core_now(f->consume->core).mono_us;
     kw_err err = build(f, rq->version, &arena, &m);
     kc_lock_give(&f->consume->lock);
@@ -284,13 +367,10 @@ static kw_err encode_fetch(struct kc_request *rq, struct kw_out *out) {
 /* ---- Sending ---- */
 
 /* As much of what one answer may bring as the budget has; 0: none now. */
-static int64_t reserve(const struct kc_fetcher *f) {
+static int64_t reserve(struct kc_fetcher *f) {
     const struct kc_settings *s = f->consume->settings;
-    int64_t want = 0, largest = s->fetch_max_bytes;
-    for (size_t i = 0; i < f->part_count; i++) {
-        want += KW_MAX(f->parts[i]->fetch_size, s->fetch_partition_bytes_max);
-        largest = KW_MAX(largest, f->parts[i]->fetch_size);
-    }
+    int64_t larger = largest_size(f), largest = KW_MAX((int64_t)s->fetch_max_bytes, larger);
+    int64_t want = (int64_t)KW_MIN(f->part_count, (size_t)INT32_MAX) * s->fetch_partition_bytes_max + larger;
     want = KW_MAX(KW_MIN(want, largest), RESERVE_MIN);
     for (; want >= RESERVE_MIN; want /= 2)
         if (kc_budget_take(kc_core_budget(f->consume->core), KC_ROLE_FETCH, (size_t)want)) return want;
@@ -308,16 +388,13 @@ static void send_fetch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
     f->request.version_min = 4;
     f->request.version_max = FETCH_VERSION_MAX;
     f->request.broker = f->broker;
-    f->request.channel = KC_CHANNEL_FETCH;
+    f->request.channel = f->beside ? KC_CHANNEL_CONTROL : KC_CHANNEL_FETCH;
     f->request.deadline_us = KW_NEVER;
     f->request.answer_timeout_us = c->settings->fetch_wait_us + c->settings->request_timeout_us;
     f->request.encode = encode_fetch;
     f->request.done = kc_fetch_answered;
     f->request.ctx = f;
-    for (size_t i = 0; i < f->part_count; i++) {
-        struct kc_topic_meta *t = kc_metadata_topic(c->core, f->parts[i]->topic);
-        if (kw_uuid_is_zero(t->id)) f->request.version_max = FETCH_VERSION_BY_ID - 1;
-    }
+    if (f->nameless) f->request.version_max = FETCH_VERSION_BY_ID - 1;
     f->outstanding = true;
     f->encoded = false;
     c->requests++;
@@ -336,15 +413,12 @@ static void watch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
 }
 
 void kc_fetchers_run(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
-    bool validate = false, idle = c->stopped || c->closed;
-    atomic_store(&c->starved, false);
-    for (struct kw_list *it = c->parts.next; it != &c->parts && !idle; it = it->next)
-        place_part(KW_CONTAINER_OF(it, struct kc_part, link), now_us, next_us, &validate);
-    if (validate) kc_offsets_run(c, now_us, next_us);
+    bool idle = c->stopped || c->closed;
     for (struct kw_list *it = c->fetchers.next; it != &c->fetchers; it = it->next) {
         struct kc_fetcher *f = KW_CONTAINER_OF(it, struct kc_fetcher, link);
         if (f->outstanding) {
-            /* One that was sent is waited for, wanted or not: the broker answers in order, so nothing behind it would come sooner. */
+            /* One that was sent is waited for, wanted or not: the broker answers in order, so nothing behind it would come sooner. What
+             * cannot wait is asked for beside it. */
             if (c->stopped || (!f->encoded && f->part_count == 0))
                 kc_core_cancel(c->core, &f->request);
             else
@@ -366,11 +440,14 @@ void kc_fetchers_free(struct kc_consume *c) {
     struct kw_list *n;
     while ((n = kw_list_shift(&c->fetchers)) != NULL) {
         struct kc_fetcher *f = KW_CONTAINER_OF(n, struct kc_fetcher, link);
-        for (size_t i = 0; i < f->part_count; i++) {
-            f->parts[i]->fetcher = NULL;
-            kc_part_unref(f->parts[i]);
+        struct kw_list *it;
+        while ((it = kw_list_shift(&f->parts)) != NULL) {
+            struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, session_link);
+            p->fetcher = NULL;
+            kw_list_remove(&p->asked_link);
+            kw_list_remove(&p->look_link); /* it may be in f->after */
+            kc_part_unref(p);
         }
-        kw_free(f->parts);
         kw_free(f->forgotten);
         kw_free(f);
     }

@@ -10,6 +10,7 @@
 
 #define LATE_US 1000000         /* a broker that takes longer may no longer lead */
 #define MISSING_TELL_US 2000000 /* a topic that is being created may be missing for a moment */
+#define MISSING_ASK_US_MAX 30000000
 
 struct ask_item {
     struct kc_part *part;          /* or */
@@ -52,7 +53,7 @@ int64_t kc_part_backoff(struct kc_part *p, int64_t now_us) {
     return now_us + kc_backoff_us(p->consume, p->errors_in_row);
 }
 
-void kc_part_unled(struct kc_part *p, int64_t now_us, int64_t *next_us) {
+void kc_part_unled(struct kc_part *p, int64_t now_us) {
     const struct kc_topic_meta *t = kc_metadata_topic(p->consume->core, p->topic);
     kc_metadata_refresh(p->consume->core, "a partition's leader is not known");
     if (!t->known) return;
@@ -63,9 +64,11 @@ void kc_part_unled(struct kc_part *p, int64_t now_us, int64_t *next_us) {
     }
     p->last_error = err;
     if (p->missing_since_us == 0) p->missing_since_us = now_us;
+    int64_t again_us = KW_MIN(KW_MAX(now_us - p->missing_since_us, LATE_US), MISSING_ASK_US_MAX); /* a partition may be added any time */
+    p->look_at_us = KW_MIN(p->look_at_us, now_us + again_us);
     int64_t tell_us = p->missing_since_us + (kc_err_retriable(err) ? MISSING_TELL_US : 0);
     if (tell_us > now_us)
-        *next_us = KW_MIN(*next_us, tell_us);
+        p->look_at_us = KW_MIN(p->look_at_us, tell_us);
     else
         kc_part_tell(p, err, -1, "%s", t->err == KE_NONE ? "the topic has no such partition (yet)" : kc_err_text(err));
 }
@@ -304,6 +307,7 @@ static void give_up_item(struct ask_item *it) { /* under the lock */
     if (it->part) {
         it->part->lookups--;
         if (it->part->lookup_generation == it->generation) it->part->lookup_generation = 0;
+        kc_part_look(it->part); /* it is in the assignment's list: that waits for lookups */
         kc_part_unref(it->part);
     } else if (it->query) {
         it->query->items[it->index].asked = false;
@@ -468,11 +472,11 @@ static void watch(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
     }
 }
 
-static bool part_due(struct kc_part *p, bool validate, int64_t now_us, int64_t *next_us) {
+static bool part_due(struct kc_part *p, bool validate, int64_t now_us) {
     if (!p->assigned || p->state != (validate ? KC_PART_VALIDATE : KC_PART_LOOKUP)) return false;
     if (p->lookups > 0 && p->lookup_generation == p->generation && p->lookup_validates == validate) return false;
     if (p->not_before_us <= now_us) return true;
-    *next_us = KW_MIN(*next_us, p->not_before_us);
+    p->look_at_us = KW_MIN(p->look_at_us, p->not_before_us);
     return false;
 }
 
@@ -488,12 +492,12 @@ static int32_t query_broker(struct kc_consume *c, const struct kc_offset_item *i
 static int32_t gather_all(struct gather *g, int64_t now_us, int64_t *next_us) {
     struct kc_consume *c = g->consume;
     int32_t epoch;
-    for (struct kw_list *it = c->parts.next; it != &c->parts; it = it->next) {
-        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
-        if (!part_due(p, g->validate, now_us, next_us)) continue;
+    for (struct kw_list *it = c->turn.next; it != &c->turn; it = it->next) {
+        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, look_link);
+        if (!part_due(p, g->validate, now_us)) continue;
         int32_t broker = kc_part_broker(p, now_us, true, &epoch);
         if (broker < 0) {
-            kc_part_unled(p, now_us, next_us);
+            kc_part_unled(p, now_us);
             continue;
         }
         p->missing_since_us = 0;
@@ -517,6 +521,7 @@ static int32_t gather_all(struct gather *g, int64_t now_us, int64_t *next_us) {
             int32_t broker = query_broker(c, item, &epoch);
             if (broker < 0) {
                 kc_metadata_refresh(c->core, "a partition's leader is not known");
+                *next_us = KW_MIN(*next_us, now_us + LATE_US);
                 continue;
             }
             if (g->broker < 0) g->broker = broker;
@@ -568,16 +573,17 @@ static void finish_queries(struct kc_consume *c, int64_t now_us) {
     kc_lock_take(&c->lock);
 }
 
-void kc_offsets_run(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
+void kc_offsets_settle(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
     finish_queries(c, now_us);
     watch(c, now_us, next_us);
-    for (int validate = 0; validate < 2 && !c->stopped && !c->closed; validate++) {
-        for (;;) {
-            struct gather g = {.consume = c, .broker = -1, .validate = validate};
-            if (gather_all(&g, now_us, next_us) < 0) break;
-            gather_send(&g);
-            *next_us = KW_MIN(*next_us, now_us + LATE_US); /* to watch it */
-        }
+}
+
+void kc_offsets_ask(struct kc_consume *c, bool validate, int64_t now_us, int64_t *next_us) {
+    while (!c->stopped && !c->closed) {
+        struct gather g = {.consume = c, .broker = -1, .validate = validate};
+        if (gather_all(&g, now_us, next_us) < 0) break;
+        gather_send(&g);
+        *next_us = KW_MIN(*next_us, now_us + LATE_US); /* to watch it */
     }
 }
 

@@ -17,6 +17,15 @@ struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partit
     return kw_map_get_u64(&c->by_id, part_key(topic, partition));
 }
 
+void kc_part_look(struct kc_part *p) {
+    kw_list_remove(&p->look_link);
+    kw_list_push(&p->consume->look, &p->look_link);
+}
+
+bool kc_consume_may_queue(const struct kc_consume *c) {
+    return atomic_load(&c->queued_bytes) < c->settings->prefetch_bytes_max;
+}
+
 void kc_part_ref(struct kc_part *p) {
     p->refs++;
 }
@@ -36,6 +45,7 @@ static void drop_fetched(struct kc_part *p) {
 void kc_part_unref(struct kc_part *p) {
     KW_ASSERT(p->refs > 0);
     if (--p->refs > 0) return;
+    KW_ASSERT(kw_list_empty(&p->look_link) && kw_list_empty(&p->session_link));
     drop_fetched(p);
     kw_free(p);
 }
@@ -107,6 +117,11 @@ int64_t kc_part_position(const struct kc_part *p) {
     return p->kept ? p->kept->views[p->kept_at].offset : p->position;
 }
 
+void kc_part_fetch_size(struct kc_part *p, int32_t size) {
+    p->consume->large_batches += (size > 0) - (p->fetch_size > 0);
+    p->fetch_size = size;
+}
+
 void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t now_us) {
     struct kc_consume *c = p->consume;
     drop_fetched(p);
@@ -121,7 +136,10 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t n
     p->not_before_us = 0;
     p->eof_offset = -1;
     p->answered = false;
-    p->fetch_size = 0;
+    kc_part_fetch_size(p, 0);
+    p->empty_us = -1;
+    p->empties = 0;
+    kc_part_look(p);
     if (offset >= 0) {
         p->state = KC_PART_FETCHING;
         p->position = p->fetch_offset = offset;
@@ -159,6 +177,9 @@ static struct kc_part *part_new(struct kc_consume *c, int32_t topic, int32_t par
     if (!p) return NULL;
     kw_list_init(&p->link);
     kw_list_init(&p->ready_link);
+    kw_list_init(&p->look_link);
+    kw_list_init(&p->session_link);
+    kw_list_init(&p->asked_link);
     kw_list_init(&p->chunks);
     p->consume = c;
     p->refs = 1;
@@ -166,7 +187,7 @@ static struct kc_part *part_new(struct kc_consume *c, int32_t topic, int32_t par
     p->partition = partition;
     p->assigned = true;
     p->state = KC_PART_FAILED; /* until its start is set */
-    p->position = p->fetch_offset = p->eof_offset = p->high_watermark = p->corrupt_at = -1;
+    p->position = p->fetch_offset = p->eof_offset = p->high_watermark = p->corrupt_at = p->empty_us = -1;
     p->position_epoch = p->fetch_epoch = p->validated_epoch = p->replica = -1;
     return p;
 }
@@ -258,6 +279,7 @@ void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t st
         tp->err = p ? KC_OK : KC_NOT_ASSIGNED;
         if (!p || p->paused == pause) continue;
         p->paused = pause;
+        kc_part_look(p);
         atomic_fetch_add(&c->changes, 1);
         kc_part_show(p);
     }

@@ -494,7 +494,7 @@ static void test_paused_gives_nothing_and_loses_nothing(void **state) {
 static void test_seek_while_a_fetch_is_outstanding(void **state) {
     (void)state;
     for (int mode = 0; mode < 2; mode++) {
-        struct rig r = rig_new(modes[mode], PAIRS("fetch.wait.max.ms", "300"));
+        struct rig r = rig_new(modes[mode], PAIRS("fetch.wait.max.ms", "60000"));
         kc_event *e = NULL;
         append(0, 300);
         assign_all(&r, 0);
