@@ -411,7 +411,7 @@ void kb_conn_received(struct kb_conn *c, size_t n, struct kb_now now) {
     if (!c->blk) return; /* closing, or deaf */
     KW_ASSERT(n <= c->blk->cap - c->end);
     c->end += n;
-    c->hot = c->end == c->blk->cap;
+    c->hot = n >= SMALL_SIZE; /* the next block may be large: it goes back as soon as it holds nothing */
     parse(c);
 }
 

@@ -17,7 +17,8 @@
 
 #include "shell_parts.h"
 
-enum { LISTENERS_MAX = 16, ACCEPTS = 64, READS = 8, READ_BYTES = 2 << 20, IOV_MAX_ = 64, WRITE_BYTES = 1 << 20, SEND_BYTES = 2 << 20 };
+enum { LISTENERS_MAX = 16, ACCEPTS = 64, READS = 8, READ_BYTES = 2 << 20, IOV_MAX_ = 64, WRITE_BYTES = 1 << 20, SEND_BYTES = 2 << 20,
+       COPY_MAX = 16 << 10 /* a file part up to so many bytes is read and goes out with what is around it: sendfile costs more than that */ };
 
 struct listener {
     struct kb_shell_net *net;
@@ -82,19 +83,31 @@ static void watch(struct sock *k, int events) {
 
 /* ---- Sending ---- */
 
-/* Memory parts from the first one on, up to a file part; *more: something follows. */
-static size_t gather(const struct sock *k, struct iovec *iov, bool *more) {
-    size_t n = 0, bytes = 0, part = k->part, skip = k->part_sent;
+static int fd_of(const struct kb_part *p) {
+    return *(const int *)p->file->shell; /* the disk shell's handle begins with its descriptor */
+}
+
+/* Reads the rest of a small file part to `to`; false: it is not small, or is not there as it should be (send_file says so). */
+static bool copy_part(const struct kb_part *p, size_t skip, uint8_t *to, size_t room) {
+    size_t len = p->len - skip;
+    return len <= room && pread(fd_of(p), to, len, (off_t)p->offset + (off_t)skip) == (ssize_t)len;
+}
+
+/* Parts from the first one on, up to a large file part; *more: something follows. */
+static size_t gather(const struct sock *k, struct iovec *iov, uint8_t *copies, bool *more) {
+    size_t n = 0, bytes = 0, part = k->part, skip = k->part_sent, copied = 0;
     *more = false;
     for (const struct kw_list *l = k->replies.next; l != &k->replies; l = l->next, part = 0) {
         const struct kb_reply *r = KW_CONTAINER_OF(l, const struct kb_reply, link);
         for (; part < r->part_count; part++, skip = 0) {
-            if (!r->parts[part].p || n == IOV_MAX_ || bytes > WRITE_BYTES) {
+            const struct kb_part *p = &r->parts[part];
+            if (n == IOV_MAX_ || bytes > WRITE_BYTES || (!p->p && !copy_part(p, skip, copies + copied, COPY_MAX - copied))) {
                 *more = true;
                 return n;
             }
-            iov[n++] = (struct iovec){(void *)(uintptr_t)(r->parts[part].p + skip), r->parts[part].len - skip};
-            bytes += r->parts[part].len;
+            iov[n++] = (struct iovec){p->p ? (void *)(uintptr_t)(p->p + skip) : copies + copied, p->len - skip};
+            if (!p->p) copied += p->len - skip;
+            bytes += p->len;
         }
     }
     return n;
@@ -120,9 +133,8 @@ static void advance(struct sock *k, size_t bytes) {
 }
 
 static ssize_t send_file(const struct sock *k, const struct kb_part *p) {
-    const int *fd = p->file->shell; /* the disk shell's handle begins with its descriptor */
     off_t at = (off_t)p->offset + (off_t)k->part_sent;
-    ssize_t n = sendfile(k->fd, *fd, &at, p->len - k->part_sent);
+    ssize_t n = sendfile(k->fd, fd_of(p), &at, p->len - k->part_sent);
     if (n == 0) errno = EIO; /* the file is shorter than the log says */
     return n > 0 ? n : -1;
 }
@@ -137,9 +149,10 @@ static bool send_some(struct sock *k, bool *did) {
         if (kw_list_empty(&k->replies)) return true;
         for (struct kb_reply *r; (r = kb_conn_take_reply(k->conn));) kw_list_push(&k->replies, &r->link);
         struct iovec iov[IOV_MAX_];
+        uint8_t copies[COPY_MAX];
         bool more;
         struct msghdr m = {.msg_iov = iov};
-        m.msg_iovlen = gather(k, iov, &more);
+        m.msg_iovlen = gather(k, iov, copies, &more);
         ssize_t n = m.msg_iovlen > 0 ? sendmsg(k->fd, &m, MSG_NOSIGNAL | (more ? MSG_MORE : 0))
                                      : send_file(k, &reply_of(k->replies.next)->parts[k->part]);
         if (n < 0 && errno == EINTR) continue;
