@@ -39,16 +39,6 @@ static uint32_t crc_slices(uint32_t crc, const uint8_t *p, size_t n) {
     return crc;
 }
 
-#if defined(__x86_64__) || (defined(__aarch64__) && defined(__ARM_FEATURE_CRC32))
-
-/* Lanes of 1..LANE_MAX words of 8 bytes, and of LANE_LONG words for long inputs. */
-#define LANE_MAX 128
-#define LANE_LONG 1024
-struct lane_factors {
-    uint32_t by_one, by_two; /* for the middle lane (moved over one lane) and the first (over two) */
-};
-static struct lane_factors factors[LANE_MAX + 1], factors_long;
-
 /* a * b mod P over reflected values (bit 31 is x^0). */
 static uint32_t multiply_mod(uint32_t a, uint32_t b) {
     uint32_t product = 0;
@@ -59,14 +49,29 @@ static uint32_t multiply_mod(uint32_t a, uint32_t b) {
     return product;
 }
 
-static uint32_t x_power(uint32_t n) { /* x^n mod P */
-    uint32_t result = 1u << 31, square = 1u << 30;
-    for (; n > 0; n >>= 1) {
-        if (n & 1) result = multiply_mod(result, square);
-        square = multiply_mod(square, square);
-    }
+static uint32_t square[64]; /* x^(2^i) mod P */
+
+static void squares_init(void) {
+    square[0] = 1u << 30;
+    for (size_t i = 1; i < KW_COUNTOF(square); i++) square[i] = multiply_mod(square[i - 1], square[i - 1]);
+}
+
+static uint32_t x_power(uint64_t n) { /* x^n mod P */
+    uint32_t result = 1u << 31;
+    for (size_t i = 0; n > 0; n >>= 1, i++)
+        if (n & 1) result = multiply_mod(result, square[i]);
     return result;
 }
+
+#if defined(__x86_64__) || (defined(__aarch64__) && defined(__ARM_FEATURE_CRC32))
+
+/* Lanes of 1..LANE_MAX words of 8 bytes, and of LANE_LONG words for long inputs. */
+#define LANE_MAX 128
+#define LANE_LONG 1024
+struct lane_factors {
+    uint32_t by_one, by_two; /* for the middle lane (moved over one lane) and the first (over two) */
+};
+static struct lane_factors factors[LANE_MAX + 1], factors_long;
 
 static void factors_init(uint32_t less) {
     uint32_t word = x_power(64), one = x_power(64 - less), two = 0;
@@ -186,6 +191,7 @@ static bool ready, hardware;
 __attribute__((constructor)) static void crc_init(void) {
     if (ready) return;
     slice_init();
+    squares_init();
     hardware = hardware_init();
     ready = true;
 }
@@ -198,6 +204,11 @@ uint32_t kw_crc32c(uint32_t crc, const void *p, size_t n) {
 uint32_t kw_crc32c_portable(uint32_t crc, const void *p, size_t n) {
     if (KW_UNLIKELY(!ready)) crc_init();
     return ~crc_slices(~crc, p, n);
+}
+
+uint32_t kw_crc32c_join(uint32_t first, uint32_t second, size_t n) {
+    if (KW_UNLIKELY(!ready)) crc_init();
+    return multiply_mod(first, x_power(8 * (uint64_t)n)) ^ second;
 }
 
 bool kw_crc32c_is_hardware(void) { return hardware; }

@@ -7,6 +7,8 @@
 
 uint32_t kw_crc32c(uint32_t crc, const void *p, size_t n);
 uint32_t kw_crc32c_portable(uint32_t crc, const void *p, size_t n);
+/* The CRC of two pieces behind each other, from theirs; n: bytes of the second. */
+uint32_t kw_crc32c_join(uint32_t first, uint32_t second, size_t n);
 bool kw_crc32c_is_hardware(void);
 uint32_t kw_crc32(uint32_t crc, const void *p, size_t n);
 

@@ -3,9 +3,18 @@
  */
 #include "accum.h"
 
+#include "../base/crc32c.h"
+
 #include <kclient/kclient.h>
 
-enum { RECORD_COST = 8, RECORD_OVERHEAD = 8 /* length, attributes, deltas: as good as always */, ITEMS_FIRST = 64, SPARE_MAX = 256, HINT_ITEMS_MAX = 1 << 15 };
+enum {
+    RECORD_COST = 8,
+    RECORD_OVERHEAD = 8, /* length, attributes, deltas: as good as always */
+    ITEMS_FIRST = 64,
+    SPARE_MAX = 256,
+    HINT_ITEMS_MAX = 1 << 15,
+    CRC_PIECE = 24 << 10
+};
 
 static int64_t cost_of(const struct kc_rec *r) { return (int64_t)r->tail + RECORD_COST; }
 
@@ -21,6 +30,7 @@ kw_err kc_accum_init(struct kc_accum *a, const struct kc_settings *s, struct kc_
     *a = (struct kc_accum){.settings = s, .calls = *calls, .ctx = ctx, .now = now, .look_us = KW_NEVER, .deadline_us = KW_NEVER};
     a->records_max = s->queue_records_max;
     a->bytes_max = s->queue_bytes_max;
+    a->crc_piece = s->codec == KW_CODEC_NONE ? CRC_PIECE : UINT32_MAX; /* of the compressed bytes, it is the sender's to take */
     kw_list_init(&a->new_topics);
     kw_list_init(&a->space_waiters);
     kw_list_init(&a->open);
@@ -98,6 +108,7 @@ struct kc_batch *kc_batch_new(struct kc_accum *a, struct kc_part *p) {
     }
     *b = (struct kc_batch){.part = p,
                            .len = KW_BATCH_HEADER_SIZE,
+                           .crc_to = KW_BATCH_HEADER_SIZE,
                            .base_sequence = KC_NO_SEQUENCE,
                            .producer_id = -1,
                            .producer_epoch = -1,
@@ -413,7 +424,8 @@ static kc_err make_room(struct kc_accum *a, struct kc_part *p, const struct kc_r
 }
 
 /* There is room. */
-static inline void write_record(struct kc_part *p, struct kc_batch *b, const struct kc_rec *r, int64_t ts, size_t body, int64_t cost) {
+static inline void write_record(const struct kc_accum *a, struct kc_part *p, struct kc_batch *b, const struct kc_rec *r, int64_t ts, size_t body,
+                                int64_t cost) {
     const struct kw_record_in in = {.timestamp_delta = ts - b->base_timestamp,
                                     .offset_delta = (int32_t)b->count,
                                     .key = r->key,
@@ -436,6 +448,10 @@ static inline void write_record(struct kc_part *p, struct kc_batch *b, const str
     b->len += (uint32_t)(end - at);
     KW_ASSERT(b->len <= b->blk->cap && b->count <= b->item_cap);
     if (ts > b->max_timestamp) b->max_timestamp = ts;
+    if (KW_UNLIKELY(b->len - b->crc_to >= a->crc_piece)) {
+        b->crc = kw_crc32c(b->crc, b->blk->data + b->crc_to, b->len - b->crc_to);
+        b->crc_to = b->len;
+    }
     b->bytes += cost;
     p->waiting_bytes += (uint32_t)cost;
 }
@@ -498,7 +514,7 @@ static inline kc_err append(struct kc_accum *a, struct kc_part *p, struct kc_rec
         body = body_of(b, r, ts);
         size = size_of(body);
     }
-    write_record(p, b, r, ts, body, cost);
+    write_record(a, p, b, r, ts, body, cost);
     a->records++;
     a->bytes += cost;
     if (KW_UNLIKELY(p->index < 0)) mark_staged(a, b, r);
@@ -591,7 +607,7 @@ kc_err kc_accum_append(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, 
     kc_err err = make_room(a, p, r, r->timestamp_ms, &opening, &opened);
     if (err) return err;
     struct kc_batch *b = p->open;
-    write_record(p, b, r, r->timestamp_ms, body_of(b, r, r->timestamp_ms), cost_of(r));
+    write_record(a, p, b, r, r->timestamp_ms, body_of(b, r, r->timestamp_ms), cost_of(r));
     b->deadline_us = KW_MIN(b->deadline_us, from->deadline_us);
     kc_accum_join_gen(a, b, from->gen); /* a flush that waits for the staged record waits for this batch now */
     if (b->count >= (uint32_t)a->settings->batch_records_max) (void)kc_accum_seal(a, p);

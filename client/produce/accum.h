@@ -56,6 +56,7 @@ struct kc_batch {
     struct kc_part *part;
     struct kw_blk *blk;        /* the batch from its first header byte; NULL once done */
     uint32_t len, room, limit; /* with the header: used, the next record fits up to here without growing, and at all */
+    uint32_t crc, crc_to;      /* CRC-32C of what is behind the header, up to there: taken while it is in the cache */
     uint32_t count, item_cap, waiters, silent;
     struct kc_item *items;
     size_t items_bytes;        /* of the block behind items */
@@ -174,6 +175,7 @@ struct kc_accum {
     struct kw_list new_topics;
     /* the queue */
     int64_t records, bytes, records_max, bytes_max;
+    uint32_t crc_piece; /* a batch's CRC is taken in pieces of so many bytes */
     bool starved;              /* the client's memory budget refused a block: wait for a release */
     bool space_armed;          /* a send was refused: say when there is room again */
     struct kw_list space_waiters;

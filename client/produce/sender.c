@@ -389,13 +389,18 @@ static void finish_batch(struct kc_sender *s, struct kc_batch *b, int16_t versio
             b->blk = n;
             b->len = (uint32_t)size;
             b->codec = (uint8_t)set->codec;
+            b->crc_to = KW_BATCH_HEADER_SIZE; /* what was counted is gone */
+            b->crc = 0;
             b->packed = b->final = true;
             return;
         }
         kw_blk_unref(n);
     }
     b->packed = true;
-    kw_batch_crc_set(b->blk->data, b->len);
+    if (b->crc_to > KW_BATCH_HEADER_SIZE)
+        kw_batch_crc_finish(b->blk->data, b->len, b->crc, b->crc_to);
+    else
+        kw_batch_crc_set(b->blk->data, b->len);
     b->final = true;
 }
 

@@ -83,6 +83,12 @@ void kw_batch_crc_set(uint8_t *p, size_t size) {
     kw_store32(p + KW_BATCH_CRC, batch_crc(p, size));
 }
 
+void kw_batch_crc_finish(uint8_t *p, size_t size, uint32_t body_crc, size_t to) {
+    KW_ASSERT(to >= KW_BATCH_HEADER_SIZE && to <= size);
+    uint32_t head = kw_crc32c(0, p + KW_BATCH_ATTRIBUTES, KW_BATCH_HEADER_SIZE - KW_BATCH_ATTRIBUTES);
+    kw_store32(p + KW_BATCH_CRC, kw_crc32c_join(head, kw_crc32c(body_crc, p + to, size - to), size - KW_BATCH_HEADER_SIZE));
+}
+
 void kw_batch_set_max_timestamp(uint8_t *p, size_t size, int64_t max_timestamp, bool log_append_time) {
     uint16_t attributes = kw_load16(p + KW_BATCH_ATTRIBUTES);
     uint16_t wanted = (uint16_t)(log_append_time ? attributes | KW_ATTR_LOG_APPEND_TIME : attributes & ~KW_ATTR_LOG_APPEND_TIME);

@@ -52,6 +52,8 @@ int32_t kw_entry_next(const uint8_t **p, const uint8_t *end, struct kw_entry *e)
 /* CRC over attributes..end against the stored one; p has the whole batch. */
 bool kw_batch_crc_ok(const uint8_t *p, size_t size);
 void kw_batch_crc_set(uint8_t *p, size_t size);
+/* The same when the CRC of the bytes behind the header, up to `to`, is known: only the rest is read. */
+void kw_batch_crc_finish(uint8_t *p, size_t size, uint32_t body_crc, size_t to);
 
 /* What a broker changes in place. Base offset and leader epoch lie before the CRC's range, so that it stays valid. */
 static inline void kw_batch_set_base_offset(uint8_t *p, int64_t offset) { kw_store64(p + KW_BATCH_BASE_OFFSET, (uint64_t)offset); }

@@ -170,6 +170,11 @@ static void test_patches(void **state) {
     const struct kw_record_in records[] = {{.key = NULL_BYTES, .value = B("v")}};
     size_t size = build(batch, records, 1, KW_CODEC_NONE);
     uint32_t crc = kw_load32(batch + KW_BATCH_CRC);
+    for (size_t to = KW_BATCH_HEADER_SIZE; to <= size; to++) { /* with the CRC of a part of the body known */
+        kw_store32(batch + KW_BATCH_CRC, 0);
+        kw_batch_crc_finish(batch, size, kw_crc32c(0, batch + KW_BATCH_HEADER_SIZE, to - KW_BATCH_HEADER_SIZE), to);
+        assert_int_equal(kw_load32(batch + KW_BATCH_CRC), crc);
+    }
     kw_batch_set_base_offset(batch, (int64_t)1 << 40);
     kw_batch_set_leader_epoch(batch, 12);
     assert_true(kw_batch_crc_ok(batch, size));

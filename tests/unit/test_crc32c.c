@@ -83,11 +83,32 @@ static void test_pieces_equal_whole(void **state) {
     free(p);
 }
 
+static void test_join(void **state) {
+    (void)state;
+    uint8_t *p = random_bytes(SIZE_MAX_TESTED);
+    uint32_t whole = kw_crc32c(0, p, SIZE_MAX_TESTED);
+    for (size_t at = 0; at <= SIZE_MAX_TESTED; at += at < 300 || at > SIZE_MAX_TESTED - 300 ? 1 : 997) {
+        uint32_t first = kw_crc32c(0, p, at), second = kw_crc32c(0, p + at, SIZE_MAX_TESTED - at);
+        assert_int_equal(kw_crc32c_join(first, second, SIZE_MAX_TESTED - at), whole);
+        if (at > SIZE_MAX_TESTED - 997 && at < SIZE_MAX_TESTED - 300) at = SIZE_MAX_TESTED - 301;
+    }
+    /* 4 GiB of zeros behind it: more bits than 32 count */
+    static const uint8_t zeros[1 << 20];
+    uint32_t far = kw_crc32c(0, "x", 1), none = 0;
+    for (int i = 0; i < 4096; i++) {
+        far = kw_crc32c(far, zeros, sizeof(zeros));
+        none = kw_crc32c(none, zeros, sizeof(zeros));
+    }
+    assert_int_equal(kw_crc32c_join(kw_crc32c(0, "x", 1), none, (size_t)4096 * sizeof(zeros)), far);
+    free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_values),
         cmocka_unit_test(test_every_length),
         cmocka_unit_test(test_pieces_equal_whole),
+        cmocka_unit_test(test_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
