@@ -237,7 +237,7 @@ static kc_err put(kc_producer *p, struct kc_rec *r, const struct kc_now *now, bo
         bool wake = false;
         kc_err err = kc_accum_put(a, r, now, urgent, &wake);
         if (wake && wake_out) *wake_out = true;
-        else if (wake) kc_client_post(p->client, &p->wake_post);
+        else if (wake) kc_client_post_soon(p->client, &p->wake_post);
         if (KW_LIKELY(!err)) return KC_OK;
         if (err == KC_INVALID) {
             if (kc_accum_partition_count(a, r->topic) >= 0) return err;
@@ -386,14 +386,14 @@ static size_t put_chunk(kc_producer *p, struct kc_rec *recs, size_t n, int64_t d
     struct kc_now now;
     bool wake = false;
     size_t done = kc_accum_put_many(&p->produce.accum, recs, n, tick_now(p, &now), &wake, err);
-    if (wake) kc_client_post(p->client, &p->wake_post);
+    if (wake) kc_client_post_soon(p->client, &p->wake_post);
     while (done < n) {
         *err = put(p, &recs[done], NULL, false, deadline_us, NULL);
         if (*err) break;
         done++;
         wake = false;
         done += kc_accum_put_many(&p->produce.accum, recs + done, n - done, NULL, &wake, err);
-        if (wake) kc_client_post(p->client, &p->wake_post);
+        if (wake) kc_client_post_soon(p->client, &p->wake_post);
     }
     return done;
 }

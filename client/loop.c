@@ -109,6 +109,7 @@ void kc_client_wake_waiter(kc_client *c, _Atomic bool *wake) {
 
 static void take(kc_client *c) { /* with the lock, state FREE */
     atomic_store(&c->loop.state, KC_LOOP_RUNNING);
+    c->loop.io_called = false; /* whoever owns the loop runs what was posted */
     mine = c;
 }
 
@@ -116,6 +117,7 @@ static void release(kc_client *c) { /* with the lock */
     struct kc_loop *l = &c->loop;
     atomic_store(&l->deadline_us, kc_core_deadline(c->core));
     l->released_us = kc_clock_now().mono_us;
+    l->releases++;
     mine = NULL;
     atomic_store(&l->state, KC_LOOP_FREE);
     if (atomic_load(&l->posts)) call_for_owner(c); /* posted while we were leaving */
@@ -241,6 +243,7 @@ kc_err kc_drive_until(kc_client *c, struct kc_post *post, bool (*done)(void *), 
             kc_lock_give(&l->lock);
             r = drive(c, &w);
             kc_lock_take(&l->lock);
+            atomic_store(&l->driver, (uintptr_t)&mine);
             release(c);
             kc_lock_give(&l->lock);
             return r;
@@ -270,6 +273,31 @@ static void give_back(kc_client *c) {
     kc_lock_take(&c->loop.lock);
     release(c);
     kc_lock_give(&c->loop.lock);
+}
+
+void kc_client_post_soon(kc_client *c, struct kc_post *post) {
+    struct kc_loop *l = &c->loop;
+    if (mine == c || !l->has_thread || atomic_load_explicit(&l->driver, memory_order_relaxed) != (uintptr_t)&mine) {
+        kc_client_post(c, post);
+        return;
+    }
+    if (!push(c, post)) return;
+    kc_lock_take(&l->lock);
+    bool is_free = atomic_load(&l->state) == KC_LOOP_FREE, here = is_free && !l->io_called && kc_clock_now().mono_us < l->released_us + LEND_US;
+    int64_t released_us = l->released_us;
+    if (here) take(c);
+    else if (is_free) call_for_owner(c);
+    kc_lock_give(&l->lock);
+    if (!here) {
+        rouse(c);
+        return;
+    }
+    settle(c);
+    kc_shell_flush(c->shell);
+    kc_lock_take(&l->lock);
+    release(c);
+    l->released_us = released_us; /* lent no longer than before, or a caller that only sends would keep the thread away */
+    kc_lock_give(&l->lock);
 }
 
 void kc_loop_help(kc_client *c) {
@@ -316,10 +344,13 @@ int64_t kc_loop_next_deadline(kc_client *c) {
 /* With the lock: until the loop is this thread's to run (true) or the client ends. */
 static bool wait_for_loop(kc_client *c) {
     struct kc_loop *l = &c->loop;
+    uint64_t releases = l->releases;
     while (!l->quit) {
         if (atomic_load(&l->state) != KC_LOOP_FREE) {
-            l->io_idle = true;
-            wait_until(l, &l->io_cond, KW_NEVER);
+            bool in_turns = l->releases != releases; /* driven, left, driven again: a look now and then costs less than a wake each time */
+            releases = l->releases;
+            l->io_idle = !in_turns;
+            wait_until(l, &l->io_cond, in_turns ? kc_clock_now().mono_us + LEND_US : KW_NEVER);
             l->io_idle = false;
             continue;
         }
@@ -340,7 +371,6 @@ static void *thread_main(void *arg) {
     struct kc_loop *l = &c->loop;
     kc_lock_take(&l->lock);
     while (wait_for_loop(c)) {
-        l->io_called = false;
         take(c);
         kc_lock_give(&l->lock);
         run_until_wanted(c);

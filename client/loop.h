@@ -28,6 +28,9 @@ struct kc_post {
 void kc_post_init(struct kc_post *post, void (*run)(struct kc_post *));
 /* Any thread, any locks of ours held up to KC_RANK_PARTITION. Wakes whoever runs the loop if it sleeps. Never fails. */
 void kc_client_post(kc_client *c, struct kc_post *post);
+/* The same, and holding no lock of ours. A caller that drove the loop less than a millisecond ago does the work itself, as it will drive again to see
+ * what comes of it: sending and polling in turn wakes no second thread. */
+void kc_client_post_soon(kc_client *c, struct kc_post *post);
 
 /* Waits until done(ctx) or the deadline (monotonic us, KW_NEVER none), running the loop in this thread where possible. `post` (may be NULL) is posted
  * first, without waking another thread when this one runs the loop. done is called with no lock of ours held, in this thread only; it may take locks and
@@ -62,6 +65,8 @@ struct kc_loop {
     uint64_t announced;             /* the owner's: changes that waiters have been told of */
     pthread_t thread;
     int64_t released_us;            /* when the last owner left */
+    uint64_t releases;              /* how often one did */
+    _Atomic uintptr_t driver;       /* the caller that drove it last: the address of something of its thread's */
     bool has_thread, quit, io_called, io_idle;
     bool orphan;                    /* the owner's: the last holder let go in loop context */
 };

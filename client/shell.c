@@ -12,6 +12,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ enum {
     LOOKUPS_MAX = 8,
     LOOKUP_ADDRESSES_MAX = 16,
     LOOKUP_STACK_SIZE = 512 * 1024,
-    FORKED_SOCKS_MAX = 100000
+    FORKED_SOCKS_MAX = 100000,
+    FINE_WAIT_US = 10000
 };
 _Static_assert(sizeof(struct kc_iov) == sizeof(struct iovec) && offsetof(struct kc_iov, len) == offsetof(struct iovec, iov_len),
                "kc_iov is an iovec");
@@ -450,16 +452,32 @@ static void on_timer(uv_timer_t *t) {
     (void)t;
 }
 
+/* libuv's timers know whole milliseconds, which is too coarse for a poll or a linger of some hundred microseconds. */
+static void wait_finely(struct kc_shell *sh, int64_t timeout_us, bool unwatched) {
+    uv_timer_stop(&sh->timer);
+    if (unwatched) (void)uv_run(&sh->loop, UV_RUN_NOWAIT); /* libuv tells the kernel what to watch only in a run; the caller comes again */
+    else {
+        struct pollfd p = {.fd = uv_backend_fd(&sh->loop), .events = POLLIN};
+        struct timespec ts = {.tv_nsec = timeout_us * 1000};
+        if (ppoll(&p, 1, &ts, NULL) > 0) (void)uv_run(&sh->loop, UV_RUN_NOWAIT);
+    }
+}
+
 void kc_shell_wait(struct kc_shell *sh, int64_t timeout_us) {
     int64_t deadline = kc_core_deadline(sh->core);
     if (deadline != KW_NEVER && timeout_us > 0) {
         int64_t left = deadline - kc_clock_now().mono_us;
         timeout_us = KW_MIN(timeout_us, KW_MAX(left, 0));
     }
+    bool was_dirty = sh->dirty;
     sh->dirty = false;
     atomic_store(&sh->in_event, false);
     if (timeout_us <= 0) {
         uv_run(&sh->loop, UV_RUN_NOWAIT);
+        return;
+    }
+    if (timeout_us < FINE_WAIT_US) {
+        wait_finely(sh, timeout_us, was_dirty);
         return;
     }
     if (timeout_us == KW_NEVER) {

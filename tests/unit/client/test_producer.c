@@ -49,6 +49,12 @@ static void rig_free(struct rig *r) {
     mini_stop(r->broker);
 }
 
+static int64_t now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 /* ---- Many threads ---- */
 
 enum { SENDERS = 4, EACH = 20000 };
@@ -145,13 +151,59 @@ static void test_concurrent_sync_senders(void **state) {
     rig_free(&r);
 }
 
-/* ---- Room ---- */
-
-static int64_t now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+/* One thread sends and polls in turn, which makes it do the loop's work within both; others send beside it. When it stops polling, what it sent last
+ * is carried on by the client's own thread, however often it goes on sending. */
+static void *send_some(void *arg) {
+    struct sender *s = arg;
+    for (int i = 0; i < 2000; i++) {
+        kc_record rec = {.topic = s->rig->topic, .value = {"beside", 6}};
+        if (kc_producer_send(s->rig->producer, &rec, KC_FOREVER) != KC_OK) return s;
+        if (i % 50 == 0) usleep(500);
+    }
+    return NULL;
 }
+static int take_reports(const struct rig *r, int64_t timeout_us) {
+    kc_reports *reports;
+    if (kc_producer_reports(r->producer, &reports, timeout_us) != KC_OK) return 0;
+    kc_report one;
+    int n = 0;
+    for (; kc_reports_next(reports, &one); n++) assert_int_equal(one.err, KC_OK);
+    kc_reports_free(reports);
+    return n;
+}
+static void test_sending_and_polling_in_turn(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "0", NULL};
+    struct rig r = rig_new(pairs, 2);
+    struct sender beside[2];
+    for (int i = 0; i < 2; i++) {
+        beside[i] = (struct sender){.rig = &r, .index = i};
+        assert_int_equal(pthread_create(&beside[i].thread, NULL, send_some, &beside[i]), 0);
+    }
+    kc_record rec = {.topic = r.topic, .value = {"in turn", 7}};
+    int got = 0, sent = 0;
+    for (; sent < 3000; sent++) {
+        assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+        got += take_reports(&r, sent % 3 ? 200 : 0); /* also shorter than a millisecond */
+    }
+    for (int i = 0; i < 2; i++) {
+        void *failed;
+        pthread_join(beside[i].thread, &failed);
+        assert_null(failed);
+    }
+    while (got < sent + 2 * 2000) got += take_reports(&r, 20000000);
+    (void)take_reports(&r, 100); /* drives: the loop is lent to this thread from now on */
+    kc_producer_stats st = {0};
+    for (int64_t start = now_us(); now_us() - start < 20000000 && st.records_ok < 3000 + 2 * 2000 + 20;) {
+        sent += kc_producer_send(r.producer, &rec, 0) == KC_OK;
+        usleep(300);
+        assert_int_equal(kc_producer_stats_get(r.producer, &st, sizeof st), KC_OK);
+    }
+    assert_true(st.records_ok >= 3000 + 2 * 2000 + 20); /* without a poll */
+    rig_free(&r);
+}
+
+/* ---- Room ---- */
 
 static void test_c2_enqueue_timeouts(void **state) {
     (void)state;
@@ -465,6 +517,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_concurrent_senders),
         cmocka_unit_test(test_concurrent_sync_senders),
+        cmocka_unit_test(test_sending_and_polling_in_turn),
         cmocka_unit_test(test_c2_enqueue_timeouts),
         cmocka_unit_test(test_close_lets_waiting_senders_go),
         cmocka_unit_test(test_send_many),
