@@ -64,7 +64,10 @@ static void test_text(void **state) {
     assert_memory_equal(out.p, "0\n100\n0 0\n3 10000000000\n", 24);
     assert_int_equal(kb_epochs_decode(&d, out.p, out.len), KW_OK);
     assert_int_equal(d.count, 100);
-    assert_memory_equal(d.v, e.v, 100 * sizeof(*e.v));
+    for (size_t i = 0; i < 100; i++) { /* not as bytes: there are some between the fields */
+        assert_int_equal(d.v[i].epoch, e.v[i].epoch);
+        assert_int_equal(d.v[i].start, e.v[i].start);
+    }
     assert_false(d.dirty);
     for (size_t n = 0; n + 1 < out.len; n++) { /* cut anywhere: not believed, and what was there stays */
         if (n && memcmp(out.p + n, "\n", 1) == 0) continue;
