@@ -313,7 +313,7 @@ void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const 
         kc_request_note(core, rq, b->id, err, phase, detail);
     }
     check_all_down(core, b);
-    if (!b->gone && !core->use_boots) kc_metadata_refresh(core, "a broker could not be reached"); /* it may have moved (CX-01) */
+    if (b->id >= 0 && !b->gone && !core->use_boots) kc_metadata_refresh(core, "a broker could not be reached"); /* it may have moved (CX-01) */
     kc_core_route(core);
 }
 

@@ -24,7 +24,8 @@
   ROW("client.thread", "", "client", K_ENUM, own_thread, 1, 0, 0, "own", "own=1,none=0", \
       "own: one I/O thread inside. none: the application drives the client through kc_client_run_once.") \
   ROW("socket.connection.setup.timeout.ms", "", "client", K_INT, connect_timeout_us, MS, 1, 3600000, "10000", "", \
-      "How long a connection, and a name lookup, may take before the next address is tried.") \
+      "How long a connection, and a name lookup, may take before the name's next address is tried. Where any broker will do, the next one is tried " \
+      "beside it after 250 ms already.") \
   ROW("connections.max.idle.ms", "", "client", K_FOREVER0, connections_idle_us, MS, FOREVER_TOO, INT_MAX, "540000", "", \
       "Connections unused so long are closed. 0 or -1: never.") \
   ROW("reconnect.backoff.ms", "reconnect.backoff.jitter.ms", "client", K_INT, reconnect_min_us, MS, 0, 3600000, "100", "", \

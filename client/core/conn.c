@@ -30,7 +30,7 @@ struct kc_conn *kc_conn_open(struct kc_broker *b, enum kc_channel ch) {
     c->channel = ch;
     c->port = b->port;
     snprintf(c->peer, sizeof c->peer, "%.60s:%u", b->host, b->port);
-    c->since_us = core->now.mono_us;
+    c->opened_us = c->since_us = core->now.mono_us;
     c->state = KC_CONN_RESOLVING;
     b->lanes[ch].conn = c;
     kc_core_arm(core, &c->timer, kc_after(c->since_us, core->settings->connect_timeout_us));

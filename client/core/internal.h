@@ -20,9 +20,11 @@ enum {
     KC_BROKERS_MAX = 10000,
     KC_ADDRESSES_MAX = 16,
     KC_BOOTSTRAP_MAX = 64,
+    KC_ATTEMPTS_MAX = 4, /* to connect to "any broker" at a time */
 };
 #define KC_BOOTSTRAP_ID_FIRST (INT32_MIN) /* bootstrap addresses count up from here; errors show them as -1 */
 #define KC_SETTLED_US 1000000             /* a ready connection that breaks sooner and unused counts as a failure to connect */
+#define KC_STAGGER_US 250000              /* a broker that is not connected so soon has the next one tried beside it; as RFC 8305 paces addresses */
 
 enum kc_request_state { KC_RQ_IDLE, KC_RQ_ROUTING, KC_RQ_QUEUED, KC_RQ_FLIGHT, KC_RQ_FINISHED };
 
@@ -58,7 +60,8 @@ struct kc_conn {
     char peer[80]; /* "host:port (address)" for texts */
     struct kc_address *addresses;
     size_t address_count, address_at;
-    int64_t since_us; /* of the present state */
+    int64_t opened_us;
+    int64_t since_us; /* of the present state; once ready, of the last use */
     uint64_t answers; /* after setup */
     struct kw_timer timer;
     /* writing */

@@ -151,8 +151,9 @@ struct choice {
     size_t ready_load;
     struct kc_broker *fresh; /* could be connected to now; picked at random */
     size_t fresh_count;
-    bool connecting;
-    int64_t next_us; /* when one comes out of backoff or throttling */
+    size_t connecting;
+    int64_t began_us; /* the latest attempt to connect */
+    int64_t next_us;  /* when one comes out of backoff or throttling */
 };
 
 static void consider(struct kc_core *core, struct kc_broker *b, enum kc_channel ch, struct choice *best) {
@@ -170,7 +171,8 @@ static void consider(struct kc_core *core, struct kc_broker *b, enum kc_channel 
             best->ready_load = load;
         }
     } else if (conn) {
-        best->connecting = true;
+        best->connecting++;
+        best->began_us = KW_MAX(best->began_us, conn->opened_us);
     } else if (b->retry_at_us <= now) {
         if (kw_rng_below(&core->rng, ++best->fresh_count) == 0) best->fresh = b;
     } else {
@@ -179,7 +181,7 @@ static void consider(struct kc_core *core, struct kc_broker *b, enum kc_channel 
 }
 
 static struct choice choose(struct kc_core *core, enum kc_channel ch) {
-    struct choice best = {.next_us = KW_NEVER};
+    struct choice best = {.began_us = INT64_MIN, .next_us = KW_NEVER};
     struct kc_broker *b;
     if (core->use_boots) {
         for (size_t i = 0; i < core->boot_count; i++) consider(core, core->boots[i], ch, &best);
@@ -189,29 +191,32 @@ static struct choice choose(struct kc_core *core, enum kc_channel ch) {
     return best;
 }
 
-/* One request at a time goes to a broker that is still to be connected to: when that fails the next broker is tried at once. */
-static void route_any(struct kc_core *core, struct kc_request *rq) {
+/* It waits for a broker that is still to be connected to: one is tried at a time, the next one at once when that fails, and beside it when it takes
+ * long, since a machine that is gone may not even refuse. Returns when to look again. */
+static int64_t route_any(struct kc_core *core, struct kc_request *rq) {
     struct choice best = choose(core, rq->channel);
+    int64_t now = core->now.mono_us;
     if (best.ready) {
         kc_request_queue(best.ready, rq);
-        return;
+        return KW_NEVER;
     }
-    if (!best.connecting && best.fresh) {
-        if (!kc_conn_open(best.fresh, rq->channel)) kc_core_arm(core, &core->route_timer, kc_after(core->now.mono_us, 100000));
-        return;
-    }
-    if (!best.connecting && best.next_us != KW_NEVER) kc_core_arm(core, &core->route_timer, best.next_us);
+    if (best.connecting >= KC_ATTEMPTS_MAX) return KW_NEVER;
+    int64_t at = best.connecting > 0 ? kc_after(best.began_us, KC_STAGGER_US) : now;
+    if (!best.fresh) return best.next_us == KW_NEVER ? KW_NEVER : KW_MAX(at, best.next_us);
+    if (at > now) return at;
+    return kc_after(now, kc_conn_open(best.fresh, rq->channel) ? KC_STAGGER_US : 100000); /* no memory: soon again */
 }
 
-static void route_controller(struct kc_core *core, struct kc_request *rq) {
+static int64_t route_controller(struct kc_core *core, struct kc_request *rq) {
     struct kc_broker *b = core->use_boots || core->metadata.controller < 0 ? NULL : kc_broker_get(core, core->metadata.controller);
     if (b && !b->gone && b->retry_at_us <= core->now.mono_us) {
         kc_request_queue(b, rq);
     } else if (core->metadata.known) {
-        route_any(core, rq); /* no controller named, or not reachable: brokers pass such requests on, or answer NOT_CONTROLLER */
+        return route_any(core, rq); /* no controller named, or not reachable: brokers pass such requests on, or answer NOT_CONTROLLER */
     } else {
         kc_metadata_refresh(core, "the controller is not known yet");
     }
+    return KW_NEVER;
 }
 
 void kc_core_route_run(struct kc_task *task, void *ctx) {
@@ -219,16 +224,16 @@ void kc_core_route_run(struct kc_task *task, void *ctx) {
     struct kc_core *core = ctx;
     if (core->stopping) return;
     struct kw_list *lists[] = {&core->any, &core->controller};
+    int64_t again_us = KW_NEVER;
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
         struct kw_list *l = lists[i]->next;
         while (l != lists[i]) { /* each either leaves the list or stays where it is */
             struct kw_list *next = l->next;
             struct kc_request *rq = KW_CONTAINER_OF(l, struct kc_request, link);
-            if (i == 0)
-                route_any(core, rq);
-            else
-                route_controller(core, rq);
+            int64_t at = i == 0 ? route_any(core, rq) : route_controller(core, rq);
+            again_us = KW_MIN(again_us, at);
             l = next;
         }
     }
+    kc_core_arm(core, &core->route_timer, again_us);
 }

@@ -514,6 +514,60 @@ static void test_CX_07_all_down_backs_off_and_says_so(void **state) {
     net_free(n);
 }
 
+/* A machine that is gone does not refuse: the other bootstrap addresses are tried beside it, a quarter of a second apart. */
+static void test_a_blackholed_bootstrap_address_holds_nobody_up(void **state) {
+    (void)state;
+    const char *pairs[] = {"bootstrap.servers", "b0:9092,b1:9092,b2:9092", NULL};
+    for (int good = 0; good < 3; good++) {
+        struct net *n = net_new(pairs);
+        init_messages();
+        static const char *const hosts[] = {"b0", "b1", "b2"};
+        for (int i = 0; i < 3; i++) net_broker(n, i, hosts[i], 9092)->hangs = i != good;
+        struct call any;
+        call_init(&any, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+        kc_core_send(n->core, &any.rq);
+        net_advance(n, 510000);
+        assert_int_equal(any.err, KC_OK);
+        assert_int_equal(any.done, 1);
+        kc_metadata_refresh(n->core, "test"); /* the attempts that hang end with the bootstrapping */
+        net_advance(n, 1000000);
+        assert_int_equal(n->opened - n->closed, net_up(n));
+        net_free(n);
+    }
+}
+
+/* The same once the brokers are known; and never more than a few at a time. */
+static void test_attempts_to_connect_are_limited(void **state) {
+    (void)state;
+    char list[200] = "b0:9092";
+    static char hosts[NET_BROKERS][8];
+    for (int i = 1; i < NET_BROKERS; i++) snprintf(list + strlen(list), sizeof list - strlen(list), ",b%d:9092", i);
+    const char *pairs[] = {"bootstrap.servers", list, "socket.connection.setup.timeout.ms", "5000", NULL};
+    struct net *n = net_new(pairs);
+    init_messages();
+    for (int i = 0; i < NET_BROKERS; i++) {
+        snprintf(hosts[i], sizeof hosts[i], "b%d", i);
+        net_broker(n, i, hosts[i], 9092)->hangs = true;
+    }
+    struct call any[3];
+    for (int i = 0; i < 3; i++) {
+        call_init(&any[i], n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+        kc_core_send(n->core, &any[i].rq);
+    }
+    net_turn(n);
+    assert_int_equal(n->opened, 1); /* however many wait */
+    net_advance(n, 260000);
+    assert_int_equal(n->opened, 2);
+    net_advance(n, 4000000);
+    assert_int_equal(n->opened, 4);
+    net_advance(n, 1000000);
+    assert_true(n->opened - n->closed <= 4);
+    for (int i = 0; i < NET_BROKERS; i++) n->brokers[i].hangs = false;
+    net_advance(n, 10000000);
+    for (int i = 0; i < 3; i++) assert_int_equal(any[i].err, KC_OK);
+    net_free(n);
+}
+
 static void test_each_address_is_tried(void **state) {
     (void)state;
     struct net *n = net_new(NULL);
@@ -697,6 +751,8 @@ int main(void) {
         cmocka_unit_test(test_CX_12_throttling),
         cmocka_unit_test(test_CX_12_a_throttled_broker_is_not_chosen),
         cmocka_unit_test(test_CX_07_all_down_backs_off_and_says_so),
+        cmocka_unit_test(test_a_blackholed_bootstrap_address_holds_nobody_up),
+        cmocka_unit_test(test_attempts_to_connect_are_limited),
         cmocka_unit_test(test_each_address_is_tried),
         cmocka_unit_test(test_CX_01_broker_moves),
         cmocka_unit_test(test_CX_01_the_old_socket_is_closed_when_metadata_says_so),
