@@ -1,4 +1,4 @@
-/* admin_call.c - sends an administrative request, retries it, ends the operation. Loop context, but for kc_admin_run. */
+/* admin_call.c - sends an administrative request, retries it, ends the operation. Loop context, but for making and starting one. */
 #include "admin_call.h"
 
 static void finish(struct kc_admin *a, kc_err err, kc_error *error) {
@@ -8,7 +8,7 @@ static void finish(struct kc_admin *a, kc_err err, kc_error *error) {
 
 static void fail(struct kc_admin *a, kc_err err) {
     kc_error *error = NULL;
-    kc_error_make(&error, err, KC_MAYBE_PERSISTED, a->attempts, "%s: %s%s%s", a->what, kc_err_text(err),
+    kc_error_make(&error, err, KC_MAYBE_PERSISTED, a->attempts, "%s: %s%s%s", a->kind->what, kc_err_text(err),
                   a->last != KC_OK && a->last != err ? "; last: " : "", a->last != KC_OK && a->last != err ? kc_err_text(a->last) : "");
     finish(a, err, error);
 }
@@ -34,6 +34,20 @@ static void timer_fired(struct kw_timer *t, void *ctx, int64_t now_us) {
     send_step(ctx);
 }
 
+/* As read or unreachable say. */
+static void go_on(struct kc_admin *a, kc_err err, kc_error *error) {
+    if (err == ADMIN_NEXT) {
+        a->tries = 0;
+        send_step(a);
+    } else if (err == ADMIN_AGAIN) {
+        again(a);
+    } else if (err == KC_BAD_MESSAGE && !error) {
+        fail(a, err);
+    } else {
+        finish(a, err, error);
+    }
+}
+
 static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
     struct kc_admin *a = rq->ctx;
     kc_error *error = NULL;
@@ -41,24 +55,16 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
     if (err == KC_OK) {
         struct kw_arena arena;
         kw_arena_init(&arena, 0);
-        err = a->read(a, body, blk, &arena, &error);
+        err = a->kind->read(a, body, blk, &arena, &error);
         kw_arena_deinit(&arena);
-        if (err == ADMIN_NEXT) {
-            a->tries = 0;
-            send_step(a);
-        } else if (err == ADMIN_AGAIN) {
-            again(a);
-        } else if (err == KC_BAD_MESSAGE && !error) {
-            fail(a, err);
-        } else {
-            finish(a, err, error);
-        }
+        go_on(a, err, error);
         return;
     }
     a->last = err;
     if (kc_err_retriable(err) && err != KC_TIMED_OUT) {
+        if (rq->sent && a->kind->unsure) a->kind->unsure(a);
         kc_metadata_refresh(a->op.client->core, "an administrative request failed");
-        again(a);
+        go_on(a, a->kind->unreachable ? a->kind->unreachable(a, err) : ADMIN_AGAIN, NULL);
     } else {
         fail(a, err);
     }
@@ -68,7 +74,7 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
     struct kc_admin *a = rq->ctx;
     struct kw_arena arena;
     kw_arena_init(&arena, 0);
-    kw_err err = a->encode(a, rq->version, &arena, out);
+    kw_err err = a->kind->encode(a, rq->version, &arena, out);
     kw_arena_deinit(&arena);
     return err;
 }
@@ -102,33 +108,51 @@ static void op_cancel(struct kc_op *op) {
 }
 
 static void op_deinit(struct kc_op *op) {
-    struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
+    struct kc_admin *a = kc_admin_of(op);
     kc_attempts_unref(a->attempts);
+    a->kind->free_call(a->call);
 }
 
-kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, kc_error **error) {
+kc_err kc_admin_make(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, uint64_t opaque, kc_op **op,
+                     kc_error **error) {
     kc_err err = kc_client_enter(c);
-    struct kc_op *op = NULL;
-    if (err != KC_OK) {
+    struct kc_op *made = NULL;
+    if (err == KC_OK && !call) err = KC_NO_MEMORY;
+    if (err != KC_OK)
         kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "%s: %s", kind->what, kc_err_text(err));
+    else
+        err = kc_op_new(c, sizeof(struct kc_admin), opaque, op_start, op_cancel, op_deinit, &made, error);
+    if (err != KC_OK) {
+        if (call) kind->free_call(call);
         return err;
     }
-    err = kc_op_new(c, sizeof(struct kc_admin), 0, op_start, op_cancel, op_deinit, &op, error);
-    if (err != KC_OK) return err;
-    struct kc_admin *a = KW_CONTAINER_OF(op, struct kc_admin, op);
+    struct kc_admin *a = kc_admin_of(made);
     kw_timer_init(&a->timer, timer_fired, a);
     a->attempts = kc_attempts_new(); /* without it the error just tells less */
     a->deadline_us = kc_deadline_after(timeout_us != 0 ? timeout_us : c->settings->api_timeout_us);
-    a->what = kind->what;
+    a->kind = kind;
     a->api = kind->api;
     a->version_min = kind->version_min;
     a->broker = kind->broker;
-    a->encode = kind->encode;
-    a->read = kind->read;
     a->call = call;
-    err = kc_op_run(op, KC_FOREVER, error); /* the call keeps its own limit */
-    kc_op_free(op);
-    return err;
+    *op = made;
+    return KC_OK;
+}
+
+void *kc_admin_done_call(const kc_op *op, const struct kc_admin_kind *kind) {
+    return op && op->start == op_start && kc_op_done(op) && kc_admin_of(op)->kind == kind ? kc_admin_of(op)->call : NULL;
+}
+
+kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out) {
+    if (made != KC_OK) return made;
+    kc_op_start(op);
+    *out = op;
+    return KC_OK;
+}
+
+kc_err kc_admin_invalid(const struct kc_admin_kind *kind, kc_error **error) {
+    kc_error_make(error, KC_INVALID, KC_NOT_PERSISTED, NULL, "%s: the arguments, the items or their stride are not valid", kind->what);
+    return KC_INVALID;
 }
 
 bool kc_admin_again(struct kc_admin *a, int16_t code) {

@@ -1,7 +1,7 @@
 /* admin_call.h - one administrative call on its way: a request sent, retried while that makes sense and time is left, read, and sent on to
  * the next broker where a call has to ask several.
  *
- * Called by admin.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
+ * Called by admin.c, admin_items.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
  */
 #ifndef KC_ADMIN_CALL_H
 #define KC_ADMIN_CALL_H
@@ -14,38 +14,50 @@
 #define ADMIN_AGAIN (-1999) /* read: send the same step again after a pause (a retriable error in the answer) */
 #define ADMIN_NEXT (-1998)  /* read: another step follows (encode is called for it, with `broker` set) */
 
+struct kc_admin;
+struct kc_admin_kind {
+    const char *what; /* "create topics" */
+    int16_t api, version_min;
+    int32_t broker;
+    kw_err (*encode)(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
+    kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error); /* KC_OK: done */
+    void (*unsure)(struct kc_admin *a); /* may be NULL: a request was lost on the way and may have had its effect; it is sent again */
+    /* May be NULL: the step's broker cannot be reached. It may set another step, and answers as read does: ADMIN_AGAIN, ADMIN_NEXT, KC_OK. */
+    kc_err (*unreachable)(struct kc_admin *a, kc_err err);
+    void (*free_call)(void *call);
+};
 struct kc_admin {
     struct kc_op op;
     struct kc_request rq;
     struct kw_timer timer;
     struct kc_attempts *attempts;
     int64_t deadline_us;
-    const char *what; /* "create topics" */
+    const struct kc_admin_kind *kind;
     int32_t tries;
     bool outstanding;
     kc_err last; /* of a retriable failure: the reason when the time is up */
-    /* of the call */
+    /* of the step: as the kind says at first; read and unreachable may set another */
     int16_t api, version_min;
     int32_t broker;
-    kw_err (*encode)(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
-    kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error); /* KC_OK: done */
     void *call;
 };
 
-/* Runs the call and waits for it: at most timeout_us (0: default.api.timeout.ms). Inputs behind a->call are borrowed until then. `call`
- * gives its own kind: api, version_min, broker, encode, read. */
-struct kc_admin_kind {
-    const char *what;
-    int16_t api, version_min;
-    int32_t broker;
-    kw_err (*encode)(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
-    kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error);
-};
-kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, kc_error **error);
+/* An operation that makes the call within timeout_us (0: default.api.timeout.ms) once it is started. Takes `call`, also when it fails. */
+kc_err kc_admin_make(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, uint64_t opaque, kc_op **op,
+                     kc_error **error);
+static inline struct kc_admin *kc_admin_of(const kc_op *op) {
+    return KW_CONTAINER_OF(op, struct kc_admin, op);
+}
+/* What it was made for: NULL when it is something else, or not done. */
+void *kc_admin_done_call(const kc_op *op, const struct kc_admin_kind *kind);
+/* Starts it and hands it out; or runs it to its end. */
+kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out);
+
 /* For read: whether an item's error means "ask again" (asks for fresh metadata where that helps). */
 bool kc_admin_again(struct kc_admin *a, int16_t code);
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */
+kc_err kc_admin_invalid(const struct kc_admin_kind *kind, kc_error **error);
 
 #define KC_AT(type, base, stride, i) ((type *)(void *)((char *)(base) + (stride) * (i)))
 

@@ -22,9 +22,17 @@ struct kc_config_list {
 };
 struct describe_configs {
     int8_t resource;
-    const char *name;
-    kc_config_list *list;
+    char *name;
+    kc_config_list *list; /* NULL: taken */
 };
+
+static void configs_free(void *call) {
+    struct describe_configs *d = call;
+    if (!d) return;
+    kc_config_list_free(d->list);
+    kw_free(d->name);
+    kw_free(d);
+}
 
 static kw_err configs_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
     const struct describe_configs *d = a->call;
@@ -85,32 +93,64 @@ static kc_err configs_read(struct kc_admin *a, struct kw_in *body, struct kw_blk
     return KC_OK;
 }
 
+static const struct kc_admin_kind configs_kind = {"describe configs", KW_API_DESCRIBE_CONFIGS, 0, KC_BROKER_ANY, configs_encode,
+                                                  configs_read, NULL, NULL, configs_free};
+
+static struct describe_configs *configs_new(int32_t resource, const char *name) {
+    struct describe_configs *d = kw_calloc(1, sizeof *d);
+    if (!d) return NULL;
+    d->resource = (int8_t)resource;
+    d->name = kw_memdup(name, strlen(name) + 1);
+    d->list = kw_calloc(1, sizeof *d->list);
+    if (d->list) kw_arena_init(&d->list->arena, 0);
+    if (d->name && d->list) return d;
+    configs_free(d);
+    return NULL;
+}
+
+/* Only the broker itself knows its static configs. */
+static bool broker_number(const char *name, int32_t *id) {
+    *id = 0;
+    for (; *name >= '0' && *name <= '9' && *id < 100000000; name++) *id = *id * 10 + (*name - '0');
+    return *name == 0;
+}
+
+static kc_err configs_make(kc_client *c, int32_t resource, const char *name, int64_t timeout_us, uint64_t opaque, kc_op **op,
+                           kc_error **error) {
+    int32_t broker = KC_BROKER_ANY;
+    bool of_broker = resource == KC_RESOURCE_BROKER && name && *name;
+    if (!name || resource < 0 || resource > INT8_MAX || (of_broker && !broker_number(name, &broker)))
+        return kc_admin_invalid(&configs_kind, error);
+    kc_err err = kc_admin_make(c, &configs_kind, configs_new(resource, name), timeout_us, opaque, op, error);
+    if (err == KC_OK) kc_admin_of(*op)->broker = broker;
+    return err;
+}
+
+kc_config_list *kc_op_result_configs(kc_op *op) {
+    struct describe_configs *d = kc_admin_done_call(op, &configs_kind);
+    kc_config_list *l = d && op->err == KC_OK ? d->list : NULL;
+    if (l) d->list = NULL;
+    return l;
+}
+
 kc_err kc_admin_describe_configs(kc_client *c, int32_t resource, const char *name, int64_t timeout_us, kc_config_list **out,
                                  kc_error **error) {
-    struct kc_admin_kind kind = {"describe configs", KW_API_DESCRIBE_CONFIGS, 0, KC_BROKER_ANY, configs_encode, configs_read};
-    if (!out || !name || resource < 0 || resource > INT8_MAX) {
-        kc_error_make(error, KC_INVALID, KC_NOT_PERSISTED, NULL,
-                      "describe configs: a resource, its name and a place for the answer are needed");
-        return KC_INVALID;
-    }
-    if (resource == KC_RESOURCE_BROKER && *name) { /* only the broker itself knows its static configs */
-        int32_t id = 0;
-        for (const char *p = name; *p >= '0' && *p <= '9' && id < 100000000; p++) id = id * 10 + (*p - '0');
-        kind.broker = id;
-    }
-    kc_config_list *l = kw_calloc(1, sizeof *l);
-    if (!l) {
-        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "describe configs: out of memory");
-        return KC_NO_MEMORY;
-    }
-    kw_arena_init(&l->arena, 0);
-    struct describe_configs call = {(int8_t)resource, name, l};
-    kc_err err = kc_admin_run(c, &kind, &call, timeout_us, error);
-    if (err == KC_OK)
-        *out = l;
-    else
-        kc_config_list_free(l);
+    kc_op *op = NULL;
+    if (!out) return kc_admin_invalid(&configs_kind, error);
+    kc_err err = configs_make(c, resource, name, timeout_us, 0, &op, error);
+    if (err != KC_OK) return err;
+    err = kc_op_run(op, KC_FOREVER, error);
+    if (err == KC_OK) *out = kc_op_result_configs(op);
+    kc_op_free(op);
     return err;
+}
+
+kc_err kc_admin_describe_configs_start(kc_client *c, int32_t resource, const char *name, int64_t timeout_us, uint64_t opaque, kc_op **op,
+                                       kc_error **error) {
+    kc_op *made = NULL;
+    if (!op) return kc_admin_invalid(&configs_kind, error);
+    kc_err err = configs_make(c, resource, name, timeout_us, opaque, &made, error);
+    return kc_admin_begin(err, made, op);
 }
 
 size_t kc_config_list_count(const kc_config_list *l) {
@@ -148,11 +188,23 @@ struct kc_cluster_info {
 enum asking { ASK_START, ASK_HIGH_WATERMARK, ASK_END, ASK_DONE };
 #define END_OF_LOG_REPLICA (-2) /* ListOffsets as a debugging replica: "latest" is then the log end, not the high watermark */
 struct describe {
-    const char *topic; /* NULL: all, without offsets */
-    kc_cluster_info *info;
+    char *topic;           /* NULL: all, without offsets */
+    kc_cluster_info *info; /* NULL: taken */
     enum asking asking;
     bool *asked; /* per partition, of the present question */
+    bool *away;  /* per partition: its leader cannot be reached */
 };
+#define LEADER_TRIES 3 /* then its partitions are shown without offsets */
+
+static void describe_free(void *call) {
+    struct describe *d = call;
+    if (!d) return;
+    kc_cluster_info_free(d->info);
+    kw_free(d->topic);
+    kw_free(d->asked);
+    kw_free(d->away);
+    kw_free(d);
+}
 
 static kw_err metadata_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
     const struct describe *d = a->call;
@@ -289,13 +341,14 @@ static kc_err next_question(struct kc_admin *a, kc_error **error) {
     if (!d->topic || d->info->topic_count != 1 || d->info->topics[0].info.err != KC_OK) return KC_OK;
     const struct topic *t = &d->info->topics[0];
     if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
-    if (!d->asked) {
+    if (!d->away) d->away = kw_calloc(t->info.partition_count + 1, sizeof *d->away);
+    if (!d->asked || !d->away) {
         kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "describe: out of memory");
         return KC_NO_MEMORY;
     }
     for (; d->asking < ASK_DONE; d->asking++) {
         for (size_t i = 0; i < t->info.partition_count; i++) {
-            if (d->asked[i] || t->partitions[i].leader < 0) continue;
+            if (d->asked[i] || d->away[i] || t->partitions[i].leader < 0) continue;
             a->api = KW_API_LIST_OFFSETS;
             a->version_min = 1;
             a->broker = t->partitions[i].leader;
@@ -312,23 +365,59 @@ static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_bl
     return err == KC_OK ? next_question(a, error) : err;
 }
 
-kc_err kc_admin_describe(kc_client *c, const char *topic, int64_t timeout_us, kc_cluster_info **out, kc_error **error) {
-    static const struct kc_admin_kind kind = {"describe the cluster", KW_API_METADATA, 0, KC_BROKER_ANY, describe_encode, describe_read};
-    kc_cluster_info *info = out ? kw_calloc(1, sizeof *info) : NULL;
-    if (!info) {
-        kc_error_make(error, out ? KC_NO_MEMORY : KC_INVALID, KC_NOT_PERSISTED, NULL, "describe the cluster: %s",
-                      out ? "out of memory" : "no place for the answer");
-        return out ? KC_NO_MEMORY : KC_INVALID;
+/* One leader that is down must not hide what is known of the others. */
+static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
+    struct describe *d = a->call;
+    kc_error *none = NULL;
+    if (a->api == KW_API_METADATA || a->tries + 1 < LEADER_TRIES) return ADMIN_AGAIN;
+    struct topic *t = &d->info->topics[0];
+    for (size_t i = 0; i < t->info.partition_count; i++) {
+        if (t->partitions[i].leader != a->broker) continue;
+        d->away[i] = true;
+        if (t->partitions[i].err == KC_OK) t->partitions[i].err = err;
     }
-    kw_arena_init(&info->arena, 0);
-    struct describe call = {.topic = topic, .info = info};
-    kc_err err = kc_admin_run(c, &kind, &call, timeout_us, error);
-    kw_free(call.asked);
-    if (err == KC_OK)
-        *out = info;
-    else
-        kc_cluster_info_free(info);
+    err = next_question(a, &none);
+    kc_error_free(none);
     return err;
+}
+
+static const struct kc_admin_kind describe_kind = {"describe the cluster", KW_API_METADATA, 0, KC_BROKER_ANY, describe_encode, describe_read,
+                                                   NULL, describe_unreachable, describe_free};
+
+static struct describe *describe_new(const char *topic) {
+    struct describe *d = kw_calloc(1, sizeof *d);
+    if (!d) return NULL;
+    if (topic) d->topic = kw_memdup(topic, strlen(topic) + 1);
+    d->info = kw_calloc(1, sizeof *d->info);
+    if (d->info) kw_arena_init(&d->info->arena, 0);
+    if (d->info && (d->topic || !topic)) return d;
+    describe_free(d);
+    return NULL;
+}
+
+kc_cluster_info *kc_op_result_cluster(kc_op *op) {
+    struct describe *d = kc_admin_done_call(op, &describe_kind);
+    kc_cluster_info *i = d && op->err == KC_OK ? d->info : NULL;
+    if (i) d->info = NULL;
+    return i;
+}
+
+kc_err kc_admin_describe(kc_client *c, const char *topic, int64_t timeout_us, kc_cluster_info **out, kc_error **error) {
+    kc_op *op = NULL;
+    if (!out) return kc_admin_invalid(&describe_kind, error);
+    kc_err err = kc_admin_make(c, &describe_kind, describe_new(topic), timeout_us, 0, &op, error);
+    if (err != KC_OK) return err;
+    err = kc_op_run(op, KC_FOREVER, error);
+    if (err == KC_OK) *out = kc_op_result_cluster(op);
+    kc_op_free(op);
+    return err;
+}
+
+kc_err kc_admin_describe_start(kc_client *c, const char *topic, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    kc_op *made = NULL;
+    if (!op) return kc_admin_invalid(&describe_kind, error);
+    kc_err err = kc_admin_make(c, &describe_kind, describe_new(topic), timeout_us, opaque, &made, error);
+    return kc_admin_begin(err, made, op);
 }
 
 const char *kc_cluster_info_id(const kc_cluster_info *i) {

@@ -99,6 +99,7 @@ struct kc_op {
     void (*start)(struct kc_op *op);  /* in loop context; ends, then or later, in kc_op_complete */
     void (*cancel)(struct kc_op *op); /* in loop context, not done yet: stop and kc_op_complete(KC_CANCELLED); may be NULL */
     void (*deinit)(struct kc_op *op); /* frees what the kind added; any thread; may be NULL */
+    size_t (*offsets)(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max); /* kc_op_result_offsets; NULL: it has none */
 };
 /* Allocates `size` (>= sizeof(struct kc_op), first member struct kc_op), zeroed. Two references: the caller's and loop context's. */
 kc_err kc_op_new(kc_client *c, size_t size, uint64_t opaque, void (*start)(struct kc_op *), void (*cancel)(struct kc_op *),

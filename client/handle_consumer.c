@@ -13,9 +13,12 @@ struct kc_consumer {
     struct kc_post post;                      /* kc_consume_start, run, stop */
     struct kc_post free_post;                 /* after it no call of the application comes */
     bool freed;                               /* loop context */
+    struct kw_list closers;                   /* struct close_op.link; loop context */
     struct kc_ready_source ready;
     kc_processed_mode mode;
 };
+
+#define CLOSE_TIMED_OUT "consumer close: requests were still outstanding when the time was up; they are dropped"
 
 void kc_event_free(kc_event *e) {
     kc_client *held = kc_event_drop(e);
@@ -23,6 +26,22 @@ void kc_event_free(kc_event *e) {
 }
 
 /* ---- Loop context ---- */
+
+struct close_op {
+    struct kc_op op;
+    kc_consumer *consumer; /* this operation is in its list, which keeps it alive */
+    struct kw_list link;
+    struct kw_timer timer;
+    int64_t deadline_us;
+};
+
+static void close_end(struct close_op *o, kc_err err) {
+    kc_error *error = NULL;
+    kw_timers_cancel(kc_core_timers(o->op.client->core), &o->timer);
+    kw_list_remove(&o->link);
+    if (err == KC_TIMED_OUT) kc_error_make(&error, err, KC_NOT_PERSISTED, NULL, CLOSE_TIMED_OUT);
+    kc_op_complete(&o->op, err, error);
+}
 
 static void last_rites(kc_consumer *c) {
     kc_client *client = c->client;
@@ -39,6 +58,7 @@ static void in_loop(struct kc_post *post) {
     if (k->told_stopped) {
         atomic_store(&c->gone, true);
         kc_client_signal(c->client);
+        while (!kw_list_empty(&c->closers)) close_end(KW_CONTAINER_OF(c->closers.next, struct close_op, link), KC_OK);
         if (c->freed) last_rites(c);
     } else if (atomic_load(&c->closed)) {
         if (!k->stopped) kc_consume_stop(k); /* ends in another kick once nothing is outstanding */
@@ -91,6 +111,7 @@ kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_
     c->client = kc_client_ref(client);
     c->settings = settings;
     c->mode = mode;
+    kw_list_init(&c->closers);
     kc_post_init(&c->post, in_loop);
     kc_post_init(&c->free_post, freed_in_loop);
     kc_ready_init(&c->ready, KC_READY_EVENT, c, settings->opaque);
@@ -118,9 +139,48 @@ kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error) {
     kc_client_signal(c->client); /* a poll under way ends */
     err = kc_drive_until(c->client, &c->post, is_gone, c, kc_deadline_after(timeout_us), NULL);
     if (err == KC_TIMED_OUT)
-        kc_error_make(error, err, KC_NOT_PERSISTED, NULL,
-                      "consumer close: requests were still outstanding when the time was up; they are dropped");
+        kc_error_make(error, err, KC_NOT_PERSISTED, NULL, CLOSE_TIMED_OUT);
     return err;
+}
+
+static void close_late(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t;
+    (void)now_us;
+    close_end(ctx, KC_TIMED_OUT);
+}
+
+static void close_begin(struct kc_op *op) {
+    struct close_op *o = KW_CONTAINER_OF(op, struct close_op, op);
+    kc_consumer *c = o->consumer;
+    if (atomic_load(&c->gone)) {
+        kc_op_complete(op, KC_OK, NULL);
+        return;
+    }
+    kw_list_push(&c->closers, &o->link);
+    atomic_store(&c->closed, true);
+    kc_client_signal(c->client); /* a poll under way ends */
+    if (kw_timers_set(kc_core_timers(c->client->core), &o->timer, o->deadline_us) != KW_OK)
+        close_end(o, KC_NO_MEMORY);
+    kc_client_post(c->client, &c->post);
+}
+
+static void close_cancel(struct kc_op *op) { /* the waiting, not the closing */
+    close_end(KW_CONTAINER_OF(op, struct close_op, op), KC_CANCELLED);
+}
+
+kc_err kc_consumer_close_start(kc_consumer *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    if (!c || !op) return KC_INVALID;
+    kc_err err = kc_client_enter(c->client);
+    if (err != KC_OK && err != KC_CLOSED) return err;
+    err = kc_op_new(c->client, sizeof(struct close_op), opaque, close_begin, close_cancel, NULL, op, error);
+    if (err != KC_OK) return err;
+    struct close_op *o = KW_CONTAINER_OF(*op, struct close_op, op);
+    o->consumer = c;
+    o->deadline_us = kc_deadline_after(timeout_us);
+    kw_list_init(&o->link);
+    kw_timer_init(&o->timer, close_late, o);
+    kc_op_start(*op);
+    return KC_OK;
 }
 
 void kc_consumer_free(kc_consumer *c) {
@@ -343,6 +403,12 @@ static void offsets_cancel(struct kc_op *op) {
     kc_consume_query_cancel(&o->consumer->consume, &o->query);
 }
 
+static size_t offsets_result(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
+    const struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
+    for (size_t i = 0; i < o->query.count && i < max; i++) *(kc_topic_partition *)(void *)((char *)out + stride * i) = o->query.items[i].tp;
+    return o->query.count;
+}
+
 static void offsets_deinit(struct kc_op *op) {
     kw_free(KW_CONTAINER_OF(op, struct offsets_op, op)->query.items);
 }
@@ -365,6 +431,7 @@ static kc_err offsets_make(kc_consumer *c, const kc_topic_partition *parts, size
     }
     for (size_t i = 0; i < n; i++) items[i].tp = *(const kc_topic_partition *)(const void *)((const char *)parts + stride * i);
     struct offsets_op *o = KW_CONTAINER_OF(made, struct offsets_op, op);
+    made->offsets = offsets_result;
     o->consumer = c;
     kw_list_init(&o->query.link);
     o->query.items = items;
@@ -383,13 +450,6 @@ kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts
     kc_op_start(made);
     *op = made;
     return KC_OK;
-}
-
-size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
-    if (!op || !kc_op_done(op) || op->start != offsets_begin || (max > 0 && (!out || stride < sizeof *out))) return 0;
-    const struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
-    for (size_t i = 0; i < o->query.count && i < max; i++) *(kc_topic_partition *)(void *)((char *)out + stride * i) = o->query.items[i].tp;
-    return o->query.count;
 }
 
 kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {

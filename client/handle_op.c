@@ -1,6 +1,8 @@
 /* handle_op.c - kc_op: a slow call that runs by itself. Made by admin.c and the roles; waited for, cancelled and freed by applications. */
 #include "handle.h"
 
+#include <kclient/consumer.h>
+
 static void on_start(struct kc_post *post) {
     struct kc_op *op = KW_CONTAINER_OF(post, struct kc_op, start_post);
     if (!atomic_load(&op->done)) op->start(op);
@@ -82,6 +84,11 @@ kc_err kc_op_wait(kc_op *op, int64_t timeout_us, kc_error **error) {
     if (kc_client_is_forked(op->client)) return KC_FORKED;
     if (kc_client_enter(op->client) == KC_REENTRANT) return KC_REENTRANT;
     return result(op, kc_drive_until(op->client, NULL, is_done, op, kc_deadline_after(timeout_us), NULL), error);
+}
+
+size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
+    if (!op || !op->offsets || !kc_op_done(op) || (max > 0 && (!out || stride < sizeof *out))) return 0;
+    return op->offsets(op, out, stride, max);
 }
 
 int32_t kc_op_done(const kc_op *op) {

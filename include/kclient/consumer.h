@@ -102,7 +102,7 @@ KC_API size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride,
 KC_API kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
 KC_API kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque,
                                         kc_op **op, kc_error **error);
-/** Results of kc_consumer_offsets_start: up to max items; returns how many there are. */
+/** Results of kc_consumer_offsets_start, or of kc_admin_delete_records_start: up to max items; returns how many there are. */
 KC_API size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, size_t stride, size_t max);
 
 /** What a partition waits for. */
@@ -120,6 +120,7 @@ KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t
 
 /** Ends fetching; keeps its limit. Events already handed out stay readable. */
 KC_API kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error);
+KC_API kc_err kc_consumer_close_start(kc_consumer *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 KC_API void kc_consumer_free(kc_consumer *c);
 
 #ifdef __cplusplus

@@ -3,6 +3,8 @@
 #include "server.h"
 
 #include <kclient/admin.h>
+#include <kclient/consumer.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "wire/kerror.h"
@@ -20,6 +22,8 @@ static struct {
     int32_t last_topics; /* items of the last request */
     bool leave_out;      /* the answer names nothing */
     int32_t drop;        /* close the connection on so many requests */
+    uint16_t away;       /* partition 1 is led by a second broker, on this port */
+    int lags;            /* so many metadata answers do not know the topic yet */
 } script;
 
 static struct kw_arena arena;
@@ -44,13 +48,17 @@ static void metadata(struct server *s, struct server_conn *c, struct kw_frame_re
         parts[i].replica_nodes.n = parts[i].isr_nodes.n = 1;
     }
     kw_msg_init(&kw_metadata_response_desc, &m);
-    m.brokers.v = &b;
-    m.brokers.n = 1;
+    struct kw_metadata_response_broker both[2] = {
+        b, {.node_id = 2, .host = kw_str_of("127.0.0.1"), .port = script.away, .rack = kw_str_null()}};
+    if (script.away) parts[0].leader_id = 2;
+    m.brokers.v = both;
+    m.brokers.n = script.away ? 2 : 1;
     m.cluster_id = kw_str_of("the-cluster");
     m.controller_id = script.controller;
     t.partitions.v = parts;
     t.partitions.n = 2;
-    if (q.topics.n == 1 && !kw_str_eq(q.topics.v[0].name, kw_str_of("t"))) {
+    bool lags = q.topics.n == 1 && script.lags > 0 && script.lags-- > 0;
+    if (q.topics.n == 1 && (lags || !kw_str_eq(q.topics.v[0].name, kw_str_of("t")))) {
         t = (struct kw_metadata_response_topic){.name = q.topics.v[0].name, .error_code = 3, .topic_authorized_operations = INT32_MIN};
     }
     m.topics.v = &t;
@@ -76,6 +84,32 @@ static void create_topics(struct server_conn *c, struct kw_frame_request *h, str
             .replication_factor = -1,
             .configs.n = -1};
     }
+    server_reply(c, h, &m);
+}
+
+static void delete_topics(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_delete_topics_request q;
+    struct kw_delete_topics_response m;
+    struct kw_delete_topics_response_deletable_topic_result r[8];
+    if (kw_decode(&kw_delete_topics_request_desc, h->version, body, &arena, &q) != KW_OK) return;
+    kw_msg_init(&kw_delete_topics_response_desc, &m);
+    m.responses.v = r;
+    for (int32_t i = 0; i < q.topics.n && i < 8; i++)
+        r[m.responses.n++] = (struct kw_delete_topics_response_deletable_topic_result){
+            .name = q.topics.v[i].name, .error_code = next_code(), .error_message = kw_str_null()};
+    server_reply(c, h, &m);
+}
+
+static void create_partitions(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_create_partitions_request q;
+    struct kw_create_partitions_response m;
+    struct kw_create_partitions_response_create_partitions_topic_result r[8];
+    if (kw_decode(&kw_create_partitions_request_desc, h->version, body, &arena, &q) != KW_OK) return;
+    kw_msg_init(&kw_create_partitions_response_desc, &m);
+    m.results.v = r;
+    for (int32_t i = 0; i < q.topics.n && i < 8; i++)
+        r[m.results.n++] = (struct kw_create_partitions_response_create_partitions_topic_result){
+            .name = q.topics.v[i].name, .error_code = next_code(), .error_message = kw_str_of("the topic has so many")};
     server_reply(c, h, &m);
 }
 
@@ -176,6 +210,12 @@ static bool answer(struct server *s, struct server_conn *c, struct kw_frame_requ
     case KW_API_CREATE_TOPICS:
         create_topics(c, h, body);
         return true;
+    case KW_API_DELETE_TOPICS:
+        delete_topics(c, h, body);
+        return true;
+    case KW_API_CREATE_PARTITIONS:
+        create_partitions(c, h, body);
+        return true;
     case KW_API_DELETE_RECORDS:
         delete_records(c, h, body);
         return true;
@@ -264,6 +304,193 @@ static void test_a_broken_connection_is_retried(void **state) {
     kc_topic_new t = {.name = "x"};
     assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 20000000, NULL), KC_OK);
     assert_int_equal(SAW(drop), 0);
+}
+
+/* A request had its effect, and its answer was lost on the way, or the broker gave up waiting for it: the repeated one finds the work done. */
+static void test_its_own_first_try_is_no_failure(void **state) {
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        begin();
+        script.drop = lost;
+        script.lags = 2;
+        int at = 0;
+        if (!lost) script.codes[at++] = KE_REQUEST_TIMED_OUT;
+        script.codes[at] = KE_TOPIC_ALREADY_EXISTS;
+        kc_topic_new t = {.name = "t", .partitions = 2, .replication_factor = 1};
+        assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 20000000, NULL), KC_OK);
+        assert_int_equal(t.err, KC_OK);
+        assert_string_equal(t.message, "");
+        assert_int_equal(SAW(lags), 0); /* looked until it was seen */
+        begin(); /* one of another shape is somebody else's */
+        script.drop = lost;
+        at = 0;
+        if (!lost) script.codes[at++] = KE_REQUEST_TIMED_OUT;
+        script.codes[at] = KE_TOPIC_ALREADY_EXISTS;
+        t.partitions = 3;
+        assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 20000000, NULL), KE_TOPIC_ALREADY_EXISTS);
+        assert_non_null(strstr(t.message, "exists"));
+        begin();
+        script.drop = lost;
+        at = 0;
+        if (!lost) script.codes[at++] = KE_REQUEST_TIMED_OUT;
+        script.codes[at] = KE_UNKNOWN_TOPIC_OR_PARTITION;
+        kc_admin_item item = {.name = "gone"};
+        assert_int_equal(kc_admin_delete_topics(client, &item, sizeof item, 1, 20000000, NULL), KC_OK);
+        for (int32_t count = 1; count <= 2; count++) {
+            begin();
+            script.drop = lost;
+            at = 0;
+            if (!lost) script.codes[at++] = KE_REQUEST_TIMED_OUT;
+            script.codes[at] = KE_INVALID_PARTITIONS;
+            item = (kc_admin_item){.name = "t", .count = count};
+            assert_int_equal(kc_admin_create_partitions(client, &item, sizeof item, 1, 20000000, NULL),
+                             count == 2 ? KC_OK : KE_INVALID_PARTITIONS);
+            assert_string_equal(item.message, count == 2 ? "" : "the topic has so many");
+        }
+    }
+    /* At the first try it is what it says; and a trial changes nothing. */
+    begin();
+    script.codes[0] = script.codes[1] = KE_TOPIC_ALREADY_EXISTS;
+    script.codes[2] = KE_UNKNOWN_TOPIC_OR_PARTITION;
+    script.codes[3] = KE_INVALID_PARTITIONS;
+    kc_topic_new t = {.name = "t", .partitions = 2};
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 20000000, NULL), KE_TOPIC_ALREADY_EXISTS);
+    pthread_mutex_lock(&script_lock);
+    script.drop = 1;
+    pthread_mutex_unlock(&script_lock);
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 1, 20000000, NULL), KE_TOPIC_ALREADY_EXISTS);
+    kc_admin_item item = {.name = "t", .count = 2};
+    assert_int_equal(kc_admin_delete_topics(client, &item, sizeof item, 1, 20000000, NULL), KE_UNKNOWN_TOPIC_OR_PARTITION);
+    assert_int_equal(kc_admin_create_partitions(client, &item, sizeof item, 1, 20000000, NULL), KE_INVALID_PARTITIONS);
+}
+
+/* ---- Operations: what they are given may go at once ---- */
+
+static kc_op *await(kc_op *op, uint64_t opaque, kc_err want) {
+    kc_ready r;
+    struct pollfd f = {kc_client_fd(client), POLLIN, 0};
+    bool told = false;
+    while (!told) {
+        assert_int_equal(poll(&f, 1, 20000), 1);
+        while (kc_client_ready(client, &r, sizeof r, 1)) told |= r.kind == KC_READY_OP && r.opaque == opaque;
+    }
+    assert_int_equal(kc_op_opaque(op), opaque);
+    assert_int_equal(kc_op_wait(op, 0, NULL), want);
+    return op;
+}
+
+static void test_started_create_topics(void **state) {
+    (void)state;
+    begin();
+    script.codes[0] = KE_NOT_CONTROLLER;
+    script.codes[1] = 37;
+    kc_op *op = NULL;
+    kc_admin_result r[3];
+    char *name = strdup("few"), *key = strdup("retention.ms"), *value = strdup("5");
+    kc_config_pair *config = malloc(sizeof *config);
+    kc_topic_new *t = calloc(2, sizeof *t);
+    *config = (kc_config_pair){.name = key, .value = value};
+    t[0] = (kc_topic_new){.name = name, .partitions = 1, .configs = config, .config_count = 1};
+    t[1] = (kc_topic_new){.name = "good"};
+    assert_int_equal(kc_admin_create_topics_start(client, t, sizeof *t, 2, 0, 20000000, 11, &op, NULL), KC_OK);
+    free(t);
+    free(config);
+    free(name);
+    free(key);
+    free(value);
+    assert_int_equal(kc_op_result_offsets(op, NULL, 0, 0), 0);
+    assert_int_equal(kc_op_result_items(await(op, 11, 37), r, sizeof r[0], 1), 2);
+    assert_int_equal(kc_op_result_items(op, r, sizeof r[0], 3), 2);
+    assert_string_equal(r[0].name, "few");
+    assert_int_equal(r[0].err, 37);
+    assert_string_equal(r[0].message, "the broker's own words");
+    assert_string_equal(r[1].name, "good");
+    assert_int_equal(r[1].err, KC_OK);
+    assert_string_equal(r[1].message, "");
+    assert_null(kc_op_result_configs(op)); /* of another kind */
+    assert_null(kc_op_result_cluster(op));
+    kc_op_free(op);
+    kc_topic_new bad = {.name = NULL};
+    assert_int_equal(kc_admin_create_topics_start(client, &bad, sizeof bad, 1, 0, 0, 0, &op, NULL), KC_INVALID);
+    bad.name = "x";
+    assert_int_equal(kc_admin_create_topics_start(client, &bad, sizeof bad, 1, 0, 0, 0, NULL, NULL), KC_INVALID);
+}
+
+static void test_started_calls_of_items(void **state) {
+    (void)state;
+    begin();
+    script.codes[1] = KE_INVALID_PARTITIONS;
+    kc_op *op = NULL;
+    kc_admin_result r;
+    kc_admin_item item = {.name = "t", .count = 9};
+    assert_int_equal(kc_admin_delete_topics_start(client, &item, sizeof item, 1, 0, 12, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_result_items(await(op, 12, KC_OK), &r, sizeof r, 1), 1);
+    assert_int_equal(r.err, KC_OK);
+    kc_op_free(op);
+    assert_int_equal(kc_admin_create_partitions_start(client, &item, sizeof item, 1, 0, 13, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_result_items(await(op, 13, KE_INVALID_PARTITIONS), &r, sizeof r, 1), 1);
+    assert_string_equal(r.message, "the topic has so many");
+    kc_op_free(op);
+    const kc_config_pair unset = {.name = "a", .value = NULL};
+    kc_config_alter alter = {.resource = KC_RESOURCE_TOPIC, .name = "t", .pairs = &unset, .pair_count = 1};
+    assert_int_equal(kc_admin_alter_configs_start(client, &alter, sizeof alter, 1, 0, 14, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_result_items(await(op, 14, KC_OK), &r, sizeof r, 1), 1);
+    assert_int_equal(r.err, KC_OK);
+    kc_op_free(op);
+    kc_topic_partition tp = {.topic = kc_client_topic(client, "t"), .partition = 0, .offset = 5};
+    assert_int_equal(kc_admin_delete_records_start(client, &tp, sizeof tp, 1, 0, 15, &op, NULL), KC_OK);
+    tp.offset = 0;
+    assert_int_equal(kc_op_result_offsets(await(op, 15, KC_OK), &tp, sizeof tp, 1), 1);
+    assert_int_equal(tp.offset, 5);
+    assert_int_equal(kc_op_result_items(op, &r, sizeof r, 1), 0);
+    kc_op_free(op);
+}
+
+static void test_started_descriptions(void **state) {
+    (void)state;
+    begin();
+    kc_op *op = NULL;
+    char *name = strdup("t");
+    assert_int_equal(kc_admin_describe_configs_start(client, KC_RESOURCE_TOPIC, name, 0, 16, &op, NULL), KC_OK);
+    memset(name, 'x', 1);
+    kc_config_list *l = kc_op_result_configs(await(op, 16, KC_OK));
+    assert_int_equal(kc_config_list_count(l), 2);
+    assert_null(kc_op_result_configs(op)); /* taken */
+    kc_op_free(op);
+    kc_config_list_free(l);
+    name[0] = 't';
+    assert_int_equal(kc_admin_describe_start(client, name, 0, 17, &op, NULL), KC_OK);
+    free(name);
+    (void)await(op, 17, KC_OK);
+    kc_op *other = NULL;
+    assert_int_equal(kc_admin_describe_start(client, NULL, 0, 18, &other, NULL), KC_OK);
+    kc_cluster_info *i = kc_op_result_cluster(op);
+    kc_op_free(op);
+    assert_int_equal(kc_cluster_info_topic_count(i), 1);
+    kc_cluster_info_free(i);
+    (void)await(other, 18, KC_OK);
+    kc_op_free(other); /* with its result */
+    assert_int_equal(kc_admin_describe_configs_start(client, KC_RESOURCE_BROKER, "1x", 0, 0, &op, NULL), KC_INVALID);
+}
+
+/* Cancelled, or freed while it is under way: what it was given is its own. */
+static void test_started_and_dropped(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        begin();
+        kc_op *op = NULL;
+        kc_admin_result r;
+        kc_topic_new t = {.name = "good"};
+        assert_int_equal(kc_admin_create_topics_start(client, &t, sizeof t, 1, 0, 20000000, 0, &op, NULL), KC_OK);
+        if (i & 1) kc_op_cancel(op);
+        if (i & 2) {
+            kc_err err = kc_op_wait(op, 20000000, NULL);
+            assert_true(err == KC_OK || (err == KC_CANCELLED && (i & 1)));
+            assert_int_equal(kc_op_result_items(op, &r, sizeof r, 1), 1);
+            assert_int_equal(r.err, err);
+        }
+        kc_op_free(op);
+    }
 }
 
 static void test_an_answer_that_leaves_the_item_out(void **state) {
@@ -388,6 +615,36 @@ static void test_describe(void **state) {
     kc_cluster_info_free(i);
 }
 
+/* One leader that is down does not hide what is known of the others; records are deleted once there is another. */
+static void test_a_leader_is_away(void **state) {
+    (void)state;
+    struct server *dead = server_new();
+    uint16_t port = dead->port;
+    server_free(dead);
+    begin();
+    script.away = port;
+    kc_cluster_info *i = NULL;
+    kc_partition_info p;
+    assert_int_equal(kc_admin_describe(client, "t", 20000000, &i, NULL), KC_OK);
+    assert_int_equal(kc_cluster_info_partition(i, 0, 0, &p), KC_OK);
+    assert_int_equal(p.err, KC_OK);
+    assert_int_equal(p.high_watermark, 20);
+    assert_int_equal(kc_cluster_info_partition(i, 0, 1, &p), KC_OK);
+    assert_int_equal(p.leader, 2);
+    assert_int_equal(p.high_watermark, -1);
+    assert_int_not_equal(p.err, KC_OK);
+    kc_cluster_info_free(i);
+    kc_op *op = NULL;
+    kc_topic_partition tp = {.topic = kc_client_topic(client, "t"), .partition = 1, .offset = 6};
+    assert_int_equal(kc_admin_delete_records_start(client, &tp, sizeof tp, 1, 20000000, 0, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_wait(op, 300000, NULL), KC_TIMED_OUT);
+    pthread_mutex_lock(&script_lock);
+    script.away = 0;
+    pthread_mutex_unlock(&script_lock);
+    assert_int_equal(kc_op_wait(op, 20000000, NULL), KC_OK);
+    kc_op_free(op);
+}
+
 /* Memory runs out at each allocation in turn: an error or success, never a leak or a hang. */
 static void test_allocation_failures(void **state) {
     (void)state;
@@ -435,6 +692,12 @@ int main(void) {
         cmocka_unit_test(test_time_runs_out),
         cmocka_unit_test(test_a_broken_connection_is_retried),
         cmocka_unit_test(test_an_answer_that_leaves_the_item_out),
+        cmocka_unit_test(test_its_own_first_try_is_no_failure),
+        cmocka_unit_test(test_started_create_topics),
+        cmocka_unit_test(test_started_calls_of_items),
+        cmocka_unit_test(test_started_descriptions),
+        cmocka_unit_test(test_started_and_dropped),
+        cmocka_unit_test(test_a_leader_is_away),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_delete_records_asks_the_leader),
         cmocka_unit_test(test_alter_configs),

@@ -225,6 +225,7 @@ static int32_t partitioner(void *ctx, int32_t topic, const void *key, size_t key
     assert_int_equal(kc_consumer_offsets(r->consumer, &tp, sizeof tp, 1, 0, NULL), KC_REENTRANT);
     assert_int_equal(kc_consumer_offsets_start(r->consumer, &tp, sizeof tp, 1, 0, &op, NULL), KC_REENTRANT);
     assert_int_equal(kc_consumer_close(r->consumer, KC_FOREVER, NULL), KC_REENTRANT);
+    assert_int_equal(kc_consumer_close_start(r->consumer, KC_FOREVER, 0, &op, NULL), KC_REENTRANT);
     assert_int_equal(kc_consumer_new(r->client, NULL, KC_PROCESSED_BY_POLL, &c, NULL), KC_REENTRANT);
     return 0;
 }
@@ -408,6 +409,39 @@ static void test_CC_12_close_keeps_its_limit_while_brokers_are_frozen(void **sta
         assert_int_equal(kc_consumer_close(r.consumer, 5000000, NULL), KC_OK); /* again: nothing to do */
         assert_int_equal(check_event(&r, kept), 10);
         kc_event_free(kept);
+        rig_free(&r);
+    }
+}
+
+static void test_close_as_an_operation(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct rig r = rig_new(modes[i & 1], NULL);
+        kc_op *op = NULL, *again = NULL;
+        kc_event *e = NULL;
+        append(0, 10);
+        assign_all(&r, 0);
+        read_batches(&r, 10);
+        while (atomic_load(&peer.held_count) == 0) (void)kc_consumer_poll(r.consumer, &e, 1000);
+        atomic_store(&peer.frozen, true);
+        assert_int_equal(kc_consumer_close_start(r.consumer, LONG_US, 5, &op, NULL), KC_OK);
+        assert_int_equal(kc_consumer_close_start(r.consumer, KC_FOREVER, 6, &again, NULL), KC_OK);
+        if (i & 2) kc_op_cancel(again);
+        if (i & 4) { /* freed with the operations under way: they end all the same */
+            kc_consumer_free(r.consumer);
+            r.consumer = NULL;
+        }
+        assert_int_equal(kc_op_wait(op, LONG_US, NULL), KC_OK);
+        kc_err err = kc_op_wait(again, LONG_US, NULL);
+        assert_true(err == KC_OK || ((i & 2) && err == KC_CANCELLED));
+        kc_op_free(op);
+        kc_op_free(again);
+        if (r.consumer) {
+            assert_int_equal(kc_consumer_poll(r.consumer, &e, KC_FOREVER), KC_CLOSED);
+            assert_int_equal(kc_consumer_close_start(r.consumer, 0, 5, &op, NULL), KC_OK); /* once more: nothing to do */
+            assert_int_equal(kc_op_wait(op, LONG_US, NULL), KC_OK);
+            kc_op_free(op);
+        }
         rig_free(&r);
     }
 }
@@ -638,6 +672,7 @@ int main(void) {
         cmocka_unit_test(test_waking),
         cmocka_unit_test(test_wake_is_seen_under_load),
         cmocka_unit_test(test_CC_12_close_keeps_its_limit_while_brokers_are_frozen),
+        cmocka_unit_test(test_close_as_an_operation),
         cmocka_unit_test(test_freed_in_any_order),
         cmocka_unit_test(test_CC_08_resume_of_what_is_not_paused),
         cmocka_unit_test(test_paused_gives_nothing_and_loses_nothing),

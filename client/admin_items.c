@@ -1,0 +1,220 @@
+/* admin_items.c - see admin_items.h. Loop context, but for making, running and results. */
+#include "admin_items.h"
+
+static uint8_t *item_at(const struct items *it, size_t i) {
+    return (uint8_t *)it->v + it->shape->size * i;
+}
+static const char *item_name(const struct items *it, size_t i) {
+    const char *name;
+    memcpy(&name, item_at(it, i) + it->shape->name_at, sizeof name);
+    return name;
+}
+static kc_err *item_err(const struct items *it, size_t i) {
+    return (kc_err *)(void *)(item_at(it, i) + it->shape->err_at);
+}
+static char *item_message(const struct items *it, size_t i) {
+    return (char *)item_at(it, i) + it->shape->message_at;
+}
+enum { MESSAGE_SIZE = sizeof(((kc_admin_item *)0)->message) };
+
+/* ---- Copies ---- */
+
+static char *keep(struct kw_arena *a, const char *s) {
+    return kw_arena_dup(a, s, strlen(s) + 1);
+}
+
+bool kc_items_dup_pairs(struct items *it, const kc_config_pair **pairs, size_t count) {
+    if (count == 0) return true;
+    kc_config_pair *v = kw_arena_dup(&it->arena, *pairs, count * sizeof *v);
+    for (size_t i = 0; v && i < count; i++) {
+        if (v[i].name && !(v[i].name = keep(&it->arena, v[i].name))) return false;
+        if (v[i].value && !(v[i].value = keep(&it->arena, v[i].value))) return false;
+    }
+    *pairs = v;
+    return v != NULL;
+}
+
+static kc_err copy_items(struct items *it, const void *v, size_t stride) {
+    const struct shape *shape = it->shape;
+    for (size_t i = 0; i < it->n; i++) {
+        uint8_t *item = item_at(it, i);
+        const char *name;
+        memcpy(item, (const uint8_t *)v + stride * i, shape->size);
+        memcpy(&name, item + shape->name_at, sizeof name);
+        if (!name) return KC_INVALID;
+        name = keep(&it->arena, name);
+        memcpy(item + shape->name_at, &name, sizeof name);
+        if (!name || (shape->copy && !shape->copy(it, item))) return KC_NO_MEMORY;
+        *item_err(it, i) = KC_OK;
+        item_message(it, i)[0] = 0;
+    }
+    return KC_OK;
+}
+
+struct items *kc_items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err) {
+    *err = n > 0 && (!v || stride < shape->size) ? KC_INVALID : KC_NO_MEMORY;
+    struct items *it = *err == KC_INVALID ? NULL : kw_calloc(1, sizeof *it);
+    if (!it) return NULL;
+    *it = (struct items){.shape = shape, .n = n, .flag = flag};
+    kw_arena_init(&it->arena, 0);
+    it->v = kw_arena_calloc(&it->arena, n + 1, shape->size);
+    it->marks = kw_arena_calloc(&it->arena, n + 1, sizeof *it->marks);
+    if (it->v && it->marks) *err = copy_items(it, v, stride);
+    if (*err == KC_OK) return it;
+    kc_items_free(it);
+    return NULL;
+}
+
+void kc_items_free(void *call) {
+    struct items *it = call;
+    if (!it) return;
+    kw_arena_deinit(&it->arena);
+    kw_free(it);
+}
+
+/* ---- Answers ---- */
+
+static void settle(const struct items *it, size_t i, kc_err err, struct kw_str text) {
+    it->marks[i].state = ITEM_SETTLED;
+    *item_err(it, i) = err;
+    kc_admin_message(item_message(it, i), MESSAGE_SIZE, text, (int16_t)(err == KC_BAD_MESSAGE ? KE_NONE : err));
+}
+
+void kc_items_unsure(struct kc_admin *a) {
+    const struct items *it = a->call;
+    for (size_t i = 0; i < it->n && a->api == a->kind->api; i++)
+        if (it->marks[i].state == ITEM_OPEN) it->marks[i].unsure = true;
+}
+
+static const struct result *result_of(const struct items *it, size_t i, const struct result *r, size_t count) {
+    int32_t resource = 0;
+    if (it->shape->resource_at >= 0) memcpy(&resource, item_at(it, i) + it->shape->resource_at, sizeof resource);
+    for (size_t k = 0; k < count; k++)
+        if (r[k].resource == resource && kw_str_eq(r[k].name, kw_str_of(item_name(it, i)))) return &r[k];
+    return NULL;
+}
+
+/* True: the item is to be sent again. */
+static bool take_one(struct kc_admin *a, size_t i, const struct result *r) {
+    const struct items *it = a->call;
+    const struct shape *shape = it->shape;
+    struct item_mark *mark = &it->marks[i];
+    if (!r) {
+        settle(it, i, KC_BAD_MESSAGE, kw_str_of("the answer does not name it"));
+        return false;
+    }
+    bool done_before = mark->unsure && shape->done_code != KE_NONE && r->code == shape->done_code;
+    if (done_before && !shape->verified) {
+        settle(it, i, KC_OK, kw_str_null());
+        return false;
+    }
+    if (r->code == KE_REQUEST_TIMED_OUT) mark->unsure = true; /* begun, and not over in time */
+    bool final = shape->unknown_is_final && r->code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    if (!done_before && !final && kc_admin_again(a, r->code)) return true;
+    settle(it, i, r->code, r->text);
+    if (done_before) mark->state = ITEM_VERIFY;
+    return false;
+}
+
+/* Another step, or the end: the first error. */
+static kc_err next_step(struct kc_admin *a, kc_error **error) {
+    const struct items *it = a->call;
+    for (size_t i = 0; i < it->n; i++) {
+        if (it->marks[i].state != ITEM_VERIFY) continue;
+        a->api = KW_API_METADATA;
+        a->version_min = 4; /* from there on asking does not create */
+        a->broker = KC_BROKER_ANY;
+        return ADMIN_NEXT;
+    }
+    for (size_t i = 0; i < it->n; i++) {
+        kc_err err = *item_err(it, i);
+        if (err == KC_OK) continue;
+        kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s: %s",
+                      it->shape->verb, item_name(it, i), item_message(it, i));
+        return err;
+    }
+    return KC_OK;
+}
+
+kc_err kc_items_take(struct kc_admin *a, const struct result *r, size_t count, kc_error **error) {
+    const struct items *it = a->call;
+    bool again = false;
+    for (size_t i = 0; i < it->n; i++)
+        if (it->marks[i].state == ITEM_OPEN && take_one(a, i, result_of(it, i, r, count))) again = true;
+    return again ? ADMIN_AGAIN : next_step(a, error);
+}
+
+/* ---- Whether an earlier try did it ---- */
+
+kw_err kc_items_verify_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    const struct items *it = a->call;
+    struct kw_metadata_request m;
+    kw_msg_init(&kw_metadata_request_desc, &m);
+    m.allow_auto_topic_creation = false;
+    m.topics.v = kw_arena_calloc(arena, it->n + 1, sizeof *m.topics.v);
+    if (!m.topics.v) return KW_ENOMEM;
+    for (size_t i = 0; i < it->n; i++)
+        if (it->marks[i].state == ITEM_VERIFY) m.topics.v[m.topics.n++].name = kw_str_of(item_name(it, i));
+    return kw_encode(&kw_metadata_request_desc, version, &m, out);
+}
+
+kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error,
+                            int32_t (*shows)(const void *item, const struct kw_metadata_response_topic *t)) {
+    const struct items *it = a->call;
+    struct kw_metadata_response m;
+    if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    bool again = false;
+    for (size_t i = 0; i < it->n; i++) {
+        if (it->marks[i].state != ITEM_VERIFY) continue;
+        int32_t shown = -1; /* the broker that was asked may not have heard of it yet */
+        for (int32_t k = 0; k < m.topics.n; k++)
+            if (kw_str_eq(m.topics.v[k].name, kw_str_of(item_name(it, i))) && m.topics.v[k].partitions.n > 0)
+                shown = shows(item_at(it, i), &m.topics.v[k]);
+        if (shown < 0) {
+            again = true;
+            continue;
+        }
+        if (shown > 0)
+            settle(it, i, KC_OK, kw_str_null());
+        else
+            it->marks[i].state = ITEM_SETTLED; /* with the error that it has */
+    }
+    return again ? ADMIN_AGAIN : next_step(a, error);
+}
+
+/* ---- Results ---- */
+
+/* What has no result of its own when the call ends gets the call's. */
+static void outcome(const struct kc_op *op, const struct items *it, size_t i, kc_err *err, const char **message) {
+    bool own = it->marks[i].state != ITEM_OPEN || op->err == KC_OK;
+    *err = own ? *item_err(it, i) : op->err;
+    *message = own ? item_message(it, i) : kc_err_text(op->err);
+}
+
+size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max) {
+    for (size_t i = 0; i < it->n && i < max; i++) {
+        kc_admin_result *r = KC_AT(kc_admin_result, out, stride, i);
+        *r = (kc_admin_result){.name = item_name(it, i)};
+        outcome(op, it, i, &r->err, &r->message);
+    }
+    return it->n;
+}
+
+kc_err kc_items_run(kc_client *c, const struct kc_admin_kind *kind, struct items *it, void *v, size_t stride, int64_t timeout_us,
+                    kc_error **error) {
+    kc_op *op = NULL;
+    const struct shape *shape = it ? it->shape : NULL;
+    kc_err err = kc_admin_make(c, kind, it, timeout_us, 0, &op, error);
+    if (err != KC_OK) return err;
+    err = kc_op_run(op, KC_FOREVER, error); /* the call keeps its own limit */
+    for (size_t i = 0; i < it->n; i++) {
+        uint8_t *item = (uint8_t *)v + stride * i;
+        const char *message;
+        kc_err own;
+        outcome(op, it, i, &own, &message);
+        memcpy(item + shape->err_at, &own, sizeof own);
+        kc_admin_message((char *)item + shape->message_at, MESSAGE_SIZE, kw_str_of(message), KE_NONE);
+    }
+    kc_op_free(op);
+    return err;
+}
