@@ -493,7 +493,7 @@ kc_err kc_producer_send_wait(kc_producer *p, const kc_record *record, kc_report 
 
 static bool has_reports(void *ctx) {
     kc_producer *p = ctx;
-    return atomic_load(&p->closed) || kc_reports_waiting(&p->produce.accum);
+    return atomic_load(&p->closed) || kc_reports_waiting(&p->produce.accum) || kc_accum_is_ended(&p->produce.accum);
 }
 
 kc_err kc_producer_reports(kc_producer *p, kc_reports **reports, int64_t timeout_us) {
@@ -502,13 +502,14 @@ kc_err kc_producer_reports(kc_producer *p, kc_reports **reports, int64_t timeout
     if (!reports) return KC_INVALID;
     int64_t deadline_us = timeout_us == 0 ? 0 : kc_deadline_after(timeout_us);
     for (;;) {
-        bool closed = atomic_load(&p->closed);
+        bool closed = atomic_load(&p->closed) || kc_accum_is_ended(&p->produce.accum);
         kc_ready_rearm(p->client, &p->reports_ready); /* before looking: what comes later raises it again */
         err = kc_reports_collect(&p->produce.accum, p, reports);
         if (!err) {
             producer_ref(p);
             return KC_OK;
         }
+        if (err == KC_NO_MEMORY) kc_ready_raise(p->client, &p->reports_ready); /* they are still there */
         if (err != KC_TIMED_OUT) return err;
         if (closed) return KC_CLOSED;
         if (timeout_us == 0) return KC_TIMED_OUT;
@@ -633,11 +634,17 @@ static void close_done(struct kc_produce *produce, void *ctx, kc_err err) {
 static void close_start(struct kc_op *op) {
     struct producer_op *o = (struct producer_op *)op;
     kc_err err = kc_produce_close(&o->p->produce, o->deadline_us, close_done, o);
-    if (err) kc_op_complete(op, err, NULL);
+    kc_error *e = NULL;
+    if (!err) return;
+    kc_error_make(&e, err, KC_NOT_PERSISTED, NULL, "%s", err == KC_BUSY ? "an earlier close of this producer is still under way" : kc_err_text(err));
+    kc_op_complete(op, err, e);
 }
 
 static kc_err close_new(kc_producer *p, int64_t timeout_us, uint64_t opaque, struct producer_op **out, kc_error **error) {
-    if (p && atomic_load(&p->closed)) return KC_CLOSED;
+    if (p && atomic_load(&p->closed)) {
+        kc_error_make(error, KC_CLOSED, KC_NOT_PERSISTED, NULL, "%s", kc_err_text(KC_CLOSED));
+        return KC_CLOSED;
+    }
     kc_err err = op_new(p, opaque, close_start, NULL, out, error);
     if (!err) (*out)->deadline_us = kc_deadline_after(timeout_us);
     return err;

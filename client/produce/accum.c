@@ -661,6 +661,22 @@ bool kc_accum_is_over(struct kc_accum *a) {
     return over;
 }
 
+void kc_accum_tell_over(struct kc_accum *a) {
+    kc_lock_take(&a->lock);
+    bool armed = a->space_armed;
+    a->space_armed = false;
+    kc_lock_give(&a->lock);
+    a->calls.signal(a->ctx);
+    if (armed) a->calls.ready(a->ctx, KC_READY_SPACE);
+}
+
+bool kc_accum_is_ended(struct kc_accum *a) {
+    kc_lock_take(&a->lock);
+    bool ended = a->closed && a->gen_pending == 0 && kw_list_empty(&a->flushes);
+    kc_lock_give(&a->lock);
+    return ended;
+}
+
 bool kc_accum_wait_over(struct kc_accum *a, struct kc_space_waiter *w) { return atomic_load(&w->granted) || kc_accum_is_over(a); }
 
 void kc_accum_arm_space(struct kc_accum *a) {

@@ -236,6 +236,8 @@ int32_t kc_accum_partition_count(struct kc_accum *a, int32_t topic); /* 0: not k
 void kc_accum_wait_add(struct kc_accum *a, struct kc_space_waiter *w, const struct kc_rec *r, bool *wake);
 void kc_accum_wait_remove(struct kc_accum *a, struct kc_space_waiter *w);
 bool kc_accum_is_over(struct kc_accum *a); /* closed, or a fatal error */
+void kc_accum_tell_over(struct kc_accum *a); /* after it became so: whoever waits for room, or was refused, learns of it */
+bool kc_accum_is_ended(struct kc_accum *a); /* closed, and every record has its outcome */
 bool kc_accum_wait_over(struct kc_accum *a, struct kc_space_waiter *w); /* granted, or there is nothing to wait for any more */
 void kc_accum_arm_space(struct kc_accum *a); /* a send was refused: KC_READY_SPACE once there is room */
 void kc_accum_release(struct kc_accum *a, int64_t records, int64_t bytes); /* with the lock: gives back, grants */

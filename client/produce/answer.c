@@ -310,6 +310,7 @@ void kc_sender_fatal(struct kc_sender *s, kc_err err, const char *text) {
     }
     kc_lock_give(&s->a->lock);
     kc_error_free(e);
+    kc_accum_tell_over(s->a);
     kc_core_log(s->core, 3, "produce: cannot go on: %s: %s", kc_err_name(err), text);
     fail_with(s, KC_PURGE_QUEUED | KC_PURGE_IN_FLIGHT, err, text);
 }

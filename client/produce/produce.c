@@ -61,6 +61,7 @@ static void close_late(struct kw_timer *t, void *ctx, int64_t now_us) {
 }
 
 kc_err kc_produce_close(struct kc_produce *p, int64_t deadline_us, void (*closed)(struct kc_produce *, void *ctx, kc_err err), void *ctx) {
+    if (p->closing) return KC_BUSY;
     struct closing *c = kw_calloc(1, sizeof *c);
     if (!c) return KC_NO_MEMORY;
     if (kw_timers_set(kc_core_timers(p->sender.core), &p->close_timer, deadline_us)) {
@@ -70,7 +71,7 @@ kc_err kc_produce_close(struct kc_produce *p, int64_t deadline_us, void (*closed
     kc_lock_take(&p->accum.lock);
     p->accum.closed = true;
     kc_lock_give(&p->accum.lock);
-    p->accum.calls.signal(p->accum.ctx); /* senders that wait for room */
+    kc_accum_tell_over(&p->accum);
     p->closed = closed;
     p->closed_ctx = ctx;
     p->closing = &c->flush;

@@ -30,7 +30,8 @@ void kc_produce_turn(struct kc_produce *p);   /* what accum_calls.wake asked for
 /* Sends all that is queued without lingering. f (kw_malloc) belongs to the producer until f->done, which may come at once and frees it. */
 void kc_produce_flush(struct kc_produce *p, struct kc_flush *f);
 void kc_produce_purge(struct kc_produce *p, int32_t what);
-/* No record is accepted from now on; those that have no outcome at the deadline are failed with KC_CLOSED. KC_NO_MEMORY: nothing was done. */
+/* No record is accepted from now on; those that have no outcome at the deadline are failed with KC_CLOSED. KC_NO_MEMORY: nothing was done.
+ * KC_BUSY: an earlier close is still under way. */
 kc_err kc_produce_close(struct kc_produce *p, int64_t deadline_us, void (*closed)(struct kc_produce *, void *ctx, kc_err err), void *ctx);
 
 #endif

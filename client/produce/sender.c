@@ -635,6 +635,18 @@ static bool arm(struct kc_sender *s, int64_t now_us) {
     return more;
 }
 
+/* The client was closed under us: no record is accepted any more, and what is queued fails. What is in flight ends by itself. */
+static void client_stops(struct kc_sender *s) {
+    if (!s->client_stopped) {
+        s->client_stopped = true;
+        kc_lock_take(&s->a->lock);
+        s->a->closed = true;
+        kc_lock_give(&s->a->lock);
+        kc_accum_tell_over(s->a);
+    }
+    kc_sender_fail_all(s, KC_PURGE_QUEUED, KC_CLOSED);
+}
+
 void kc_sender_turn(struct kc_sender *s) {
     int64_t now_us = kc_core_now(s->core).mono_us;
     take(s, now_us);
@@ -645,7 +657,7 @@ void kc_sender_turn(struct kc_sender *s) {
         take(s, now_us); /* what waited for a partition */
     }
     if (now_us >= s->deadline_us) expire_all(s, now_us);
-    if (kc_core_stopping(s->core)) kc_sender_fail_all(s, KC_PURGE_QUEUED, KC_CLOSED); /* what is in flight ends by itself */
+    if (kc_core_stopping(s->core)) client_stops(s);
     if (s->unpark || now_us >= s->retry_us) unpark(s);
     if (now_us >= s->trim_us) {
         s->trim_us = KW_NEVER;
@@ -653,6 +665,11 @@ void kc_sender_turn(struct kc_sender *s) {
     }
     send_all(s, now_us);
     kc_sender_deliver(s);
+    if (s->client_stopped && !s->end_told && kc_accum_is_ended(s->a)) { /* there is something to learn: that no more will come */
+        s->end_told = true;
+        s->a->calls.ready(s->a->ctx, KC_READY_REPORTS);
+        s->a->calls.signal(s->a->ctx);
+    }
     if (arm(s, now_us)) kc_sender_wake(s);
     if (s->stopping && kc_sender_idle(s) && s->stopped) s->stopped(s); /* which may free it */
 }

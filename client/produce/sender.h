@@ -69,6 +69,7 @@ struct kc_sender {
     int64_t heartbeat_us;      /* while records keep coming: a linger period after the last batch */
     int64_t trim_us;           /* when the pool is trimmed if nothing happens */
     bool metadata_changed, unpark, stopping;
+    bool client_stopped, end_told; /* the client was closed first; its producers' applications know that no more reports come */
     void (*stopped)(struct kc_sender *s); /* after kc_sender_stop, once nothing is in flight: the end of a turn */
     uint64_t batches_sent, bytes_sent, retries; /* since the last delivery */
     kc_error *fatal;           /* under the accumulator's lock */

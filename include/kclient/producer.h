@@ -111,7 +111,7 @@ KC_API kc_err kc_producer_stats_get(kc_producer *p, kc_producer_stats *out, size
 KC_API kc_error *kc_producer_fatal(kc_producer *p);
 
 /** Completes every accepted record with exactly one report: sends what it can within the limit and fails the rest. Reports can be taken
- * afterwards, until kc_producer_reports answers KC_CLOSED. */
+ * afterwards, until kc_producer_reports answers KC_CLOSED. KC_TIMED_OUT: some were failed for it; KC_BUSY: an earlier close is still under way; KC_CLOSED. */
 KC_API kc_err kc_producer_close(kc_producer *p, int64_t timeout_us, kc_error **error);
 KC_API kc_err kc_producer_close_start(kc_producer *p, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 /** Never blocks. Records without an outcome are dropped unsent: close first. */

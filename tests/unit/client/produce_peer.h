@@ -74,7 +74,7 @@ struct world {
     char last_message[512];
     bool stopped, closed;
     kc_err closed_err;
-    int reports_ready, space_ready;
+    int reports_ready, space_ready, signals;
     int32_t topic;
     uint64_t next_value;
 };
@@ -297,7 +297,7 @@ static inline bool world_hook(struct net *n, struct request *rq) {
 
 static inline struct kc_now world_clock(void *ctx) { return ((struct world *)ctx)->net->now; }
 static inline void world_wake(void *ctx) { kc_produce_turn(((struct world *)ctx)->p); }
-static inline void world_signal(void *ctx) { (void)ctx; }
+static inline void world_signal(void *ctx) { ((struct world *)ctx)->signals++; }
 static inline void world_ready(void *ctx, int32_t kind) {
     struct world *w = ctx;
     if (kind == KC_READY_REPORTS) w->reports_ready++;

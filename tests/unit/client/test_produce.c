@@ -258,6 +258,59 @@ static void test_close_with_answers_missing(void **state) {
     world_free(w);
 }
 
+/* A second close while the first one is under way must not take the first one's end away. */
+static void test_close_twice(void **state) {
+    (void)state;
+    struct world *w = world_new(NULL, 1);
+    w->script = never_answer;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    assert_int_equal(kc_produce_close(w->p, w->net->now.mono_us + 500 * MS, on_closed, w), KC_OK);
+    assert_int_equal(kc_produce_close(w->p, KW_NEVER, on_closed, NULL), KC_BUSY);
+    net_advance(w->net, 501 * MS);
+    assert_true(w->closed);
+    assert_int_equal(w->closed_err, KC_TIMED_OUT);
+    world_free(w);
+}
+
+/* A queue full of reports that nobody takes, and threads that wait for room: what ends the producer must reach them. */
+static void test_waiting_senders_learn_of_the_end(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "1", NULL};
+    for (int how = 0; how < 3; how++) {
+        struct world *w = world_new(pairs, 1);
+        struct kc_accum *a = &w->p->accum;
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 100 * MS);
+        struct kw_header_view headers[2];
+        struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)"x", 1}, .headers = headers};
+        struct kc_space_waiter waiter;
+        bool wake = false;
+        assert_int_equal(kc_accum_prepare(a, &r), KC_OK);
+        assert_int_equal(kc_accum_put(a, &r, &w->net->now, false, &wake), KC_QUEUE_FULL);
+        kc_accum_wait_add(a, &waiter, &r, &wake);
+        kc_accum_arm_space(a);
+        kc_produce_turn(w->p);
+        net_advance(w->net, 100 * MS);
+        assert_false(kc_accum_wait_over(a, &waiter));
+        assert_false(kc_accum_is_ended(a));
+        int signals = w->signals, reports = w->reports_ready;
+        assert_int_equal(w->space_ready, 0);
+        if (how == 0) kc_sender_fatal(&w->p->sender, KE_CLUSTER_AUTHORIZATION_FAILED, "test");
+        else if (how == 1) assert_int_equal(kc_produce_close(w->p, KW_NEVER, on_closed, w), KC_OK);
+        else kc_core_stop(w->net->core, w->net->now);
+        net_advance(w->net, 10 * MS);
+        assert_true(kc_accum_wait_over(a, &waiter));
+        assert_true(w->signals > signals);
+        assert_int_equal(w->space_ready, 1);
+        assert_int_equal(kc_accum_is_ended(a), how > 0);
+        if (how == 2) assert_true(w->reports_ready > reports);
+        kc_accum_wait_remove(a, &waiter);
+        assert_int_equal(kc_accum_put(a, &r, &w->net->now, false, &wake), how ? KC_CLOSED : KE_CLUSTER_AUTHORIZATION_FAILED);
+        world_free(w);
+    }
+}
+
 static void test_purge(void **state) {
     (void)state;
     struct world *w = world_new(NULL, 2);
@@ -536,6 +589,8 @@ int main(void) {
         cmocka_unit_test(test_close_sends_the_rest),
         cmocka_unit_test(test_close_of_nothing),
         cmocka_unit_test(test_close_with_answers_missing),
+        cmocka_unit_test(test_close_twice),
+        cmocka_unit_test(test_waiting_senders_learn_of_the_end),
         cmocka_unit_test(test_purge),
         cmocka_unit_test(test_free_without_close),
         cmocka_unit_test(test_client_stops_first),

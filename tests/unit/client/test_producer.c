@@ -270,6 +270,74 @@ static void test_close_lets_waiting_senders_go(void **state) {
     rig_free(&r);
 }
 
+/* The same when the client is closed under its producer; and nobody waits for reports that will not come. */
+static void test_client_close_lets_everybody_go(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "10", NULL};
+    struct rig r = rig_new(pairs, 1);
+    pthread_t t;
+    void *result;
+    assert_int_equal(pthread_create(&t, NULL, send_forever, &r), 0);
+    kc_producer_stats st = {0};
+    while (st.records_ok < 10) assert_int_equal(kc_producer_stats_get(r.producer, &st, sizeof st), KC_OK);
+    usleep(50000);
+    assert_int_equal(kc_client_close(r.client, 20000000, NULL), KC_OK);
+    pthread_join(t, &result);
+    assert_int_equal((intptr_t)result, KC_CLOSED);
+    kc_reports *reports;
+    int told = 0;
+    kc_err err;
+    while ((err = kc_producer_reports(r.producer, &reports, KC_FOREVER)) == KC_OK) {
+        told += (int)kc_reports_count(reports);
+        kc_reports_free(reports);
+    }
+    assert_int_equal(err, KC_CLOSED);
+    assert_int_equal(told, 10);
+    rig_free(&r);
+}
+
+/* CC-12, the producer's part (a consumer has no commit to wait for yet): every broker is frozen, as after SIGSTOP: the kernel still accepts, nobody answers.
+ * A close keeps its limit, and everything is freed. */
+static void test_cc12_close_with_frozen_brokers(void **state) {
+    (void)state;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int frozen = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(frozen, (struct sockaddr *)&a, n), 0);
+    assert_int_equal(listen(frozen, 16), 0);
+    assert_int_equal(getsockname(frozen, (struct sockaddr *)&a, &n), 0);
+    for (int own = 0; own < 2; own++) {
+        struct mini_broker at = {.port = ntohs(a.sin_port)};
+        const char *pairs[] = {"client.thread", own ? "none" : "own", NULL};
+        kc_config *c = config(&at, pairs);
+        kc_client *client;
+        kc_producer *producer;
+        assert_int_equal(kc_client_new(c, &client, NULL), KC_OK);
+        assert_int_equal(kc_producer_new(client, NULL, &producer, NULL), KC_OK);
+        kc_config_free(c);
+        kc_record rec = {.topic = kc_client_topic(client, "t"), .value = {"x", 1}};
+        for (int i = 0; i < 5; i++) assert_int_equal(kc_producer_send(producer, &rec, 0), KC_OK);
+        kc_error *e = NULL;
+        int64_t start = now_us();
+        assert_int_equal(kc_producer_close(producer, 300000, &e), KC_TIMED_OUT);
+        assert_true(now_us() - start >= 290000);
+        kc_error_free(e);
+        kc_reports *reports;
+        kc_report one;
+        assert_int_equal(kc_producer_reports(producer, &reports, 0), KC_OK);
+        assert_int_equal(kc_reports_count(reports), 5);
+        while (kc_reports_next(reports, &one)) {
+            assert_int_equal(one.err, KC_CLOSED);
+            assert_int_equal(one.outcome, KC_NOT_PERSISTED);
+        }
+        kc_reports_free(reports);
+        assert_int_equal(kc_client_close(client, 5000000, NULL), KC_OK);
+        kc_producer_free(producer);
+        kc_client_free(client);
+    }
+    close(frozen);
+}
+
 /* ---- Arrays ---- */
 
 static void test_send_many(void **state) {
@@ -461,6 +529,31 @@ static void test_operations(void **state) {
     rig_free(&r);
 }
 
+static void test_two_closes_at_once(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "60000", NULL};
+    struct rig r = rig_new(pairs, 1);
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+    for (int i = 0; i < 20; i++) {
+        kc_op *op[2];
+        assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+        assert_int_equal(kc_producer_close_start(r.producer, KC_FOREVER, 1, &op[0], NULL), KC_OK);
+        kc_err second = kc_producer_close_start(r.producer, KC_FOREVER, 2, &op[1], NULL);
+        assert_int_equal(kc_op_wait(op[0], KC_FOREVER, NULL), KC_OK);
+        if (second == KC_OK) { /* else the first one was faster */
+            second = kc_op_wait(op[1], KC_FOREVER, NULL);
+            assert_true(second == KC_BUSY || second == KC_OK);
+            kc_op_free(op[1]);
+        } else {
+            assert_int_equal(second, KC_CLOSED);
+        }
+        kc_op_free(op[0]);
+        kc_producer_free(r.producer);
+        assert_int_equal(kc_producer_new(r.client, NULL, &r.producer, NULL), KC_OK);
+    }
+    rig_free(&r);
+}
+
 static void test_free_in_any_order(void **state) {
     (void)state;
     static const char *const pairs[] = {"linger.ms", "1", NULL};
@@ -520,11 +613,14 @@ int main(void) {
         cmocka_unit_test(test_sending_and_polling_in_turn),
         cmocka_unit_test(test_c2_enqueue_timeouts),
         cmocka_unit_test(test_close_lets_waiting_senders_go),
+        cmocka_unit_test(test_client_close_lets_everybody_go),
+        cmocka_unit_test(test_cc12_close_with_frozen_brokers),
         cmocka_unit_test(test_send_many),
         cmocka_unit_test(test_send_flat),
         cmocka_unit_test(test_own_partitioner),
         cmocka_unit_test(test_without_a_thread),
         cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_two_closes_at_once),
         cmocka_unit_test(test_free_in_any_order),
         cmocka_unit_test(test_cx05_fork),
     };
