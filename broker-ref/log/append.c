@@ -101,8 +101,8 @@ void kb_log_submit_writes(struct kb_log *log, struct kb_now now) {
     for (struct kw_list *l = p->writes.next; l != &p->writes; l = l->next) {
         struct kb_write *w = KW_CONTAINER_OF(l, struct kb_write, link);
         if (w->submitted) continue;
-        /* After a cut below the recovery point, the checkpoint may vouch for bytes that are new: so a segment is begun only when those before it are safe. */
-        if (p->recovery_regressed && w->seg->base > log->synced && !log->env->ephemeral) {
+        /* A second segment is begun only when the folder can be known for ours: else recovery would take a lost tail for a gap that another tool left. */
+        if (p->young && w->seg != p->segs[0] && !log->env->ephemeral) {
             if (!p->sync.failed) { /* else housekeeping tries again: no endless loop on a full disk */
                 p->sync.wanted = true;
                 kb_sync_step(log);
@@ -351,7 +351,10 @@ kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now 
     if (!err) err = kb_index_reserve(&seg->times, 2 * KB_TIME_ENTRY); /* one for the seal */
     if (!err) err = place(log, seg, a->size, &pl);
     if (err) goto fail;
-    if (epoch >= 0 && epoch != kb_epochs_latest(log->epochs)) err = kb_epochs_assign(log->epochs, epoch, base);
+    if (epoch >= 0 && epoch != kb_epochs_latest(log->epochs)) {
+        err = kb_epochs_assign(log->epochs, epoch, base);
+        kb_epochs_later(log, now);
+    }
     if (!err) err = kb_pid_update(log->pids, &h, base, last, now.wall_ms);
     if (err) {
         placing_undo(&pl);

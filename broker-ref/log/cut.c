@@ -54,7 +54,7 @@ static void cut_segment(struct kb_segment *s, int64_t position, int64_t to) {
     kb_offsets_cut(&s->offsets, s->base, to);
     kb_times_cut(&s->times, s->base, to);
     kb_seg_check_cut(s, position);
-    s->index_stored = s->index_crc_known = false;
+    s->index_stored = s->index_crc_known = s->index_durable = false;
     s->max_timestamp = s->max_timestamp_offset = -1;
     size_t n = kb_times_count(&s->times);
     if (n) kb_times_get(&s->times, s->base, n - 1, &s->max_timestamp, &s->max_timestamp_offset);
@@ -111,10 +111,6 @@ static kw_err cut_memory(struct kb_log *log, size_t keep, int64_t position, stru
     }
     kb_tail_cut(log, k->to);
     kb_epochs_truncate_end(log->epochs, k->to);
-    if (log->recovery_point > k->to) {
-        p->recovery_regressed = true;
-        p->regress_floor = KW_MAX(p->regress_floor, log->recovery_point);
-    }
     log->leo = p->submitted = k->to;
     log->written = KW_MIN(log->written, k->to);
     if (fresh) log->written = k->to;
@@ -273,6 +269,7 @@ static void finish(struct kb_log *log, struct kb_now now) {
     if (disk_full && !p->closed && log->owner.cut_back) log->owner.cut_back(log->owner.ctx, log, now);
     kb_log_tell(log, now);
     if (done && !p->closed) done(k->ctx, log, KW_OK, now);
+    kb_epochs_later(log, now);
     kb_sync_step(log);
     kb_stop_step(log, now);
 }

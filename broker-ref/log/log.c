@@ -13,7 +13,7 @@ struct kb_stop {
     void *ctx;
     struct kw_timer timer; /* only to be called in a later turn when there is nothing to wait for */
     struct kb_now now;
-    bool stored, timed, tried;
+    bool stored, timed, tried, epochs_tried;
 };
 
 /* ---- What logs share ---- */
@@ -72,6 +72,8 @@ static void destroy(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
     if (p) {
         KW_ASSERT(kw_list_empty(&p->writes) && kw_list_empty(&p->cursors) && !p->stop);
+        kb_removals_free(log);
+        if (p->doomed) kb_doomed_start(p->doomed);
         for (size_t i = 0; i < p->seg_count; i++) kb_seg_unref(p->segs[i]);
         kw_free(p->segs);
         kw_free(p->tail.v);
@@ -155,8 +157,9 @@ static struct kb_segment *take_found(struct kb_log *log, struct kb_found *g, boo
     s->batch_size_max = f->batch_size_max;
     s->dense = f->dense;
     s->sealed = !active;
-    s->index_state = active ? KB_PRESENT : KB_ABSENT;
-    if (active) {
+    s->index_durable = g->indexed;
+    s->index_state = active || !g->indexed ? KB_PRESENT : KB_ABSENT;
+    if (active || !g->indexed) {
         s->offsets = f->offsets;
         s->times = f->times;
         memset(&f->offsets, 0, sizeof(f->offsets));
@@ -183,20 +186,17 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
     /* Sealed segments are durable: vouched for, or synced by the job. Of the last one nothing is sure after a crash: the checkpoint may be older than
      * a cut below it. */
     bool safe = (r->clean || r->sync) && !r->cut_below_recovery_point;
+    p->young = r->emptied;
     log->synced = safe || log->env->ephemeral ? r->leo : KW_MIN(r->segs[r->seg_count - 1].facts.base, r->leo);
     if (safe) {
         struct kb_segment *active = kb_log_active(log);
         active->synced_size = active->size;
     }
-    log->recovery_point = log->synced;
+    log->recovery_point = KW_MIN(log->synced, KW_MAX(r->recovery_point, 0));
     p->sync.wanted = log->synced < log->leo;
-    if (r->cut_below_recovery_point) {
-        p->recovery_regressed = true;
-        p->regress_floor = r->recovery_point;
-    }
     p->unsynced_since_us = log->synced < log->leo ? now.mono_us : KW_NEVER;
-    p->dir_unsynced = !r->clean && !r->sync;
-    p->parent_unsynced = r->created || (!r->clean && !r->sync);
+    p->dir_unsynced = !r->clean && !r->names_synced;
+    p->parent_unsynced = r->created || (!r->clean && !r->names_synced);
     p->last_pid_offset = r->last_pid_offset;
     p->start_snapshot = r->snapshot_kept;
     *log->epochs = r->epochs;
@@ -206,6 +206,7 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
     struct kb_pid_entry *e;
     for (size_t it = 0; (e = kw_map_next(&log->pids->by_pid, &it));)
         if (e->last_timestamp < 0) e->last_timestamp = now.wall_ms; /* replayed: expiry counts from now */
+    kb_recovery_point_step(log, now);
     return KW_OK;
 }
 
@@ -223,6 +224,7 @@ static void opened(struct kb_disk_req *req, struct kb_now now) {
     if (log) kb_log_pin(log);
     o->done(o->ctx, log, err, now);
     if (log) {
+        kb_epochs_later(log, now);
         kb_sync_step(log);
         kb_log_unpin(log);
     }
@@ -246,6 +248,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     kw_list_init(&log->priv->writes);
     kw_list_init(&log->priv->cursors);
     kw_list_init(&log->priv->removals);
+    kb_epochs_init_timer(log);
     if (!log->dir || !log->epochs || !log->pids) goto fail;
     log->priv->pins = 1;
     log->priv->unsynced_since_us = KW_NEVER;
@@ -282,6 +285,7 @@ void kb_log_free(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
     p->closed = true;
     kb_log_drop_writes(log);
+    kw_timers_cancel(log->env->timers, &p->epochs_timer);
     if (p->stop) {
         kw_timers_cancel(log->env->timers, &p->stop->timer);
         kw_free(p->stop);
@@ -308,10 +312,21 @@ static void stop_end(struct kb_log *log, kw_err err, struct kb_now now) {
 
 static void stop_store(struct kb_log *log) {
     struct kb_segment *s = kb_log_active(log);
+    for (size_t i = 0; i + 1 < log->priv->seg_count; i++) kb_seg_store_again(log->priv->segs[i]);
     if (s->fresh && s->size == 0) return; /* never had a file */
     kb_seg_last_time(s);
     if (kb_seg_store_index(s)) kb_say(log->env->logger, KB_WARN, "%s: out of memory to store the index; the next start rebuilds it", log->dir);
     if (kb_log_snapshot(log, log->leo)) kb_say(log->env->logger, KB_WARN, "%s: out of memory to store the producer snapshot; the next start replays", log->dir);
+}
+
+/* The next start believes the index files: an older one under that name must not pass for one of now. */
+static bool indexes_durable(const struct kb_log *log) {
+    bool ok = true;
+    for (size_t i = 0; i < log->priv->seg_count; i++) {
+        const struct kb_segment *s = log->priv->segs[i];
+        ok = ok && (s->index_durable || (s->fresh && s->size == 0));
+    }
+    return ok;
 }
 
 void kb_stop_step(struct kb_log *log, struct kb_now now) {
@@ -325,7 +340,7 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
     if (log->busy) return;
     if (!kw_list_empty(&p->writes)) {
         kb_log_submit_writes(log, now);
-        if (p->sync.running || !p->sync.failed || !p->recovery_regressed) return; /* else they wait for a sync that failed */
+        if (p->sync.running || !p->sync.failed || !p->young) return; /* else they wait for a sync that failed */
         if (s->tried) {
             stop_end(log, KW_EIO, now);
             return;
@@ -340,7 +355,12 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
         stop_store(log);
     }
     if (p->stores || p->sync.running) return;
-    if (!log->env->ephemeral && (log->synced < log->leo || log->epochs->dirty || p->dir_unsynced || p->parent_unsynced)) {
+    if (!log->env->ephemeral && log->epochs->dirty) {
+        if ((s->epochs_tried && p->sync.epochs_failed) || !kb_epochs_store(log)) stop_end(log, KW_EIO, now);
+        else s->epochs_tried = true;
+        return;
+    }
+    if (!log->env->ephemeral && (log->synced < log->leo || p->dir_unsynced || p->parent_unsynced)) {
         if (s->tried && p->sync.failed) { /* a full disk: the next start recovers */
             stop_end(log, KW_EIO, now);
             return;
@@ -350,7 +370,7 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
         kb_sync_step(log);
         return;
     }
-    stop_end(log, KW_OK, now);
+    stop_end(log, log->env->ephemeral || indexes_durable(log) ? KW_OK : KW_EIO, now);
 }
 
 static void stop_turn(struct kw_timer *t, void *ctx, int64_t now_us) {

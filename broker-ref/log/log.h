@@ -86,8 +86,12 @@ kw_err kb_log_open(const struct kb_log_open *o) KW_CHECK;
 void kb_log_free(struct kb_log *log);
 /* Writes what is queued, syncs, writes producer snapshot and epochs; done once (or when the log is poisoned). */
 kw_err kb_log_shutdown(struct kb_log *log, void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now), void *ctx, struct kb_now now) KW_CHECK;
-/* Renames the folder to "<name>.<32 hex digits of uuid>-delete" and unlinks it after file_delete_delay_ms; frees the log. */
-kw_err kb_log_delete(struct kb_log *log, const uint8_t uuid[16], struct kb_now now) KW_CHECK;
+/* Renames the folder to "<name>.<32 hex digits of uuid>-delete" and unlinks it after file_delete_delay_ms; frees the log. gone (may be NULL) comes in
+ * a later turn, once: nothing of this log touches a folder of that name any more. KW_ENOMEM: nothing has happened. */
+typedef void kb_log_gone(void *ctx, struct kb_now now);
+kw_err kb_log_delete(struct kb_log *log, const uint8_t uuid[16], kb_log_gone *gone, void *ctx, struct kb_now now) KW_CHECK;
+/* The same for a folder whose log could not be opened. */
+kw_err kb_log_delete_folder(struct kb_log_env *env, const char *dir, int64_t delay_ms, const uint8_t uuid[16], kb_log_gone *gone, void *ctx) KW_CHECK;
 void kb_log_config_set(struct kb_log *log, const struct kb_log_config *config, struct kb_now now);
 
 /* Append. The batch was validated (kw_batch_check). As leader: assigns base offset = leo and stamps the leader epoch in place; as follower or
@@ -107,7 +111,7 @@ struct kb_log_append {
 kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now now) KW_CHECK;
 /* Submits what was appended this turn as few, coalesced disk requests (<= 1 MB each). The node calls it once a turn for each dirty log. */
 void kb_log_flush(struct kb_log *log, struct kb_now now);
-/* Asks for a sync of all that is written so far; marks_moved tells. Coalesced. */
+/* Asks for a sync of all that is written so far; marks_moved tells. Coalesced. Stores the epochs too, which the recovery point waits for. */
 kw_err kb_log_sync(struct kb_log *log) KW_CHECK;
 
 /* Read: whole batches are not promised at the end (as Kafka's protocol allows), always at the start. The slices hold references. Bytes that this process
@@ -158,7 +162,8 @@ void kb_find_time_cancel(struct kb_find_time *f);
 
 /* Truncation: everything >= to goes, in files, indexes, epochs and producer state; marks follow. A `to` inside a batch drops that whole batch.
  * The log is busy until done, which is called once, in a later turn; the cut is durable then (unless ephemeral). A read in flight across it is
- * answered from what stays. KW_EBUSY: another is under way. */
+ * answered from what stays. It may take recovery_point back: the owner has the lower one in its checkpoint file before it appends again, or a
+ * torn write behind it would pass for rot. KW_EBUSY: another is under way. */
 typedef void kb_log_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now now);
 kw_err kb_log_truncate(struct kb_log *log, int64_t to, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;
 /* Empties the log; the next offset is `start` (a follower far behind, snapshots). As kb_log_truncate otherwise. */

@@ -19,6 +19,7 @@
 #define KB_PATH_SUFFIX_MAX 48
 
 struct kb_cursor;
+struct kb_doomed;
 struct kb_range {
     int64_t from, to;
 };
@@ -40,7 +41,9 @@ struct kb_segment {
     bool gone;                  /* truncated away or deleted: reads start over */
     bool fresh;                 /* its file is not there yet */
     bool sealed;
-    bool index_stored;          /* the files hold what memory holds */
+    bool index_stored;          /* the files hold what memory holds, or will */
+    bool index_durable;         /* and it is durable: else the recovery point may not pass the segment, since recovery believes their files below it */
+    bool index_bad;             /* of the two stores under way one failed */
     int32_t index_ops;          /* requests in flight that load or store the indexes */
     kw_err index_err, file_err; /* of the last load or open, for those who wait */
     enum kb_avail file_state, index_state;
@@ -110,6 +113,7 @@ struct kb_spot { /* where a read ended */
 
 struct kb_sync_state {
     bool wanted, running, failed;
+    bool storing, epochs_failed; /* the epochs: on their way; the last time they could not be stored */
     int32_t outstanding;
     int64_t target;
 };
@@ -145,8 +149,8 @@ struct kb_log_private {
     struct kb_spot spots[KB_SPOTS];
     uint32_t next_spot;
     struct kb_sync_state sync;
-    bool recovery_regressed;    /* the log was cut below what the checkpoint file may vouch for: a roll waits for its sync before appends go on… */
-    int64_t regress_floor;      /* …until this is synced again */
+    struct kw_timer epochs_timer;
+    bool young;                 /* nothing was found when it was opened, and no name of it is durable yet: a second segment waits */
     bool flush_again;           /* something could not be submitted for want of memory */
     int64_t last_pid_offset;    /* of the newest batch with a producer id; INT64_MAX: unknown */
     int64_t unsynced_since_us;  /* KW_NEVER: nothing unsynced */
@@ -155,6 +159,7 @@ struct kb_log_private {
     struct kb_stop *stop;       /* a shutdown under way */
     struct kw_list removals;    /* segments whose files are to go, oldest first (retention) */
     bool removing;
+    struct kb_doomed *doomed;   /* the folder is to be deleted once nothing of the log is in flight; else NULL */
     int64_t start_snapshot;
 };
 
@@ -186,6 +191,7 @@ bool kb_seg_checked(const struct kb_segment *s, int64_t from, int64_t to);
 void kb_seg_check_add(struct kb_segment *s, int64_t from, int64_t to);
 void kb_seg_check_cut(struct kb_segment *s, int64_t size);
 kw_err kb_seg_store_index(struct kb_segment *s) KW_CHECK;
+void kb_seg_store_again(struct kb_segment *s); /* a sealed one's, if that failed before */
 void kb_seg_last_time(struct kb_segment *s);
 void kb_seg_seal(struct kb_segment *s);
 kw_err kb_log_roll(struct kb_log *log, int64_t base, struct kb_now now) KW_CHECK;
@@ -203,8 +209,14 @@ const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offse
 
 /* sync.c */
 void kb_sync_step(struct kb_log *log);
+void kb_recovery_point_step(struct kb_log *log, struct kb_now now); /* something that it waits for has come */
+bool kb_epochs_store(struct kb_log *log);  /* true: on their way */
+void kb_epochs_later(struct kb_log *log, struct kb_now now); /* they changed: stored in a while */
+void kb_epochs_init_timer(struct kb_log *log);
 
 /* retention.c */
+void kb_removals_free(struct kb_log *log);
+void kb_doomed_start(struct kb_doomed *d);
 void kb_doomed_free(struct kb_log_env *env);
 
 /* cursor.c: finds places in the log and reads there, as far as it gets without waiting; then it is woken. */

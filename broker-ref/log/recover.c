@@ -206,7 +206,7 @@ static kw_err resync(struct walk *w, int64_t *at) {
 static kw_err damaged(struct walk *w) {
     struct kb_recover *r = w->r;
     int64_t next = w->scan.size;
-    if (r->expected >= w->vouched) {
+    if (KW_MAX(r->expected, w->g->facts.base) >= w->vouched) {
         w->cut = true;
         return KW_OK;
     }
@@ -304,12 +304,15 @@ static kw_err sync_file(struct kb_recover *r, const char *path) {
 
 static void store_index(struct kb_recover *r, struct kb_found *g) {
     static const char *const suffixes[] = {".index", ".timeindex"};
+    g->indexed = true;
     for (int i = 0; i < 2; i++) {
         char *path = kb_recover_path(r, g->facts.base, suffixes[i]);
         const struct kb_index *x = i ? &g->facts.times : &g->facts.offsets;
-        if (!path || kb_fs_write_atomic(r->fs, r->dir, path, x->p, x->len))
-            kb_recover_note(r, KB_WARN, "%s/%020" PRId64 "%s: the rebuilt index could not be stored; it is rebuilt when needed", r->dir, g->facts.base,
+        if (!path || kb_fs_write_atomic(r->fs, r->dir, path, x->p, x->len)) {
+            kb_recover_note(r, KB_WARN, "%s/%020" PRId64 "%s: the rebuilt index could not be stored; it is kept in memory", r->dir, g->facts.base,
                             suffixes[i]);
+            g->indexed = false; /* what the disk has under that name is older */
+        }
         kw_free(path);
     }
 }
@@ -415,7 +418,7 @@ static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
         }
         if (err) return err;
         if (ok) {
-            g->synced = true;
+            g->synced = g->indexed = true;
             r->expected = KW_MAX(expected, g->facts.end);
             return KW_OK;
         }
@@ -448,9 +451,8 @@ static kw_err segments(struct kb_recover *r) {
         err = segment(r, i, trusted, &cut);
         if (!err && !cut) cut = lost_tail(r, i, trusted);
         if (!err && cut) err = drop_from(r, i + 1);
-        if (!err && i + 1 < r->base_count) { /* a sealed one's indexes are loaded when needed */
-            kb_facts_deinit(&r->segs[r->seg_count - 1].facts);
-        }
+        struct kb_found *g = r->seg_count ? &r->segs[r->seg_count - 1] : NULL;
+        if (!err && g && g->indexed && i + 1 < r->base_count) kb_facts_deinit(&g->facts); /* a sealed one's are loaded when needed */
     }
     return err;
 }
@@ -486,6 +488,7 @@ static kw_err sync_all(struct kb_recover *r) {
             err = fs_err(r->fs->ops->sync_dir(r->fs, parent));
         }
     }
+    r->names_synced = !err;
     kw_free(path);
     kw_free(parent);
     return err;
@@ -512,7 +515,7 @@ void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
         err = kb_recover_state(r);
     }
     if (!err && r->dirty_names) err = fs_err(fs->ops->sync_dir(fs, r->dir));
-    if (!err && r->sync && !r->clean) err = sync_all(r);
+    if (!err && r->sync && !r->clean && !r->emptied) err = sync_all(r); /* of an empty log there is nothing to lose: its first sync does the names */
     if (err == KW_EIO) kb_recover_note(r, KB_ERROR, "%s: cannot be loaded: reading or repairing it failed", r->dir);
     r->err = err;
 }

@@ -11,10 +11,11 @@
 #define KB_FOUND_RANGES_MAX 8
 
 struct kb_found { /* a segment */
-    struct kb_facts facts;       /* indexes: those of the last segment only */
+    struct kb_facts facts;       /* indexes: those of the last segment, and of one whose files could not be stored */
     int64_t mtime_ms;
     bool scanned;                /* every batch of it was checked, but for the gaps between the ranges */
     bool synced;
+    bool indexed;                /* its index files are whole and durable; else facts has the indexes, of a sealed one too */
     int64_t checked[KB_FOUND_RANGES_MAX][2];
     size_t checked_count;
 };
@@ -32,6 +33,7 @@ struct kb_recover {
     size_t seg_count, seg_cap;
     int64_t start, leo;
     bool cut_below_recovery_point, created;
+    bool names_synced;           /* the folder's and its own name, after `sync` */
     bool emptied;                /* nothing is left: snapshots speak of what is gone */
     int64_t last_pid_offset;     /* -1: no batch with a producer id */
     int64_t snapshot_kept;       /* offset of a snapshot beyond the segments' own; -1 */

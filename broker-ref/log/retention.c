@@ -56,6 +56,14 @@ static void remove_next(struct kb_log *log) {
     kb_op_submit(op);
 }
 
+void kb_removals_free(struct kb_log *log) { /* what is left of them is below the log start: the next start removes it */
+    for (struct kw_list *l; (l = kw_list_shift(&log->priv->removals));) {
+        struct removal *m = KW_CONTAINER_OF(l, struct removal, link);
+        kb_seg_unref(m->seg);
+        kw_free(m);
+    }
+}
+
 /* Drops the oldest segment. Readers that hold its handle read on. */
 static kw_err drop_oldest(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
@@ -114,12 +122,14 @@ int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
     remove_next(log);
     int32_t n = drop_while(log, hw, now, expired) + drop_while(log, hw, now, too_much) + drop_while(log, hw, now, below_start);
     if (log->start != start) kb_epochs_truncate_start(log->epochs, log->start);
+    kb_epochs_later(log, now);
     if (log->config->producer_expiration_ms > 0) kb_pid_expire(log->pids, now.wall_ms - log->config->producer_expiration_ms);
     int64_t flush_ms = log->config->flush_ms;
     bool limited = flush_ms >= 0 && flush_ms < INT64_MAX / 1000 && p->unsynced_since_us != KW_NEVER;
     bool old = limited && now.mono_us - p->unsynced_since_us >= flush_ms * 1000;
     if (old || p->sync.failed) p->sync.wanted = true;
     if (p->flush_again) kb_log_flush(log, now);
+    for (size_t i = 0; i + 1 < p->seg_count; i++) kb_seg_store_again(p->segs[i]); /* a full disk, most likely */
     kb_sync_step(log);
     return n;
 }
@@ -132,22 +142,24 @@ kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct 
     log->start = start;
     drop_while(log, hw, now, below_start);
     kb_epochs_truncate_start(log->epochs, log->start);
+    kb_epochs_later(log, now);
     return KW_OK;
 }
 
 /* ---- Whole logs ---- */
 
-struct doomed { /* a renamed folder that waits for its delay */
+struct kb_doomed { /* a renamed folder that waits for its delay */
     struct kw_list link;
     struct kb_disk_req req;
     struct kw_timer timer;
     struct kb_log_env *env;
     int64_t delay_us;
-    bool in_flight;
     char *path, *path2;
+    kb_log_gone *gone;
+    void *ctx;
 };
 
-static void doomed_free(struct doomed *d) {
+static void doomed_free(struct kb_doomed *d) {
     kw_list_remove(&d->link);
     kw_timers_cancel(d->env->timers, &d->timer);
     kw_free(d->path);
@@ -156,12 +168,12 @@ static void doomed_free(struct doomed *d) {
 }
 
 void kb_doomed_free(struct kb_log_env *env) { /* the next start removes the folders */
-    while (!kw_list_empty(&env->doomed)) doomed_free(KW_CONTAINER_OF(env->doomed.next, struct doomed, link));
+    while (!kw_list_empty(&env->doomed)) doomed_free(KW_CONTAINER_OF(env->doomed.next, struct kb_doomed, link));
 }
 
 static void folder_unlinked(struct kb_disk_req *r, struct kb_now now) {
     (void)now;
-    struct doomed *d = KW_CONTAINER_OF(r, struct doomed, req);
+    struct kb_doomed *d = KW_CONTAINER_OF(r, struct kb_doomed, req);
     if (r->err) kb_say(d->env->logger, KB_WARN, "%s: could not be removed (errno %d); the next start tries again", d->path2, r->os_errno);
     doomed_free(d);
 }
@@ -169,7 +181,7 @@ static void folder_unlinked(struct kb_disk_req *r, struct kb_now now) {
 static void folder_due(struct kw_timer *t, void *ctx, int64_t now_us) {
     (void)t;
     (void)now_us;
-    struct doomed *d = ctx;
+    struct kb_doomed *d = ctx;
     memset(&d->req, 0, sizeof(d->req));
     d->req.op = KB_DISK_UNLINK;
     d->req.lane = KB_LANE_ATOMIC;
@@ -180,47 +192,74 @@ static void folder_due(struct kw_timer *t, void *ctx, int64_t now_us) {
 }
 
 static void folder_renamed(struct kb_disk_req *r, struct kb_now now) {
-    struct doomed *d = KW_CONTAINER_OF(r, struct doomed, req);
-    if (r->err) {
+    struct kb_doomed *d = KW_CONTAINER_OF(r, struct kb_doomed, req);
+    kb_log_gone *gone = d->gone;
+    void *ctx = d->ctx;
+    if (r->err && r->err != KB_DISK_ENOENT)
         kb_say(d->env->logger, KB_ERROR, "%s: could not be renamed for deletion (errno %d)", d->path, r->os_errno);
-        doomed_free(d);
-        return;
-    }
-    if (kw_timers_set(d->env->timers, &d->timer, now.mono_us + d->delay_us)) doomed_free(d); /* the next start removes it */
+    if (r->err || kw_timers_set(d->env->timers, &d->timer, now.mono_us + d->delay_us)) doomed_free(d); /* the next start removes what was renamed */
+    if (gone) gone(ctx, now);
 }
 
-kw_err kb_log_delete(struct kb_log *log, const uint8_t uuid[16], struct kb_now now) {
-    (void)now;
-    struct doomed *d = kw_calloc(1, sizeof(*d));
-    size_t n = strlen(log->dir);
+/* The new name is as long as Kafka makes it: a file name has 255 bytes. */
+static kw_err doomed_new(struct kb_log_env *env, const char *dir, const uint8_t uuid[16], struct kb_doomed **out) {
+    struct kb_doomed *d = kw_calloc(1, sizeof(*d));
+    size_t n = strlen(dir);
     if (!d) return KW_ENOMEM;
     kw_list_init(&d->link);
     kw_timer_init(&d->timer, folder_due, d);
-    d->env = log->env;
-    d->path = kw_memdup(log->dir, n + 1);
+    d->env = env;
+    d->path = kw_memdup(dir, n + 1);
     d->path2 = kw_malloc(n + 64);
     if (!d->path || !d->path2) {
         doomed_free(d);
         return KW_ENOMEM;
     }
-    const char *slash = strrchr(log->dir, '/');
-    size_t name = slash ? n - (size_t)(slash - log->dir) - 1 : n;
-    if (name > 255 - 40) n -= name - (255 - 40); /* as Kafka: a file name has 255 bytes */
-    memcpy(d->path2, log->dir, n);
+    const char *slash = strrchr(dir, '/');
+    size_t name = slash ? n - (size_t)(slash - dir) - 1 : n;
+    if (name > 255 - 40) n -= name - (255 - 40);
+    memcpy(d->path2, dir, n);
     char *p = d->path2 + n;
     *p++ = '.';
     for (int i = 0; i < 16; i++, p += 2) snprintf(p, 3, "%02x", uuid[i]);
     memcpy(p, "-delete", 8);
-    d->delay_us = log->config->file_delete_delay_ms * 1000;
-    kw_list_push(&log->env->doomed, &d->link);
+    *out = d;
+    return KW_OK;
+}
+
+static void promise(struct kb_doomed *d, int64_t delay_ms, kb_log_gone *gone, void *ctx) {
+    d->delay_us = delay_ms * 1000;
+    d->gone = gone;
+    d->ctx = ctx;
+}
+
+void kb_doomed_start(struct kb_doomed *d) {
+    kw_list_push(&d->env->doomed, &d->link);
     d->req.op = KB_DISK_RENAME;
     d->req.lane = KB_LANE_ATOMIC;
-    d->req.flags = log->env->ephemeral ? 0 : KB_DISK_SYNC_FLAG;
+    d->req.flags = d->env->ephemeral ? 0 : KB_DISK_SYNC_FLAG;
     d->req.path = d->path;
     d->req.path2 = d->path2;
     d->req.done = folder_renamed;
-    struct kb_disk *disk = log->env->disk;
+    kb_disk_submit(d->env->disk, &d->req);
+}
+
+kw_err kb_log_delete_folder(struct kb_log_env *env, const char *dir, int64_t delay_ms, const uint8_t uuid[16], kb_log_gone *gone, void *ctx) {
+    struct kb_doomed *d;
+    kw_err err = doomed_new(env, dir, uuid, &d);
+    if (err) return err;
+    promise(d, delay_ms, gone, ctx);
+    kb_doomed_start(d);
+    return KW_OK;
+}
+
+kw_err kb_log_delete(struct kb_log *log, const uint8_t uuid[16], kb_log_gone *gone, void *ctx, struct kb_now now) {
+    (void)now;
+    struct kb_doomed *d;
+    kw_err err = doomed_new(log->env, log->dir, uuid, &d);
+    if (err) return err;
+    promise(d, log->config->file_delete_delay_ms, gone, ctx);
+    log->priv->doomed = d; /* begins when nothing of the log is in flight: an open that came late would make a file in its successor's folder */
     kb_log_free(log);
-    kb_disk_submit(disk, &d->req);
     return KW_OK;
 }

@@ -248,17 +248,20 @@ static void touch_index(struct kb_segment *s) {
 static uint32_t index_sum(const struct kb_segment *s) { return kb_index_sum(&s->offsets, &s->times); }
 
 static void index_stored(struct kb_op *op, struct kb_now now) {
-    (void)now;
     struct kb_segment *s = op->seg;
     struct kb_log *log = op->log;
     s->index_ops--;
     log->priv->stores--;
     if (op->req.err) { /* stays in memory; the next start rebuilds it */
-        s->index_stored = false;
-        kb_say(log->env->logger, KB_WARN, "%s: the index could not be stored (errno %d); it is kept in memory and rebuilt at the next start", op->path,
+        s->index_bad = true;
+        kb_say(log->env->logger, KB_WARN, "%s: the index could not be stored (errno %d); it is kept in memory and tried again", op->path,
                op->req.os_errno);
     }
-    if (!s->index_ops) touch_index(s);
+    if (s->index_ops) return;
+    s->index_durable = s->index_stored && !s->index_bad;
+    s->index_stored = s->index_durable;
+    touch_index(s);
+    kb_recovery_point_step(log, now);
 }
 
 static kw_err store_one(struct kb_segment *s, const struct kb_index *x, const char *suffix) {
@@ -280,10 +283,19 @@ kw_err kb_seg_store_index(struct kb_segment *s) {
     s->index_crc = index_sum(s);
     s->index_crc_known = true;
     s->index_stored = true;
+    s->index_bad = s->index_durable = false;
     kw_err err = store_one(s, &s->offsets, ".index");
     if (!err) err = store_one(s, &s->times, ".timeindex");
-    if (err) s->index_stored = false;
+    if (err) {
+        s->index_stored = false;
+        s->index_bad = true; /* should one be under way */
+    }
     return err;
+}
+
+void kb_seg_store_again(struct kb_segment *s) {
+    if (s->index_state != KB_PRESENT || s->index_stored || s->index_ops) return;
+    if (kb_seg_store_index(s)) kb_say(s->log->env->logger, KB_WARN, "%s: out of memory to store a segment's index", s->log->dir);
 }
 
 static void index_settled(struct kb_segment *s, struct kb_now now) {
@@ -361,9 +373,10 @@ static void index_read(struct kb_op *op, struct kb_now now) {
     s->index_err = KW_OK;
     bad = bad || !kb_offsets_sane(&s->offsets, s->base, s->written_size) || !kb_times_sane(&s->times);
     bad = bad || (s->index_crc_known && index_sum(s) != s->index_crc);
-    if (bad && !s->gone) {
+    if (bad && !s->gone && !op->log->priv->closed) {
         kb_index_deinit(&s->offsets);
         kb_index_deinit(&s->times);
+        s->index_durable = false;
         rebuild_index(s, now);
         return;
     }

@@ -1,9 +1,31 @@
-/* sync.c - makes what was handed to the disk durable: the segments' bytes, the names of new files, the epochs; then the marks synced and
- * recovery_point move. One round at a time; a wish during a round starts the next.
+/* sync.c - makes what was handed to the disk durable: the segments' bytes and the names of new files, then the mark synced moves; and the
+ * epochs, then recovery_point follows. One round at a time; a wish during a round starts the next.
  *
  * Called by append, segment, cut, log. A failed fsync poisons the log: the kernel may have dropped the pages, so no retry can be trusted.
+ * The epochs are stored a little later than the batches that began them: nothing waits for their file but the recovery point, since above it
+ * the batches tell the epochs.
  */
 #include "log_priv.h"
+
+#define EPOCHS_DELAY_US 1000000
+
+static void raise_recovery_point(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    if (log->epochs->dirty || p->sync.storing) return;
+    int64_t point = log->synced;
+    for (size_t i = kb_log_seg_at(log, log->recovery_point); i + 1 < p->seg_count; i++)
+        if (!p->segs[i]->index_durable) {
+            point = KW_MIN(point, p->segs[i]->base);
+            break;
+        }
+    if (point > log->recovery_point) log->recovery_point = point;
+}
+
+void kb_recovery_point_step(struct kb_log *log, struct kb_now now) {
+    if (log->poisoned || log->priv->closed || log->busy) return;
+    raise_recovery_point(log);
+    kb_log_submit_writes(log, now);
+}
 
 static void finish(struct kb_log *log, struct kb_now now) {
     struct kb_log_private *p = log->priv;
@@ -11,12 +33,11 @@ static void finish(struct kb_log *log, struct kb_now now) {
     y->running = false;
     if (log->poisoned) return;
     int64_t target = KW_MIN(y->target, log->written);
-    if (y->failed) target = log->synced; /* the epochs could not be stored: later */
+    if (y->failed) target = log->synced; /* not all of the round could be tried */
     if (target > log->synced) log->synced = target;
-    if (!y->failed && !log->epochs->dirty) log->recovery_point = log->synced;
+    raise_recovery_point(log);
     if (log->synced >= log->leo) p->unsynced_since_us = KW_NEVER;
     else if (!y->failed) p->unsynced_since_us = now.mono_us;
-    if (log->recovery_point >= p->regress_floor) p->recovery_regressed = false; /* an old checkpoint is right again */
     kb_log_tell(log, now);
     kb_log_submit_writes(log, now);
     if (!y->failed) kb_sync_step(log);
@@ -32,29 +53,48 @@ static void file_synced(struct kb_op *op, struct kb_now now) {
     part_done(op->log, now);
 }
 
-static void dir_synced(struct kb_op *op, struct kb_now now) {
-    if (op->req.err) kb_log_poison(op->log, now, "fsync of the folder", op->path, op->req.os_errno);
-    part_done(op->log, now);
-}
+enum { OF_LOG, OF_PARENT };
 
-static void epochs_stored(struct kb_op *op, struct kb_now now) {
-    struct kb_log *log = op->log;
-    log->priv->stores--;
-    if (op->req.err) {
-        log->epochs->dirty = true;
-        log->priv->sync.failed = true;
-        kb_say(log->env->logger, KB_ERROR, "%s: could not be stored (errno %d); it is tried again", op->path, op->req.os_errno);
+static void dir_synced(struct kb_op *op, struct kb_now now) {
+    struct kb_log_private *p = op->log->priv;
+    if (op->req.err == KB_DISK_ENOMEM) { /* no descriptor or memory for the call: nothing was tried */
+        if (op->tag == OF_LOG) p->dir_unsynced = true;
+        else p->parent_unsynced = true;
+        p->sync.failed = true;
+    } else if (op->req.err) {
+        kb_log_poison(op->log, now, "fsync of the folder", op->path, op->req.os_errno);
+    } else if (op->tag == OF_LOG) {
+        p->young = false;
     }
-    part_done(log, now);
+    part_done(op->log, now);
 }
 
 static struct kb_op *dir_op(struct kb_log *log, bool parent) {
     struct kb_op *op = kb_op_new(log, NULL, KB_DISK_SYNC_DIR, KB_LANE_ATOMIC, dir_synced);
     if (!op) return NULL;
+    op->tag = parent ? OF_PARENT : OF_LOG;
     op->path = parent ? kb_log_parent(log) : kw_memdup(log->dir, strlen(log->dir) + 1);
     if (op->path) return op;
     kb_op_free(op);
     return NULL;
+}
+
+/* ---- The epochs ---- */
+
+static void epochs_stored(struct kb_op *op, struct kb_now now) {
+    struct kb_log *log = op->log;
+    struct kb_log_private *p = log->priv;
+    p->stores--;
+    p->sync.storing = false;
+    if (op->req.err) {
+        log->epochs->dirty = true;
+        if (!p->closed) kb_say(log->env->logger, KB_ERROR, "%s: could not be stored (errno %d); it is tried again", op->path, op->req.os_errno);
+    }
+    p->sync.epochs_failed = op->req.err != KB_DISK_OK;
+    if (log->poisoned || p->closed) return;
+    if (log->epochs->dirty) kb_epochs_later(log, now);
+    raise_recovery_point(log);
+    kb_log_submit_writes(log, now);
 }
 
 static struct kb_op *epochs_op(struct kb_log *log) {
@@ -72,6 +112,35 @@ static struct kb_op *epochs_op(struct kb_log *log) {
     op->req.flags = log->env->ephemeral ? 0 : KB_DISK_SYNC_FLAG;
     return op;
 }
+
+bool kb_epochs_store(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    if (log->env->ephemeral || log->poisoned || p->closed || p->sync.storing || !log->epochs->dirty) return false;
+    if (log->busy && p->cut.phase != KB_CUT_DRAIN) return false; /* the cut stores them itself */
+    struct kb_op *op = epochs_op(log);
+    if (!op) return false;
+    log->epochs->dirty = false;
+    p->sync.storing = true;
+    p->stores++;
+    kb_op_submit(op);
+    return true;
+}
+
+static void epochs_due(struct kw_timer *t, void *ctx, int64_t now_us) {
+    struct kb_log *log = ctx;
+    (void)t;
+    if (!kb_epochs_store(log)) kb_epochs_later(log, (struct kb_now){.mono_us = now_us});
+}
+
+void kb_epochs_init_timer(struct kb_log *log) { kw_timer_init(&log->priv->epochs_timer, epochs_due, log); }
+
+void kb_epochs_later(struct kb_log *log, struct kb_now now) {
+    struct kb_log_private *p = log->priv;
+    if (log->env->ephemeral || log->poisoned || p->closed || !log->epochs->dirty || kw_timer_armed(&p->epochs_timer)) return;
+    if (kw_timers_set(log->env->timers, &p->epochs_timer, now.mono_us + EPOCHS_DELAY_US)) (void)!kb_epochs_store(log);
+}
+
+/* ---- Rounds ---- */
 
 static struct kb_op *file_op(struct kb_segment *s) {
     struct kb_op *op = kb_op_new(s->log, s, KB_DISK_SYNC, KB_LANE_LOG, file_synced);
@@ -107,14 +176,6 @@ static bool collect(struct kb_log *log, struct kb_op **ops, size_t *count, int64
     }
     if (ok && p->dir_unsynced) ok = (ops[n] = dir_op(log, false)) != NULL, n += ok;
     if (ok && p->parent_unsynced) ok = (ops[n] = dir_op(log, true)) != NULL, n += ok;
-    if (ok && log->epochs->dirty) {
-        ok = (ops[n] = epochs_op(log)) != NULL;
-        if (ok) {
-            n++;
-            log->epochs->dirty = false;
-            p->stores++;
-        }
-    }
     if (ok && n == 0 && *target > log->synced) { /* all of it is durable already: one more fsync brings the news in a later turn */
         kw_err err;
         size_t i = p->seg_count - 1;
@@ -134,10 +195,10 @@ void kb_sync_step(struct kb_log *log) {
     struct kb_sync_state *y = &p->sync;
     if (log->env->ephemeral || log->poisoned || p->closed || y->running || !y->wanted) return;
     if (log->busy && (p->cut.phase != KB_CUT_DRAIN || p->cut.disk_full)) return;
-    struct kb_op *ops[ROUND_MAX + 3];
+    struct kb_op *ops[ROUND_MAX + 2];
     size_t n;
     int64_t target;
-    if (p->submitted <= log->synced && !log->epochs->dirty && !p->dir_unsynced && !p->parent_unsynced && p->submitted == log->leo) {
+    if (p->submitted <= log->synced && !p->dir_unsynced && !p->parent_unsynced && p->submitted == log->leo) {
         y->wanted = false;
         return;
     }
@@ -160,5 +221,6 @@ kw_err kb_log_sync(struct kb_log *log) {
     if (log->poisoned) return KW_EIO;
     log->priv->sync.wanted = true;
     kb_sync_step(log);
+    (void)!kb_epochs_store(log); /* else they come later */
     return KW_OK;
 }

@@ -14,9 +14,16 @@ enum { METADATA_SIZE_MAX = 4096 };
 
 struct kb_opening {
     struct kb_partition *p;
+    struct kw_list parked; /* in the node's list while a deleted partition of the same name is on its way out */
     struct kb_disk_req req;
+    struct kb_iov iov;
     char *dir, *metadata_path, *aside;
+    char metadata[80];
+    bool first; /* at the node's start: the last process knew this partition */
     bool found_metadata, set_aside;
+    bool busy; /* the log is open, and something else is waited for */
+    struct kb_point_waiter points[2];
+    int32_t points_left;
 };
 
 static bool read_metadata(const uint8_t *data, size_t n, struct kw_uuid *id) {
@@ -31,7 +38,7 @@ static bool read_metadata(const uint8_t *data, size_t n, struct kw_uuid *id) {
     return version_ok && found;
 }
 
-/* ---- The chain: read partition.metadata, set a foreign folder aside, open the log, write partition.metadata ---- */
+/* ---- The chain: wait for a predecessor, read partition.metadata, set a foreign folder aside, open the log, write partition.metadata ---- */
 
 static char *join(const char *fmt, const char *a, const char *b, int32_t c, const char *d) {
     size_t size = strlen(a) + strlen(b) + strlen(d) + 64;
@@ -42,6 +49,7 @@ static char *join(const char *fmt, const char *a, const char *b, int32_t c, cons
 
 void kb_opening_free(struct kb_opening *o) {
     if (!o) return;
+    kw_list_remove(&o->parked);
     kw_free(o->dir);
     kw_free(o->metadata_path);
     kw_free(o->aside);
@@ -67,62 +75,69 @@ static void give_up(struct kb_opening *o, const char *why, struct kb_now now) {
 
 static void finish(struct kb_opening *o, struct kb_log *log, struct kb_now now) {
     struct kb_partition *p = o->p;
-    int64_t hw = o->set_aside ? -1 : kb_checkpoint_get(&p->node->partitions->found[KB_POINT_HW], p->topic, p->index);
     p->opening = NULL; /* the marks may be looked at */
     if (p->state == KB_PART_LOADING && log->poisoned) kb_partition_offline(p, log->failure);
-    if (p->state == KB_PART_LOADING) kb_partition_online(p, log, hw, now);
+    if (p->state == KB_PART_LOADING) kb_partition_online(p, log, now);
     end(o, now);
-}
-
-struct metadata_write {
-    struct kb_disk_req req;
-    struct kb_iov iov;
-    struct kb_node *node;
-    char text[80];
-    char path[];
-};
-
-static void metadata_written(struct kb_disk_req *r, struct kb_now now) {
-    (void)now;
-    struct metadata_write *w = r->ctx;
-    if (r->err != KB_DISK_OK && r->err != KB_DISK_ENOENT) /* the topic may have been deleted meanwhile */
-        KB_SAY(w->node, KB_WARN, "%s cannot be written (error %d): the folder is taken for its topic by name at the next start", w->path,
-               r->os_errno);
-    kw_free(w);
-}
-
-/* Not synced: a folder without the file is taken over, so its loss costs nothing. */
-static void write_metadata(struct kb_opening *o) {
-    struct kb_node *n = o->p->node;
-    struct metadata_write *w = kw_calloc(1, sizeof(*w) + strlen(o->metadata_path) + 1);
-    if (!w) {
-        KB_SAY(n, KB_WARN, "%s is not written: out of memory", o->metadata_path);
-        return;
-    }
-    char id[23];
-    kb_uuid_text(o->p->topic_id, id);
-    w->node = n;
-    memcpy(w->path, o->metadata_path, strlen(o->metadata_path) + 1);
-    int len = snprintf(w->text, sizeof(w->text), "version: 0\ntopic_id: %s", id);
-    w->iov = (struct kb_iov){(const uint8_t *)w->text, (size_t)len};
-    w->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                  .lane = KB_LANE_ATOMIC,
-                                  .path = w->path,
-                                  .iov = &w->iov,
-                                  .iov_count = 1,
-                                  .done = metadata_written,
-                                  .ctx = w};
-    kb_disk_submit(&n->parts.disk, &w->req);
 }
 
 /* With flush.on.ack nothing is served that a power loss could take back: what recovery found is synced first. */
 void kb_opening_moved(struct kb_partition *p, struct kb_now now) {
     struct kb_opening *o = p->opening;
-    if (!o || !p->log) return;
-    if (p->log->poisoned)
-        finish(o, p->log, now);
-    else if (!p->log_config.flush_on_ack || p->log->synced >= p->log->leo)
-        finish(o, p->log, now);
+    if (!o || !p->log || o->busy) return;
+    if (p->log->poisoned || !p->log_config.flush_on_ack || p->log->synced >= p->log->leo) finish(o, p->log, now);
+}
+
+static void settle(struct kb_opening *o, struct kb_now now) {
+    struct kb_partition *p = o->p;
+    struct kb_log *log = p->log;
+    o->busy = false;
+    if (p->log_config.flush_on_ack && log->synced < log->leo && kb_log_sync(log) == KW_OK && log->synced < log->leo) return;
+    finish(o, log, now);
+}
+
+static void point_lowered(struct kb_point_waiter *w, bool stored, struct kb_now now) {
+    (void)stored;
+    settle(w->ctx, now);
+}
+
+/* The log ends below the recovery point that is on the disk (what was synced is lost): appended bytes must not be vouched for by it. */
+static void lower_point(struct kb_opening *o, struct kb_now now) {
+    struct kb_partition *p = o->p;
+    if (p->state == KB_PART_DELETED || p->points[KB_POINT_RECOVERY] <= p->log->leo) {
+        settle(o, now);
+        return;
+    }
+    p->points[KB_POINT_RECOVERY] = p->log->recovery_point;
+    o->points[0] = (struct kb_point_waiter){.patient = true, .done = point_lowered, .ctx = o};
+    o->busy = true;
+    kb_partitions_store_point(p->node, KB_POINT_RECOVERY, &o->points[0]);
+}
+
+static void metadata_written(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_opening *o = r->ctx;
+    if (r->err != KB_DISK_OK && o->p->state != KB_PART_DELETED)
+        KB_SAY(o->p->node, KB_WARN, "%s cannot be written (error %d): the folder is taken for its topic by name at the next start",
+               o->metadata_path, r->os_errno);
+    lower_point(o, now);
+}
+
+/* Not synced: a folder without the file is taken over, so its loss costs nothing. But it is there before anything else is, so that the first
+ * sync of the folder covers it: by it recovery tells a lost tail from a gap that another tool left. */
+static void write_metadata(struct kb_opening *o) {
+    char id[23];
+    kb_uuid_text(o->p->topic_id, id);
+    int len = snprintf(o->metadata, sizeof(o->metadata), "version: 0\ntopic_id: %s", id);
+    o->iov = (struct kb_iov){(const uint8_t *)o->metadata, (size_t)len};
+    o->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                  .lane = KB_LANE_JOB,
+                                  .path = o->metadata_path,
+                                  .iov = &o->iov,
+                                  .iov_count = 1,
+                                  .done = metadata_written,
+                                  .ctx = o};
+    o->busy = true;
+    kb_disk_submit(&o->p->node->parts.disk, &o->req);
 }
 
 static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
@@ -134,9 +149,10 @@ static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         return;
     }
     p->log = log;
-    if (!o->found_metadata && p->state != KB_PART_DELETED) write_metadata(o);
-    if (p->log_config.flush_on_ack && log->synced < log->leo && kb_log_sync(log) == KW_OK && log->synced < log->leo) return;
-    finish(o, log, now);
+    if (!o->found_metadata && p->state != KB_PART_DELETED)
+        write_metadata(o);
+    else
+        lower_point(o, now);
 }
 
 static void open_log(struct kb_opening *o, struct kb_now now) {
@@ -147,12 +163,32 @@ static void open_log(struct kb_opening *o, struct kb_now now) {
                                .owner = kb_partition_owner(p),
                                .dir = o->dir,
                                .create = true,
-                               .clean = ps->found_clean && !o->set_aside,
-                               .start_checkpoint = o->set_aside ? -1 : kb_checkpoint_get(&ps->found[KB_POINT_START], p->topic, p->index),
-                               .recovery_point = o->set_aside ? -1 : kb_checkpoint_get(&ps->found[KB_POINT_RECOVERY], p->topic, p->index),
+                               .clean = ps->found_clean && o->first && !o->set_aside,
+                               .start_checkpoint = p->points[KB_POINT_START],
+                               .recovery_point = p->points[KB_POINT_RECOVERY],
                                .done = log_opened,
                                .ctx = o};
     if (kb_log_open(&open) != KW_OK) give_up(o, "no memory to open its log", now);
+}
+
+static void point_forgotten(struct kb_point_waiter *w, bool stored, struct kb_now now) {
+    struct kb_opening *o = w->ctx;
+    (void)stored;
+    if (--o->points_left == 0) open_log(o, now);
+}
+
+/* What the checkpoint files say was another's: it must be gone from them before this one has a log. */
+static void forget_points(struct kb_opening *o, struct kb_now now) {
+    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
+    struct kb_partition *p = o->p;
+    for (size_t i = 0; i < KB_POINT_COUNT; i++) p->points[i] = -1;
+    o->points_left = 1;
+    for (size_t i = 0; i < KW_COUNTOF(which); i++) {
+        o->points[i] = (struct kb_point_waiter){.patient = true, .done = point_forgotten, .ctx = o};
+        o->points_left++;
+        kb_partitions_store_point(p->node, which[i], &o->points[i]);
+    }
+    if (--o->points_left == 0) open_log(o, now);
 }
 
 static void aside_done(struct kb_disk_req *r, struct kb_now now) {
@@ -165,7 +201,7 @@ static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     }
     KB_SAY(o->p->node, KB_WARN, "%s belonged to another topic of that name: set aside as %s", o->dir, o->aside);
     o->set_aside = true;
-    open_log(o, now);
+    forget_points(o, now);
 }
 
 static void set_aside(struct kb_opening *o, struct kw_uuid old, struct kb_now now) {
@@ -219,26 +255,58 @@ static void metadata_read(struct kb_disk_req *r, struct kb_now now) {
     kw_free(data);
 }
 
-kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) {
-    (void)now;
-    struct kb_opening *o = kw_calloc(1, sizeof(*o));
-    if (!o) return KW_ENOMEM;
-    o->p = p;
-    o->dir = join("%s/%s-%d%s", p->node->log_dir, p->topic, p->index, "");
-    o->metadata_path = join("%s/%s-%d%s", p->node->log_dir, p->topic, p->index, "/partition.metadata");
-    if (!o->dir || !o->metadata_path) {
-        kb_opening_free(o);
-        return KW_ENOMEM;
+static void begin(struct kb_opening *o, struct kb_now now) {
+    struct kb_partition *p = o->p;
+    if (p->state == KB_PART_DELETED) {
+        end(o, now);
+        return;
     }
+    p->untouched = false;
     o->req = (struct kb_disk_req){.op = KB_DISK_READ_FILE,
                                   .lane = KB_LANE_JOB,
                                   .path = o->metadata_path,
                                   .length = METADATA_SIZE_MAX,
                                   .done = metadata_read,
                                   .ctx = o};
-    p->opening = o;
-    p->node->partitions->opening++;
     kb_disk_submit(&p->node->parts.disk, &o->req);
+}
+
+void kb_openings_unpark(struct kb_node *n, struct kb_now now) {
+    struct kw_list *parked = &n->partitions->parked, left;
+    kw_list_init(&left);
+    for (struct kw_list *l; (l = kw_list_shift(parked));) {
+        struct kb_opening *o = KW_CONTAINER_OF(l, struct kb_opening, parked);
+        if (o->p->state != KB_PART_DELETED && kb_partitions_leaving(o->p))
+            kw_list_push(&left, l);
+        else
+            begin(o, now);
+    }
+    for (struct kw_list *l; (l = kw_list_shift(&left));) kw_list_push(parked, l);
+}
+
+char *kb_partition_folder(const struct kb_partition *p) {
+    return join("%s/%s-%d%s", p->node->log_dir, p->topic, p->index, "");
+}
+
+kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) {
+    struct kb_partitions *ps = p->node->partitions;
+    struct kb_opening *o = kw_calloc(1, sizeof(*o));
+    if (!o) return KW_ENOMEM;
+    kw_list_init(&o->parked);
+    o->p = p;
+    o->first = !ps->loaded;
+    o->dir = kb_partition_folder(p);
+    o->metadata_path = join("%s/%s-%d%s", p->node->log_dir, p->topic, p->index, "/partition.metadata");
+    if (!o->dir || !o->metadata_path) {
+        kb_opening_free(o);
+        return KW_ENOMEM;
+    }
+    p->opening = o;
+    ps->opening++;
+    if (kb_partitions_leaving(p))
+        kw_list_push(&ps->parked, &o->parked);
+    else
+        begin(o, now);
     return KW_OK;
 }
 

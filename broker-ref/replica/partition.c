@@ -47,14 +47,15 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
     p->topic_id = t->id;
     p->index = ip->index;
     p->state = KB_PART_LOADING;
+    p->untouched = true;
     p->flush_due_us = KW_NEVER;
+    for (size_t i = 0; i < KB_POINT_COUNT; i++) p->points[i] = -1;
     kw_list_init(&p->waiters);
     kw_list_init(&p->dirty_link);
     kw_list_init(&p->link);
     kb_partition_configure(p);
     kb_partition_take_image(p, t, ip);
     kw_list_push(&n->partitions->all, &p->link);
-    n->partitions->count++;
     ip->local = p;
     return p;
 }
@@ -119,10 +120,11 @@ void kb_partition_offline(struct kb_partition *p, const char *why) {
            p->topic, p->index, why);
 }
 
-void kb_partition_online(struct kb_partition *p, struct kb_log *log, int64_t hw_checkpoint, struct kb_now now) {
+void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_now now) {
     p->log = log;
     p->state = KB_PART_ONLINE;
-    p->hw = KW_MIN(KW_MAX(hw_checkpoint, log->start), log->leo);
+    p->was_online = true;
+    p->hw = KW_MIN(KW_MAX(p->points[KB_POINT_HW], log->start), log->leo);
     marks_moved(p, log, now);
 }
 
@@ -142,20 +144,63 @@ void kb_partition_unpin(struct kb_partition *p) {
     if (p->state == KB_PART_DELETED) kb_partition_try_free(p, p->node->now);
 }
 
-void kb_partition_try_free(struct kb_partition *p, struct kb_now now) {
-    if (p->pins > 0 || p->opening) return;
+static void leave_step(struct kb_leaving *v, struct kb_now now) {
+    if (--v->left > 0) return;
+    struct kb_partition *p = v->p;
     struct kb_node *n = p->node;
-    KW_ASSERT(kw_list_empty(&p->waiters));
-    if (p->log) {
-        struct kw_uuid id = kb_uuid_random(&n->parts.rng);
-        if (kb_log_delete(p->log, id.b, now) != KW_OK) {
-            KB_SAY(n, KB_ERROR, "%s-%d: no memory to remove the deleted topic's folder; it is left for the next start", p->topic, p->index);
-            kb_log_free(p->log);
-        }
-    }
-    kw_list_remove(&p->dirty_link);
     kw_list_remove(&p->link);
-    n->partitions->count--;
     kw_free(p->topic);
     kw_free(p);
+    kw_free(v);
+    kb_openings_unpark(n, now);
+}
+
+static void folder_gone(void *ctx, struct kb_now now) {
+    leave_step(ctx, now);
+}
+
+static void point_gone(struct kb_point_waiter *w, bool stored, struct kb_now now) {
+    (void)stored; /* it was: the waiter is patient */
+    leave_step(w->ctx, now);
+}
+
+static kw_err delete_folder(struct kb_partition *p, void *ctx, struct kb_now now) {
+    struct kb_node *n = p->node;
+    struct kw_uuid id = kb_uuid_random(&n->parts.rng);
+    if (p->log) return kb_log_delete(p->log, id.b, folder_gone, ctx, now);
+    char *dir = kb_partition_folder(p);
+    kw_err err = dir ? kb_log_delete_folder(&n->parts.log_env, dir, p->log_config.file_delete_delay_ms, id.b, folder_gone, ctx) : KW_ENOMEM;
+    kw_free(dir);
+    return err;
+}
+
+/* The log's own memory goes now; the partition's, when a new one of its name may come. */
+void kb_partition_try_free(struct kb_partition *p, struct kb_now now) {
+    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
+    if (p->pins > 0 || p->opening || p->leaving) return;
+    struct kb_node *n = p->node;
+    KW_ASSERT(kw_list_empty(&p->waiters));
+    kw_list_remove(&p->dirty_link);
+    struct kb_leaving *v = p->leaving = kw_calloc(1, sizeof(*v));
+    kw_err err = v ? KW_OK : KW_ENOMEM;
+    if (v) *v = (struct kb_leaving){.p = p, .left = 1};
+    if (v && !p->untouched && (err = delete_folder(p, v, now)) == KW_OK) v->left++;
+    if (err != KW_OK) {
+        KB_SAY(n, KB_ERROR, "%s-%d: no memory to remove the deleted topic's folder; it is left for the next start", p->topic, p->index);
+        if (p->log) kb_log_free(p->log);
+    }
+    p->log = NULL;
+    for (size_t i = 0; v && i < KW_COUNTOF(which); i++) {
+        v->points[i] = (struct kb_point_waiter){.patient = true, .done = point_gone, .ctx = v};
+        v->left++;
+        kb_partitions_store_point(n, which[i], &v->points[i]);
+    }
+    if (v) {
+        leave_step(v, now);
+        return;
+    }
+    kw_list_remove(&p->link);
+    kw_free(p->topic);
+    kw_free(p);
+    kb_openings_unpark(n, now);
 }

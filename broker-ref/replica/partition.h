@@ -30,11 +30,15 @@ struct kb_partition {
         int8_t compression; /* -1 producer */
     } config;
     int64_t hw;
+    int64_t points[3];          /* recovery point, log start, high watermark as the checkpoint files have them, until it is online; -1: not in them */
+    bool was_online;            /* the log knows better */
+    bool untouched;             /* LOADING: nothing was done to its folder yet */
     struct kw_list waiters;     /* struct kb_wait_hook, in purgatory.h */
     struct kw_list dirty_link;  /* in the node's list of logs to flush at the end of the turn */
     uint32_t pins;              /* reads and lookups in flight: the log stays until they are done */
     struct kb_opening *opening; /* while LOADING */
     int64_t flush_due_us;       /* flush.ms: what is written and not synced is to be by then; KW_NEVER */
+    struct kb_leaving *leaving; /* DELETED, once nothing uses it any more */
 };
 
 /* By name or id from the image; the Kafka error that a client gets when it cannot be used (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
@@ -51,6 +55,7 @@ void kb_partition_unpin(struct kb_partition *p);
 struct kb_point_waiter {
     struct kw_list link;
     uint64_t from; /* the write that has to be done */
+    bool patient;  /* hears of no failure: the write is tried again until it succeeds */
     void (*done)(struct kb_point_waiter *w, bool stored, struct kb_now now);
     void *ctx;
 };

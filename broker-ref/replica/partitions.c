@@ -72,12 +72,25 @@ static void take_partition(struct kb_node *n, struct kb_image_topic *t, struct k
 
 static void drop_removed(struct kb_node *n, struct kb_now now) {
     struct kw_list *l;
+    bool any = false;
     while ((l = kw_list_shift(&n->partitions->removed))) {
         struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, link);
-        kw_list_push(&n->partitions->all, &p->link); /* until nothing holds it */
+        kw_list_push(&n->partitions->leaving, &p->link);
         kb_purgatory_moved(p, now);
         kb_partition_try_free(p, now);
+        any = true;
     }
+    if (any) kb_openings_unpark(n, now); /* one that waited may have been deleted itself */
+}
+
+bool kb_partitions_leaving(const struct kb_partition *p) {
+    const struct kb_partitions *ps = p->node->partitions;
+    if (ps->stale_points) return true;
+    for (const struct kw_list *l = ps->leaving.next; l != &ps->leaving; l = l->next) {
+        const struct kb_partition *q = KW_CONTAINER_OF(l, const struct kb_partition, link);
+        if (q != p && q->index == p->index && strcmp(q->topic, p->topic) == 0) return true;
+    }
+    return false;
 }
 
 void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
@@ -92,7 +105,6 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     if (!ps->configs_moved) return;
     ps->configs_moved = false;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
-        if (p->state == KB_PART_DELETED) continue;
         kb_partition_configure(p);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
         kb_purgatory_moved(p, now);
@@ -118,7 +130,9 @@ void kb_partitions_flush(struct kb_node *n, struct kb_now now) {
 
 /* ---- Checkpoints ---- */
 
+/* -1: the file says nothing of it. One whose log is not open (yet, or for a sick disk) keeps its place: DeleteRecords was promised to last. */
 static int64_t point_value(const struct kb_partition *p, enum kb_point what) {
+    if (!p->was_online) return p->points[what];
     switch (what) {
     case KB_POINT_RECOVERY:
         return p->log->recovery_point;
@@ -139,33 +153,52 @@ static void maybe_stopped(struct kb_node *n, struct kb_now now) {
     done(n, !ps->failed, now);
 }
 
+static void arm(struct kb_node *n, struct kw_timer *t, int64_t delay_us) {
+    int64_t at_us = n->now.mono_us + delay_us;
+    if ((kw_timer_armed(t) && t->at_us <= at_us) || n->partitions->stopping) return;
+    if (kw_timers_set(&n->parts.timers, t, at_us) != KW_OK) KB_SAY(n, KB_ERROR, "no memory for a timer of the checkpoints");
+}
+
+#define POINT_AGAIN_US 1000000
+
 /* Those whose write this was; for the others one more is begun. */
 static void tell_waiters(struct kb_node *n, struct kb_point_file *f, bool stored, struct kb_now now) {
     struct kw_list left;
     struct kw_list *l;
+    bool again = false;
     kw_list_init(&left);
     while ((l = kw_list_shift(&f->waiters))) {
         struct kb_point_waiter *w = KW_CONTAINER_OF(l, struct kb_point_waiter, link);
-        if (w->from <= f->writes)
+        if (w->from <= f->writes && (stored || !w->patient)) {
             w->done(w, stored, now);
-        else
-            kw_list_push(&left, l);
+            continue;
+        }
+        again = again || w->from > f->writes;
+        if (w->from <= f->writes) w->from = f->writes + 1;
+        kw_list_push(&left, l);
     }
     while ((l = kw_list_shift(&left))) kw_list_push(&f->waiters, l);
-    if (!kw_list_empty(&f->waiters) && !f->in_flight) write_point(n, (enum kb_point)(f - n->partitions->points));
+    if (again && !f->in_flight) write_point(n, (enum kb_point)(f - n->partitions->points));
 }
 
-void kb_partitions_store_starts(struct kb_node *n, struct kb_point_waiter *w) {
-    struct kb_point_file *f = &n->partitions->points[KB_POINT_START];
+void kb_partitions_store_point(struct kb_node *n, enum kb_point what, struct kb_point_waiter *w) {
+    struct kb_point_file *f = &n->partitions->points[what];
     w->from = f->writes + 1;
     kw_list_init(&w->link);
     kw_list_push(&f->waiters, &w->link);
     f->dirty = true;
-    if (!f->in_flight) write_point(n, KB_POINT_START);
-    if (!f->in_flight) { /* no memory: said so */
-        kw_list_remove(&w->link);
-        w->done(w, false, n->now);
+    if (!f->in_flight) write_point(n, what);
+    if (f->in_flight) return;
+    if (w->patient) { /* no memory: said so */
+        arm(n, &f->timer, POINT_AGAIN_US);
+        return;
     }
+    kw_list_remove(&w->link);
+    w->done(w, false, n->now);
+}
+
+void kb_partitions_store_starts(struct kb_node *n, struct kb_point_waiter *w) {
+    kb_partitions_store_point(n, KB_POINT_START, w);
 }
 
 static void point_written(struct kb_disk_req *r, struct kb_now now) {
@@ -174,8 +207,11 @@ static void point_written(struct kb_disk_req *r, struct kb_now now) {
     struct kb_point_file *f = KW_CONTAINER_OF(r, struct kb_point_file, req);
     f->in_flight = false;
     if (r->err != KB_DISK_OK) {
-        ps->failed = true; /* no marker of a clean stop then (BL-03) */
-        KB_SAY(n, KB_ERROR, "%s cannot be written (error %d): the next start recovers more than it would need to", f->path, r->os_errno);
+        ps->failed = ps->failed || ps->stopping; /* no marker of a clean stop then (BL-03) */
+        KB_SAY(n, KB_ERROR, "%s cannot be written (error %d): %s", f->path, r->os_errno,
+               ps->stopping ? "the next start recovers more than it would need to" : "it is tried again");
+        f->dirty = f->dirty || !ps->last_points;
+        arm(n, &f->timer, POINT_AGAIN_US);
     }
     tell_waiters(n, f, r->err == KB_DISK_OK, now);
     if (!ps->last_points) return;
@@ -190,14 +226,14 @@ static void write_point(struct kb_node *n, enum kb_point what) {
     struct kb_point_file *f = &ps->points[what];
     if (f->in_flight) return; /* dirty stays set: the timer, or the stop, comes again */
     size_t count = 0;
-    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) count += p->state == KB_PART_ONLINE;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) count += point_value(p, what) >= 0;
     kw_out_reset(&f->out);
     kb_checkpoint_begin(&f->out, count);
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
-        if (p->state == KB_PART_ONLINE) kb_checkpoint_add(&f->out, p->topic, p->index, point_value(p, what));
+        if (point_value(p, what) >= 0) kb_checkpoint_add(&f->out, p->topic, p->index, point_value(p, what));
     if (f->out.err != KW_OK) {
         KB_SAY(n, KB_ERROR, "no memory to write %s", f->path);
-        ps->failed = true;
+        ps->failed = ps->failed || ps->stopping;
         return;
     }
     f->dirty = false;
@@ -220,40 +256,22 @@ static int64_t config_us(const struct kb_node *n, const char *name) {
     return ms < 0 || ms > INT64_MAX / 4000 ? INT64_MAX / 4 : KW_MAX(ms, 1) * 1000;
 }
 
-static void arm(struct kb_node *n, struct kw_timer *t, int64_t delay_us) {
-    if (kw_timer_armed(t) || n->partitions->stopping) return;
-    if (kw_timers_set(&n->parts.timers, t, n->now.mono_us + delay_us) != KW_OK)
-        KB_SAY(n, KB_ERROR, "no memory for a timer of the checkpoints");
-}
-
 void kb_partitions_point_moved(struct kb_node *n, enum kb_point what) {
-    struct kb_partitions *ps = n->partitions;
-    if (ps->points[what].dirty) return;
-    ps->points[what].dirty = true;
-    if (what == KB_POINT_HW)
-        arm(n, &ps->hw_timer, config_us(n, "replica.high.watermark.checkpoint.interval.ms"));
-    else
-        arm(n, &ps->point_timer, config_us(n, "log.flush.offset.checkpoint.interval.ms"));
-}
-
-static void rearm_if_dirty(struct kb_node *n, enum kb_point what, struct kw_timer *t) {
-    if (n->partitions->points[what].dirty) arm(n, t, 1000000);
-}
-
-static void hw_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
-    (void)now_us;
-    struct kb_node *n = ctx;
-    write_point(n, KB_POINT_HW);
-    rearm_if_dirty(n, KB_POINT_HW, t);
+    static const char *const intervals[KB_POINT_COUNT] = {"log.flush.offset.checkpoint.interval.ms",
+                                                          "log.flush.start.offset.checkpoint.interval.ms",
+                                                          "replica.high.watermark.checkpoint.interval.ms"};
+    struct kb_point_file *f = &n->partitions->points[what];
+    if (f->dirty) return;
+    f->dirty = true;
+    arm(n, &f->timer, config_us(n, intervals[what]));
 }
 
 static void point_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     (void)now_us;
     struct kb_node *n = ctx;
-    for (enum kb_point what = KB_POINT_RECOVERY; what <= KB_POINT_START; what++) {
-        if (n->partitions->points[what].dirty) write_point(n, what);
-        rearm_if_dirty(n, what, t);
-    }
+    struct kb_point_file *f = KW_CONTAINER_OF(t, struct kb_point_file, timer);
+    if (f->dirty) write_point(n, (enum kb_point)(f - n->partitions->points));
+    if (f->dirty) arm(n, t, POINT_AGAIN_US);
 }
 
 /* ---- Housekeeping ---- */
@@ -302,8 +320,8 @@ kw_err kb_partitions_new(struct kb_node *n) {
     kw_list_init(&ps->all);
     kw_list_init(&ps->dirty);
     kw_list_init(&ps->removed);
-    kw_timer_init(&ps->hw_timer, hw_fire, n);
-    kw_timer_init(&ps->point_timer, point_fire, n);
+    kw_list_init(&ps->leaving);
+    kw_list_init(&ps->parked);
     kw_timer_init(&ps->housekeep_timer, housekeep_fire, n);
     kw_timer_init(&ps->flush_timer, flush_fire, n);
     n->partitions = ps;
@@ -314,29 +332,66 @@ kw_err kb_partitions_new(struct kb_node *n) {
         snprintf(ps->points[what].path, size, "%s/%s", n->log_dir, point_names[what]);
         kw_out_init(&ps->points[what].out);
         kw_list_init(&ps->points[what].waiters);
-        kw_map_init(&ps->found[what].by_name);
+        kw_timer_init(&ps->points[what].timer, point_fire, n);
     }
     n->image.observer =
         (struct kb_image_observer){.partition = note_partition, .topic_removed = note_removed, .config = note_config, .ctx = n};
     return KW_OK;
 }
 
+/* What the last process left in its checkpoint files. */
+static size_t take_points(struct kb_node *n, const struct kb_checkpoint found[KB_POINT_COUNT], struct kb_now now) {
+    struct kb_image_topic *t;
+    size_t known = 0;
+    for (size_t it = 0; (t = kw_map_next(&n->image.topics_by_name, &it));)
+        for (int32_t i = 0; i < t->partition_count; i++) {
+            struct kb_partition *p;
+            take_partition(n, t, &t->partitions[i], now);
+            if (!(p = t->partitions[i].local)) continue;
+            for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) p->points[what] = kb_checkpoint_get(&found[what], p->topic, p->index);
+            known += (size_t)(p->points[KB_POINT_RECOVERY] >= 0) + (size_t)(p->points[KB_POINT_START] >= 0);
+        }
+    return known;
+}
+
+static void stale_gone(struct kb_point_waiter *w, bool stored, struct kb_now now) {
+    struct kb_node *n = w->ctx;
+    (void)stored;
+    if (--n->partitions->stale_left > 0) return;
+    n->partitions->stale_points = false;
+    kb_openings_unpark(n, now);
+}
+
+/* Points of partitions that were deleted while the last process ended: a new one of such a name must not take them for its own. */
+static void drop_stale(struct kb_node *n) {
+    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
+    struct kb_partitions *ps = n->partitions;
+    ps->stale_points = true;
+    ps->stale_left = KW_COUNTOF(which);
+    for (size_t i = 0; i < KW_COUNTOF(which); i++) {
+        ps->stale[i] = (struct kb_point_waiter){.patient = true, .done = stale_gone, .ctx = n};
+        kb_partitions_store_point(n, which[i], &ps->stale[i]);
+    }
+}
+
 kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
+    struct kb_checkpoint points[KB_POINT_COUNT];
     ps->found_clean = found->clean;
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
-        if (!found->files[what] || kb_checkpoint_decode(&ps->found[what], found->files[what], (size_t)found->sizes[what]) == KW_OK)
-            continue;
+        kw_map_init(&points[what].by_name);
+        if (!found->files[what] || kb_checkpoint_decode(&points[what], found->files[what], (size_t)found->sizes[what]) == KW_OK) continue;
         KB_SAY(n, KB_WARN, "%s is not in Kafka's format: the logs are recovered without it", ps->points[what].path);
         if (what == KB_POINT_RECOVERY) ps->found_clean = false;
     }
     kw_err err = kb_strays_start(n, found);
+    ps->opening++; /* held until all are started, so that the end is told once */
+    size_t known = err == KW_OK ? take_points(n, points, now) : 0;
+    size_t named = points[KB_POINT_RECOVERY].by_name.count + points[KB_POINT_START].by_name.count;
+    for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) kb_checkpoint_deinit(&points[what]);
     if (err != KW_OK) return err;
     ps->loaded = true;
-    ps->opening++; /* held until all are started, so that the end is told once */
-    struct kb_image_topic *t;
-    for (size_t it = 0; (t = kw_map_next(&n->image.topics_by_name, &it));)
-        for (int32_t i = 0; i < t->partition_count; i++) take_partition(n, t, &t->partitions[i], now);
+    if (known < named) drop_stale(n);
     arm(n, &ps->housekeep_timer, config_us(n, "log.retention.check.interval.ms"));
     if (--ps->opening == 0) kb_node_opened(n, now);
     return KW_OK;
@@ -363,8 +418,7 @@ static void log_shut(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
 
 void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, struct kb_now), struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
-    kw_timers_cancel(&n->parts.timers, &ps->hw_timer);
-    kw_timers_cancel(&n->parts.timers, &ps->point_timer);
+    for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) kw_timers_cancel(&n->parts.timers, &ps->points[what].timer);
     kw_timers_cancel(&n->parts.timers, &ps->housekeep_timer);
     kw_timers_cancel(&n->parts.timers, &ps->flush_timer);
     ps->stopping = true;
@@ -389,7 +443,7 @@ void kb_partitions_free(struct kb_node *n) {
     struct kb_partitions *ps = n->partitions;
     if (!ps) return;
     n->image.observer = (struct kb_image_observer){0};
-    struct kw_list *lists[] = {&ps->all, &ps->removed};
+    struct kw_list *lists[] = {&ps->all, &ps->removed, &ps->leaving};
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
         struct kw_list *l;
         while ((l = kw_list_shift(lists[i]))) {
@@ -397,6 +451,7 @@ void kb_partitions_free(struct kb_node *n) {
             if (p->log) kb_log_free(p->log);
             kb_opening_free(p->opening);
             kw_list_remove(&p->dirty_link);
+            kw_free(p->leaving);
             kw_free(p->topic);
             kw_free(p);
         }
@@ -404,7 +459,6 @@ void kb_partitions_free(struct kb_node *n) {
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
         kw_free(ps->points[what].path);
         kw_out_deinit(&ps->points[what].out);
-        kb_checkpoint_deinit(&ps->found[what]);
     }
     kw_free(ps->notes);
     kw_free(ps);

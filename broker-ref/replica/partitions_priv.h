@@ -13,6 +13,7 @@ struct kb_point_file {
     struct kb_disk_req req;
     struct kb_iov iov;
     struct kw_out out;
+    struct kw_timer timer; /* of the next write, when dirty */
     char *path;
     bool dirty, in_flight;
     uint64_t writes;        /* begun so far */
@@ -22,18 +23,29 @@ struct kb_note { /* a partition of the image that is new or changed */
     struct kw_uuid topic_id;
     int32_t index;
 };
+/* A deleted partition on its way out. A new one of the same name, made meanwhile, waits for it: until its folder has gone, and until the checkpoint
+ * files do not speak of it any more, or the new one would be started where the old one ended. */
+struct kb_leaving {
+    struct kb_partition *p;
+    struct kb_point_waiter points[2]; /* recovery points and log starts */
+    int32_t left;                     /* what is still to be done */
+};
 struct kb_partitions {
     struct kw_list all, dirty, removed;
-    size_t count, opening;
+    struct kw_list leaving; /* DELETED ones, until nothing is left of them */
+    struct kw_list parked;  /* struct kb_opening that wait for those */
+    size_t opening;
     bool loaded, stopping, failed;
+    bool stale_points; /* the checkpoint files name partitions that the metadata does not know: nothing is opened until that has ended */
+    struct kb_point_waiter stale[2];
+    int32_t stale_left;
     bool last_points; /* stopping: the logs are shut, the checkpoints are being written */
     struct kb_note *notes;
     size_t note_count, note_cap;
     bool configs_moved;
-    struct kb_checkpoint found[KB_POINT_COUNT];
-    bool found_clean;
+    bool found_clean; /* of the logs that are opened at the start */
     struct kb_point_file points[KB_POINT_COUNT];
-    struct kw_timer hw_timer, point_timer, housekeep_timer, flush_timer;
+    struct kw_timer housekeep_timer, flush_timer;
     size_t stop_pending;
     void (*stop_done)(struct kb_node *n, bool clean, struct kb_now now);
 };
@@ -42,14 +54,18 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
 void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip);
 void kb_partition_configure(struct kb_partition *p);
 void kb_partition_try_free(struct kb_partition *p, struct kb_now now); /* a DELETED one, once nothing holds it */
+void kb_partitions_store_point(struct kb_node *n, enum kb_point what, struct kb_point_waiter *w); /* as kb_partitions_store_starts */
+bool kb_partitions_leaving(const struct kb_partition *p); /* another of its name is on its way out, or may lie in the checkpoint files */
 void kb_partition_offline(struct kb_partition *p, const char *why);
-void kb_partition_online(struct kb_partition *p, struct kb_log *log, int64_t hw_checkpoint, struct kb_now now);
+void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_now now);
 struct kb_log_owner kb_partition_owner(struct kb_partition *p);
 void kb_partitions_point_moved(struct kb_node *n, enum kb_point what); /* arms the timer that writes the checkpoint */
 void kb_partitions_flush_due(struct kb_partition *p);
 /* opening.c */
 kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_moved(struct kb_partition *p, struct kb_now now); /* the marks of the log that is being opened moved */
+void kb_openings_unpark(struct kb_node *n, struct kb_now now);
+char *kb_partition_folder(const struct kb_partition *p); /* kw_malloc; NULL: no memory */
 void kb_opening_free(struct kb_opening *o);                       /* NULL is fine */
 kw_err kb_strays_start(struct kb_node *n,
                        const struct kb_found *found) KW_CHECK; /* names what is not ours, removes what was being deleted */

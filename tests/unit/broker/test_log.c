@@ -339,7 +339,7 @@ static void test_delete(void **state) {
     rig_append(&r, &b);
     kb_log_flush(r.log, r.now);
     static const uint8_t id[16] = {0xab, 1, 2};
-    assert_int_equal(kb_log_delete(r.log, id, r.now), KW_OK);
+    assert_int_equal(kb_log_delete(r.log, id, NULL, NULL, r.now), KW_OK);
     r.log = NULL;
     rig_idle(&r);
     char **names;

@@ -1,0 +1,237 @@
+/* test_node_delete.c - what is left of a partition that was deleted, or whose log is closed, and what a new one of the same name may meet of
+ * it: its folder, its points in the checkpoint files. */
+#include "node_rig.h"
+
+#include "log/log.h"
+
+static int64_t produce(struct rig_conn *c, const char *topic) {
+    rig_produced a = rig_produce(c, topic, (struct rig_batch){.count = 3, .value_size = 50});
+    assert_int_equal(a.error_code, KE_NONE);
+    return a.base_offset;
+}
+
+static void delete_topic(struct rig_conn *c, const char *topic) {
+    struct kw_delete_topics_request req;
+    struct kw_delete_topics_response resp;
+    struct kw_str name = kw_str_of(topic);
+    kw_msg_init(&kw_delete_topics_request_desc, &req);
+    req.topic_names.v = &name;
+    req.topic_names.n = 1;
+    req.timeout_ms = 1000;
+    rig_call(c, KW_API_DELETE_TOPICS, 3, &req, &resp);
+    assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
+}
+
+static void delete_records(struct rig_conn *c, const char *topic, int64_t to) {
+    struct kw_delete_records_request req;
+    struct kw_delete_records_response resp;
+    struct kw_delete_records_request_delete_records_partition p = {.offset = to};
+    struct kw_delete_records_request_delete_records_topic t = {.name = kw_str_of(topic), .partitions = {.v = &p, .n = 1}};
+    kw_msg_init(&kw_delete_records_request_desc, &req);
+    req.topics.v = &t;
+    req.topics.n = 1;
+    req.timeout_ms = 10000;
+    rig_call(c, KW_API_DELETE_RECORDS, 2, &req, &resp);
+    assert_int_equal(resp.topics.v[0].partitions.v[0].error_code, KE_NONE);
+    assert_int_equal(resp.topics.v[0].partitions.v[0].low_watermark, to);
+}
+
+static int64_t log_start(struct rig *r, const char *topic) {
+    struct kb_partition *p;
+    assert_int_equal(kb_partition_find(r->node, kw_str_of(topic), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
+    return p->log->start;
+}
+
+/* A read of the old one's log is still under way when the new one is made: the old one's folder goes, never the new one's. */
+static void test_made_again_while_read(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r), *d = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    for (int i = 0; i < 3; i++) produce(c, "t");
+    struct kb_partition *old;
+    assert_int_equal(kb_partition_find(r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &old), KE_NONE);
+    kb_partition_pin(old);
+    delete_topic(c, "t");
+    struct kw_create_topics_request req;
+    struct kw_create_topics_response resp;
+    struct kw_create_topics_request_creatable_topic t = {.name = kw_str_of("t"), .num_partitions = 1, .replication_factor = 1};
+    kw_msg_init(&kw_create_topics_request_desc, &req);
+    req.topics.v = &t;
+    req.topics.n = 1;
+    req.timeout_ms = 30000;
+    rig_request(d, KW_API_CREATE_TOPICS, 7, 1, &req);
+    rig_pass(&r, 1000000);
+    kb_partition_unpin(old);
+    rig_pass(&r, 1000000);
+    assert_true(rig_response(d, KW_API_CREATE_TOPICS, 7, 1, &resp));
+    assert_int_equal(resp.topics.v[0].error_code, KE_NONE);
+    assert_int_equal(produce(c, "t"), 0);
+    rig_pass(&r, 120 * 1000000LL);
+    assert_int_equal(produce(c, "t"), 3);
+    rig_kill(&r);
+    rig_start(&r);
+    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 6);
+    rig_stop(&r);
+    char **names;
+    size_t n = sim_disk_names(r.disk, "/data", &names);
+    for (size_t i = 0; i < n; i++) {
+        assert_null(strstr(names[i], "-stray"));
+        assert_null(strstr(names[i], "-delete"));
+        free(names[i]);
+    }
+    free(names);
+    rig_deinit(&r);
+}
+
+/* Deleted and made again many times at once, on a disk that answers in any order. */
+static void test_made_again_and_again(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct rig r;
+        rig_init(&r, seed);
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        rig_create(c, "t", 3, NULL, NULL);
+        for (int i = 0; i < 6; i++) {
+            produce(c, "t");
+            delete_topic(c, "t");
+            assert_int_equal(rig_create(c, "t", 3, NULL, NULL), KE_NONE);
+            assert_int_equal(produce(c, "t"), 0);
+        }
+        rig_kill(&r);
+        rig_start(&r);
+        assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+        assert_string_equal(r.lines, "");
+        rig_deinit(&r);
+    }
+}
+
+/* The checkpoint files speak of the old one: the new one starts at 0, and a kill right then loses nothing of it. */
+static void test_points_of_the_old_one(void **state) {
+    (void)state;
+    for (int restart = 0; restart < 2; restart++) {
+        struct rig r;
+        rig_init(&r, 2);
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        rig_create(c, "t", 1, NULL, NULL);
+        for (int i = 0; i < 3; i++) produce(c, "t");
+        delete_records(c, "t", 6);
+        if (restart) {
+            rig_stop(&r);
+            rig_start(&r);
+            c = rig_connect(&r);
+            assert_int_equal(log_start(&r, "t"), 6);
+        }
+        delete_topic(c, "t");
+        assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
+        assert_int_equal(produce(c, "t"), 0);
+        rig_kill(&r);
+        rig_start(&r);
+        assert_int_equal(log_start(&r, "t"), 0);
+        assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+        rig_deinit(&r);
+    }
+}
+
+/* The same when the process ended between the deletion and the next write of those files. */
+static void test_points_of_one_long_gone(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 3);
+    rig_start(&r);
+    static const char stale[] = "0\n1\nt 0 6\n";
+    rig_stop(&r);
+    sim_disk_poke(r.disk, "/data/log-start-offset-checkpoint", stale, sizeof(stale) - 1);
+    sim_disk_poke(r.disk, "/data/recovery-point-offset-checkpoint", stale, sizeof(stale) - 1);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
+    assert_int_equal(produce(c, "t"), 0);
+    rig_kill(&r);
+    rig_start(&r);
+    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    rig_deinit(&r);
+}
+
+/* A folder of another topic is set aside; what the files say of that one is forgotten before the new one has a log. */
+static void test_points_of_one_set_aside(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 4);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    for (int i = 0; i < 3; i++) produce(c, "t");
+    delete_records(c, "t", 6);
+    rig_stop(&r);
+    static const char other[] = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg";
+    sim_disk_poke(r.disk, "/data/t-0/partition.metadata", other, sizeof(other) - 1);
+    rig_start(&r);
+    assert_int_equal(produce(rig_connect(&r), "t"), 0);
+    rig_kill(&r);
+    rig_start(&r);
+    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    rig_deinit(&r);
+}
+
+/* A partition that cannot be opened keeps its points: DeleteRecords lasts, whatever happens to the disk meanwhile. */
+static void test_points_of_one_offline(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 5);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    rig_create(c, "t", 1, NULL, NULL);
+    rig_create(c, "u", 1, NULL, NULL);
+    for (int i = 0; i < 3; i++) produce(c, "t"), produce(c, "u");
+    delete_records(c, "t", 6);
+    rig_settle(&r);
+    size_t n;
+    const uint8_t *p = sim_disk_peek(r.disk, "/data/t-0/partition.metadata", &n);
+    uint8_t *kept = kw_arena_dup(&r.arena, p, n);
+    rig_stop(&r);
+    sim_disk_poke(r.disk, "/data/t-0/partition.metadata", "garbage", 7);
+    rig_start(&r);
+    c = rig_connect(&r);
+    assert_non_null(strstr(r.lines, "t-0 is offline"));
+    produce(c, "u");
+    delete_records(c, "u", 3);
+    rig_pass(&r, 120 * 1000000LL);
+    rig_kill(&r);
+    sim_disk_poke(r.disk, "/data/t-0/partition.metadata", kept, n);
+    rig_start(&r);
+    assert_int_equal(log_start(&r, "u"), 3);
+    assert_int_equal(log_start(&r, "t"), 6);
+    rig_deinit(&r);
+}
+
+/* Deleting a topic whose log could not be opened removes its folder too. */
+static void test_delete_offline(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 6);
+    rig_start(&r);
+    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    rig_stop(&r);
+    sim_disk_poke(r.disk, "/data/t-0/partition.metadata", "garbage", 7);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    delete_topic(c, "t");
+    assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
+    assert_int_equal(produce(c, "t"), 0);
+    rig_deinit(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_made_again_while_read),   cmocka_unit_test(test_made_again_and_again),
+        cmocka_unit_test(test_points_of_the_old_one),   cmocka_unit_test(test_points_of_one_long_gone),
+        cmocka_unit_test(test_points_of_one_set_aside), cmocka_unit_test(test_points_of_one_offline),
+        cmocka_unit_test(test_delete_offline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
