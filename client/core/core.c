@@ -206,6 +206,7 @@ static void after_starvation(struct kc_core *core) {
     for (size_t it = 0; (b = kw_map_next(&core->brokers, &it));) kc_broker_pump(b);
     for (size_t i = 0; i < core->boot_count; i++) kc_broker_pump(core->boots[i]);
     kc_core_route(core);
+    kc_core_defer(core, &core->metadata.send);
     kc_core_defer(core, &core->metadata.announce);
 }
 

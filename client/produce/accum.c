@@ -526,6 +526,8 @@ static inline kc_err append(struct kc_accum *a, struct kc_part *p, struct kc_rec
     return KC_OK;
 }
 
+static void grant(struct kc_accum *a);
+
 static kc_err put_locked(struct kc_accum *a, struct kc_rec *r, const struct kc_now *now, bool urgent, bool *wake) {
     int64_t cost = cost_of(r);
     bool reserved = r->reserved;
@@ -549,10 +551,18 @@ static kc_err put_locked(struct kc_accum *a, struct kc_rec *r, const struct kc_n
     return append(a, p, r, now, cost, urgent, wake);
 }
 
+/* A place that was kept and is not used after all. With nothing left in the queue there is no release to wait for, either. */
+static void pass_on(struct kc_accum *a) {
+    if (a->records == 0) a->starved = false;
+    if (!kw_list_empty(&a->space_waiters) || a->space_armed) grant(a);
+}
+
 kc_err kc_accum_put(struct kc_accum *a, struct kc_rec *r, const struct kc_now *now, bool urgent, bool *wake) {
     kc_lock_take(&a->lock);
     if (now) a->now = *now;
+    bool reserved = r->reserved;
     kc_err err = put_locked(a, r, now, urgent, wake);
+    if (KW_UNLIKELY(err && reserved)) pass_on(a);
     kc_lock_give(&a->lock);
     return err;
 }

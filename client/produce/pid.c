@@ -39,8 +39,8 @@ static void pause_or_fail(struct kc_pid *p, kc_err err) {
     wait += (int64_t)kw_rng_below(kc_core_rng(p->core), (uint64_t)wait / 5 + 1);
     p->tries++;
     p->state = KC_PID_PAUSED;
-    int64_t at = kc_core_now(p->core).mono_us + wait;
-    if (kw_timers_set(kc_core_timers(p->core), &p->timer, at)) p->state = KC_PID_NONE; /* no memory: the sender's next turn asks */
+    kc_core_arm(p->core, &p->timer, kc_core_now(p->core).mono_us + wait);
+    if (!kw_timer_armed(&p->timer)) p->state = KC_PID_NONE; /* no memory: the core has its listeners look again, and the sender asks */
 }
 
 static void done(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {

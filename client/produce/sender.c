@@ -486,7 +486,7 @@ static bool send_one(struct kc_sender *s, struct kc_pbroker *br) {
     r->rq.version_max = VERSION_MAX;
     r->rq.broker = br->node;
     r->rq.channel = KC_CHANNEL_PRODUCE;
-    r->rq.answer_timeout_us = s->settings->request_timeout_produce_us;
+    r->rq.answer_timeout_us = s->settings->request_timeout_produce_us; /* and no deadline: each batch's own end comes by itself */
     r->rq.no_answer = s->settings->acks == 0;
     r->rq.encode = encode;
     r->rq.done = kc_sender_answer;
@@ -496,7 +496,6 @@ static bool send_one(struct kc_sender *s, struct kc_pbroker *br) {
         struct kc_ptopic *t = b->part->topic;
         r->slots[i] = (struct kc_slot){.batch = b, .topic = t, .rq = r, .index = b->part->index};
         b->slot = &r->slots[i];
-        r->rq.deadline_us = KW_MAX(r->rq.deadline_us, b->deadline_us); /* each batch's own end comes by itself */
         const struct kc_topic_meta *meta = kc_metadata_topic(s->core, t->topic);
         if (!meta || kw_uuid_is_zero(meta->id)) r->rq.version_max = VERSION_BY_NAME_MAX;
     }
@@ -576,6 +575,8 @@ static void expire_all(struct kc_sender *s, int64_t now_us) {
     struct kw_list staged, *n;
     kw_list_init(&staged);
     kc_lock_take(&s->a->lock);
+    for (n = s->a->sealed.next; n != &s->a->sealed; n = n->next) /* since this turn took the others: the next one looks at them */
+        next = KW_MIN(next, KW_CONTAINER_OF(n, struct kc_batch, link)->deadline_us);
     for (n = s->topics.next; n != &s->topics; n = n->next) { /* open ones first: sealed, they are found below */
         struct kc_ptopic *t = KW_CONTAINER_OF(n, struct kc_ptopic, link);
         if (t->staging.open && t->staging.open->deadline_us <= now_us) (void)kc_accum_seal(s->a, &t->staging);

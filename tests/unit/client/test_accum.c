@@ -171,6 +171,72 @@ static void test_waiters_are_served_in_order(void **state) {
     world_free(w);
 }
 
+/* A place that was granted to one who then cannot use it goes to the next one, also when nothing is queued whose end could do that. */
+static void test_an_unused_place_is_passed_on(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "1", NULL};
+    struct world *w = world_new(pairs, 5);
+    struct kc_accum *a = &w->p->accum;
+    struct kc_space_waiter waiters[2];
+    struct kw_header_view headers[2][2];
+    struct kc_rec recs[2];
+    bool wake = false;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    for (int i = 0; i < 2; i++) {
+        recs[i] = (struct kc_rec){.topic = w->topic, .partition = 3 - i, .key = {NULL, -1}, .value = {(const uint8_t *)"x", 1}, .headers = headers[i]};
+        assert_int_equal(kc_accum_prepare(a, &recs[i]), KC_OK);
+        kc_accum_wait_add(a, &waiters[i], &recs[i], &wake);
+    }
+    world_drain(w);
+    assert_true(waiters[0].granted && !waiters[1].granted);
+    recs[0].reserved = true;
+    kw_alloc_fail_after(0); /* for what is kept of partition 3 */
+    assert_int_equal(kc_accum_put(a, &recs[0], &w->net->now, false, &wake), KC_NO_MEMORY);
+    kw_alloc_fail_after(-1);
+    assert_true(waiters[1].granted);
+    recs[1].reserved = true;
+    assert_int_equal(kc_accum_put(a, &recs[1], &w->net->now, false, &wake), KC_OK);
+    net_advance(w->net, 100 * MS);
+    world_free(w);
+}
+
+/* The same with the memory budget, of which fetched data hold most: with nothing queued nobody may wait for memory that no end of a batch gives back. */
+static void test_nobody_waits_for_memory_that_nothing_gives_back(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "2", "memory.max.bytes", "1048576", NULL};
+    struct world *w = world_new(pairs, 1);
+    struct kc_accum *a = &w->p->accum;
+    struct kc_budget *budget = kc_core_budget(w->net->core);
+    struct kc_space_waiter waiters[2];
+    struct kw_header_view headers[2][2];
+    struct kc_rec recs[2];
+    static uint8_t big[300000];
+    bool wake = false;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 100 * MS);
+    for (int i = 0; i < 2; i++) {
+        recs[i] = (struct kc_rec){.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {big, sizeof big}, .headers = headers[i]};
+        assert_int_equal(kc_accum_prepare(a, &recs[i]), KC_OK);
+        kc_accum_wait_add(a, &waiters[i], &recs[i], &wake);
+    }
+    world_drain(w);
+    assert_true(waiters[0].granted && waiters[1].granted);
+    assert_true(kc_budget_take(budget, KC_ROLE_FETCH, 750000));
+    recs[0].reserved = recs[1].reserved = true;
+    assert_int_equal(kc_accum_put(a, &recs[0], &w->net->now, false, &wake), KC_QUEUE_FULL); /* the other one's end may help */
+    kc_accum_wait_add(a, &waiters[0], &recs[0], &wake);
+    assert_int_equal(kc_accum_put(a, &recs[1], &w->net->now, false, &wake), KC_NO_MEMORY);
+    assert_true(waiters[0].granted);
+    recs[0].reserved = true;
+    assert_int_equal(kc_accum_put(a, &recs[0], &w->net->now, false, &wake), KC_NO_MEMORY);
+    kc_budget_give(budget, KC_ROLE_FETCH, 750000);
+    assert_int_equal(kc_accum_put(a, &recs[0], &w->net->now, false, &wake), KC_OK);
+    kc_produce_turn(w->p);
+    net_advance(w->net, 100 * MS);
+    world_free(w);
+}
+
 static void test_memory_budget(void **state) {
     (void)state;
     static const char *const pairs[] = {"memory.max.bytes", "1048576", "queue.buffering.max.kbytes", "65536", "max.request.size", "900000", NULL};
@@ -455,6 +521,8 @@ static void test_partitions_without_leader_are_left_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_unused_place_is_passed_on),
+        cmocka_unit_test(test_nobody_waits_for_memory_that_nothing_gives_back),
         cmocka_unit_test(test_c2_batch_num_messages),
         cmocka_unit_test(test_c2_batch_size),
         cmocka_unit_test(test_c2_max_request_size),

@@ -496,6 +496,36 @@ static void test_a_broker_that_left_the_cluster(void **state) {
     net_free(n);
 }
 
+static void ignore(struct kw_timer *t, void *ctx, int64_t now_us) { (void)t, (void)ctx, (void)now_us; }
+
+/* No memory for the timer of a refresh that has to wait: it goes out all the same. */
+static void test_a_refresh_survives_the_loss_of_its_timer(void **state) {
+    (void)state;
+    const char *pairs[] = {"metadata.max.age.ms", "-1", "connections.max.idle.ms", "-1", NULL};
+    struct net *n = net_new(pairs);
+    net_broker(n, 1, "b0", 9092);
+    for (int i = 0; i < 3; i++) { /* until one that changes nothing makes the next one wait */
+        net_advance(n, 5000000);
+        kc_metadata_refresh(n->core, "test");
+        net_turn(n);
+    }
+    int before = n->requests[KW_API_METADATA];
+    static struct kw_timer filler[1000];
+    struct kw_timers *ts = kc_core_timers(n->core);
+    size_t used = 0;
+    for (; ts->count + ts->late < ts->cap; used++) {
+        kw_timer_init(&filler[used], ignore, NULL);
+        assert_int_equal(kw_timers_set(ts, &filler[used], KW_NEVER - 1), KW_OK);
+    }
+    kw_alloc_fail_after(0);
+    kc_metadata_refresh(n->core, "test");
+    kw_alloc_fail_after(-1);
+    for (size_t i = 0; i < used; i++) kw_timers_cancel(ts, &filler[i]);
+    net_advance(n, 5000000);
+    assert_int_equal(n->requests[KW_API_METADATA], before + 1);
+    net_free(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_become_numbers),
@@ -517,6 +547,7 @@ int main(void) {
         cmocka_unit_test(test_controller_requests),
         cmocka_unit_test(test_the_bootstrap_connection_becomes_the_brokers),
         cmocka_unit_test(test_a_broker_that_left_the_cluster),
+        cmocka_unit_test(test_a_refresh_survives_the_loss_of_its_timer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
