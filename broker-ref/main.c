@@ -16,6 +16,7 @@
 
 #include "shell_options.h"
 #include "shell_parts.h"
+#include "shell_timer.h"
 
 enum { FLUSH_US = 1000000, SPINS_MAX = 1000, BACKLOG = 1024 };
 
@@ -23,9 +24,8 @@ struct run {
     struct kb_shell shell;
     struct kb_options options;
     struct kb_logger logger;
-    uv_timer_t timer;
+    struct kc_shell_timer timer;
     uv_signal_t signals[2];
-    int64_t armed_us; /* what the timer is set for; KW_NEVER: not set */
     bool ready, stopping, ended;
     int64_t stopped_us;
     char host[256];
@@ -57,22 +57,8 @@ static void print_log(void *ctx, enum kb_level level, const char *text) {
 
 /* ---- Turns ---- */
 
-static void timer_fired(uv_timer_t *t) {
-    struct run *r = t->data;
-    r->armed_us = INT64_MAX;
-    kb_shell_turn(&r->shell);
-}
-
-static void arm(struct run *r, int64_t at) {
-    if (at == r->armed_us) return;
-    r->armed_us = at;
-    if (at == INT64_MAX) {
-        uv_timer_stop(&r->timer);
-        return;
-    }
-    int64_t left = at - r->shell.now.mono_us;
-    uv_update_time(r->shell.loop);
-    uv_timer_start(&r->timer, timer_fired, left > 0 ? (uint64_t)((left + 999) / 1000) : 0, 0);
+static void timer_fired(void *ctx) {
+    kb_shell_turn(&((struct run *)ctx)->shell);
 }
 
 static void end(struct run *r, int code) {
@@ -106,7 +92,7 @@ static void follow_state(struct run *r) {
         if (kb_shell_net_flushed(r->shell.net) || now - r->stopped_us >= FLUSH_US)
             end(r, 0);
         else
-            arm(r, r->stopped_us + FLUSH_US);
+            kc_shell_timer_at(&r->timer, r->stopped_us + FLUSH_US);
         return;
     default:
         return;
@@ -123,7 +109,7 @@ void kb_shell_turn(struct kb_shell *s) {
         more = kb_shell_disk_run(s->disk);
         more = kb_shell_net_run(s->net) || more;
     }
-    arm(r, more ? s->now.mono_us : kb_node_deadline(s->node));
+    kc_shell_timer_at(&r->timer, more ? s->now.mono_us : kb_node_deadline(s->node));
     follow_state(r);
 }
 
@@ -261,6 +247,7 @@ static void take_apart(struct run *r) {
         s->node = NULL;
     }
     kb_shell_disk_free(s->disk);
+    if (r->timer.fd > 0) kc_shell_timer_close(&r->timer);
     uv_walk(s->loop, close_handle, NULL);
     uv_run(s->loop, UV_RUN_DEFAULT);
     uv_loop_close(s->loop);
@@ -273,11 +260,8 @@ static int run_node(struct run *r) {
     s->loop = &loop;
     s->logger = &r->logger;
     r->exit_code = 1;
-    r->armed_us = INT64_MAX;
-    uv_timer_init(&loop, &r->timer);
-    r->timer.data = r;
     struct kb_shell_disk_options o = {.ephemeral = r->options.ephemeral, .inline_write_max = r->options.inline_write_max};
-    if (kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0) {
+    if (kc_shell_timer_init(&r->timer, &loop, timer_fired, r) != 0 || kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0) {
         kb_say(&r->logger, KB_ERROR, "out of memory or descriptors");
     } else if (lock_folder(r, kb_config_log_dir(r->options.config)) && listen_all(r)) {
         start_signals(r);

@@ -7,12 +7,13 @@
  */
 #include "shell.h"
 
+#include "shell_timer.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,8 +33,7 @@ enum {
     LOOKUPS_MAX = 8,
     LOOKUP_ADDRESSES_MAX = 16,
     LOOKUP_STACK_SIZE = 512 * 1024,
-    FORKED_SOCKS_MAX = 100000,
-    FINE_WAIT_US = 10000
+    FORKED_SOCKS_MAX = 100000
 };
 _Static_assert(sizeof(struct kc_iov) == sizeof(struct iovec) && offsetof(struct kc_iov, len) == offsetof(struct iovec, iov_len),
                "kc_iov is an iovec");
@@ -75,7 +75,7 @@ struct peer { /* what kc_conn_shell points to */
 };
 struct kc_shell {
     uv_loop_t loop;
-    uv_timer_t timer;
+    struct kc_shell_timer timer;
     uv_poll_t wake;
     int wake_fd;
     const struct kc_settings *settings;
@@ -448,45 +448,17 @@ void kc_shell_settle(struct kc_shell *sh) {
     }
 }
 
-static void on_timer(uv_timer_t *t) {
-    (void)t;
-}
-
-/* libuv's timers know whole milliseconds, which is too coarse for a poll or a linger of some hundred microseconds. */
-static void wait_finely(struct kc_shell *sh, int64_t timeout_us, bool unwatched) {
-    uv_timer_stop(&sh->timer);
-    if (unwatched) (void)uv_run(&sh->loop, UV_RUN_NOWAIT); /* libuv tells the kernel what to watch only in a run; the caller comes again */
-    else {
-        struct pollfd p = {.fd = uv_backend_fd(&sh->loop), .events = POLLIN};
-        struct timespec ts = {.tv_nsec = timeout_us * 1000};
-        if (ppoll(&p, 1, &ts, NULL) > 0) (void)uv_run(&sh->loop, UV_RUN_NOWAIT);
-    }
-}
-
 void kc_shell_wait(struct kc_shell *sh, int64_t timeout_us) {
     int64_t deadline = kc_core_deadline(sh->core);
-    if (deadline != KW_NEVER && timeout_us > 0) {
-        int64_t left = deadline - kc_clock_now().mono_us;
-        timeout_us = KW_MIN(timeout_us, KW_MAX(left, 0));
-    }
-    bool was_dirty = sh->dirty;
     sh->dirty = false;
     atomic_store(&sh->in_event, false);
-    if (timeout_us <= 0) {
-        uv_run(&sh->loop, UV_RUN_NOWAIT);
-        return;
+    if (timeout_us > 0 && (timeout_us != KW_NEVER || deadline != KW_NEVER)) {
+        int64_t now = kc_clock_now().mono_us;
+        if (timeout_us < KW_NEVER - now) deadline = KW_MIN(deadline, now + timeout_us);
+        if (deadline <= now) timeout_us = 0;
+        else kc_shell_timer_at(&sh->timer, deadline);
     }
-    if (timeout_us < FINE_WAIT_US) {
-        wait_finely(sh, timeout_us, was_dirty);
-        return;
-    }
-    if (timeout_us == KW_NEVER) {
-        uv_timer_stop(&sh->timer);
-    } else {
-        uv_update_time(&sh->loop);
-        uv_timer_start(&sh->timer, on_timer, (uint64_t)(KW_MIN(timeout_us, INT64_C(86400000000)) + 999) / 1000, 0);
-    }
-    uv_run(&sh->loop, UV_RUN_ONCE);
+    uv_run(&sh->loop, timeout_us > 0 ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 }
 
 static void on_wake(uv_poll_t *h, int status, int events) {
@@ -512,7 +484,6 @@ int kc_shell_fd(struct kc_shell *sh) {
 void kc_shell_flush(struct kc_shell *sh) {
     if (!sh->dirty) return;
     sh->dirty = false;
-    uv_timer_stop(&sh->timer);
     uv_run(&sh->loop, UV_RUN_NOWAIT);
 }
 
@@ -554,7 +525,12 @@ kw_err kc_shell_new(const struct kc_settings *settings, struct kc_shell **out, c
         err = r == UV_ENOMEM ? KW_ENOMEM : KW_EIO;
         goto fail_loop;
     }
-    uv_timer_init(&sh->loop, &sh->timer);
+    r = kc_shell_timer_init(&sh->timer, &sh->loop, NULL, NULL);
+    if (r != 0) {
+        snprintf(why, size, "timerfd: %s", uv_strerror(r));
+        err = KW_EIO;
+        goto fail_timer;
+    }
     r = uv_poll_init(&sh->loop, &sh->wake, sh->wake_fd);
     if (r != 0) {
         snprintf(why, size, "uv_poll_init: %s", uv_strerror(r));
@@ -567,7 +543,8 @@ kw_err kc_shell_new(const struct kc_settings *settings, struct kc_shell **out, c
     *out = sh;
     return KW_OK;
 fail_poll:
-    uv_close((uv_handle_t *)&sh->timer, NULL);
+    kc_shell_timer_close(&sh->timer);
+fail_timer:
     uv_run(&sh->loop, UV_RUN_NOWAIT);
     uv_loop_close(&sh->loop);
 fail_loop:
@@ -609,6 +586,7 @@ void kc_shell_free_forked(struct kc_shell *sh, bool whole) {
     close(sh->loop.async_io_watcher.fd);
     if (sh->loop.signal_pipefd[0] >= 0) close(sh->loop.signal_pipefd[0]);
     if (sh->loop.signal_pipefd[1] >= 0) close(sh->loop.signal_pipefd[1]);
+    close(sh->timer.fd);
     close(sh->wake_fd);
     if (whole) kw_free(sh);
 }
@@ -625,7 +603,7 @@ void kc_shell_free(struct kc_shell *sh) {
         if (s->fd >= 0) sock_drop(s);
     }
     free_lists(sh);
-    uv_close((uv_handle_t *)&sh->timer, NULL);
+    kc_shell_timer_close(&sh->timer);
     uv_close((uv_handle_t *)&sh->wake, NULL);
     for (int i = 0; i < SETTLE_ROUNDS_MAX && uv_run(&sh->loop, UV_RUN_NOWAIT) != 0; i++) {
     }

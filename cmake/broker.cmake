@@ -4,7 +4,7 @@ find_package(Threads REQUIRED)
 target_link_libraries(kbcore PUBLIC PkgConfig::JANSSON)
 
 file(GLOB KBSHELL_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker-ref/shell_*.c)
-add_executable(kbroker ${CMAKE_SOURCE_DIR}/broker-ref/main.c ${KBSHELL_SRC})
+add_executable(kbroker ${CMAKE_SOURCE_DIR}/broker-ref/main.c ${KBSHELL_SRC} ${CMAKE_SOURCE_DIR}/client/shell_timer.c)
 target_compile_definitions(kbroker PRIVATE KB_VERSION="${PROJECT_VERSION}")
 target_link_libraries(kbroker PRIVATE kbcore PkgConfig::UV Threads::Threads)
 install(TARGETS kbroker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
