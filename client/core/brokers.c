@@ -158,6 +158,9 @@ static void adopt_bootstrap(struct kc_core *core, struct kc_broker *b) {
             boot->lanes[ch].conn = NULL;
             b->lanes[ch].conn = c;
             c->broker = b;
+            b->failures = 0;
+            b->retry_at_us = 0;
+            kc_broker_pump(b); /* it may have waited for a better time to connect */
         }
         b->throttled_until_us = KW_MAX(b->throttled_until_us, boot->throttled_until_us);
         if (boot->versions && !b->versions) {

@@ -100,7 +100,7 @@ void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text) {
     const char *phase = phase_of(c);
     char detail[256];
     snprintf(detail, sizeof detail, "%s: %s", c->peer, text ? text : kc_err_text(err));
-    bool settled = c->state == KC_CONN_READY && (c->answers > 0 || c->core->now.mono_us - c->since_us >= KC_SETTLED_US);
+    bool settled = c->state == KC_CONN_READY && (c->answers > 0 || c->core->now.mono_us - c->ready_us >= KC_SETTLED_US);
     if (settled && c->flight_count > 0)
         kc_core_log(c->core, 4, "connection to broker %d at %s; %u requests were on it", kc_broker_shown(b), detail, c->flight_count);
     else if (settled)
@@ -251,6 +251,7 @@ static void on_timer(struct kw_timer *t, void *ctx, int64_t now_us) {
 void kc_conn_ready(struct kc_conn *c) {
     struct kc_core *core = c->core;
     enter(c, KC_CONN_READY);
+    c->ready_us = c->since_us;
     kc_core_arm(core, &c->timer, kc_after(c->since_us, core->settings->connections_idle_us));
     kc_core_log(core, 7, "connected to broker %d at %s", kc_broker_shown(c->broker), c->peer);
     kc_broker_up(c->broker);

@@ -179,5 +179,7 @@ void kc_conn_received(struct kc_conn *c, size_t n, struct kc_now now) {
         received_big(c, n);
     else
         received_small(c, n);
-    if (c->broker && c->broker->lanes[c->channel].queued > 0) kc_broker_pump(c->broker);
+    struct kc_broker *b = c->broker;
+    bool leaving = b && c->flight_count == 0 && (b->gone || (b->id < 0 && !c->core->use_boots)); /* it was kept for its answers */
+    if (b && (leaving || b->lanes[c->channel].queued > 0)) kc_broker_pump(b);
 }

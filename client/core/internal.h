@@ -60,7 +60,7 @@ struct kc_conn {
     char peer[80]; /* "host:port (address)" for texts */
     struct kc_address *addresses;
     size_t address_count, address_at;
-    int64_t opened_us;
+    int64_t opened_us, ready_us;
     int64_t since_us; /* of the present state; once ready, of the last use */
     uint64_t answers; /* after setup */
     struct kw_timer timer;

@@ -446,4 +446,38 @@ static inline void call_init(struct call *c, struct net *n, int16_t api, int32_t
     c->rq.done = call_done;
 }
 
+/* Metadata of no topic: the smallest question that any broker answers. */
+static inline void ask_call(struct call *c, struct net *n, int32_t broker) {
+    static struct kw_metadata_request m;
+    kw_msg_init(&kw_metadata_request_desc, &m);
+    call_init(c, n, KW_API_METADATA, broker, &m);
+}
+/* A fetch of nothing from broker 1, on the lane for fetches, and what its broker does with it. */
+static inline void fetch_call(struct call *c, struct net *n) {
+    static struct kw_fetch_request m;
+    kw_msg_init(&kw_fetch_request_desc, &m);
+    call_init(c, n, KW_API_FETCH, 1, &m);
+    c->rq.channel = KC_CHANNEL_FETCH;
+}
+static inline bool never_fetch(struct net *n, struct request *rq) {
+    (void)n;
+    return rq->head.api_key == KW_API_FETCH;
+}
+static inline bool answer_fetches(struct net *n, struct request *rq) {
+    (void)n;
+    if (rq->head.api_key != KW_API_FETCH) return false;
+    struct kw_fetch_response m;
+    kw_msg_init(&kw_fetch_response_desc, &m);
+    net_answer(rq, &m);
+    return true;
+}
+/* Broker 1 at b0:9092, with a connection to it, as the metadata has named it. */
+static inline struct net *known_broker(const char *const *pairs) {
+    struct net *n = net_new(pairs);
+    net_broker(n, 1, "b0", 9092);
+    kc_metadata_refresh(n->core, "test");
+    net_turn(n);
+    return n;
+}
+
 #endif

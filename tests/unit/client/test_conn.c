@@ -1,15 +1,9 @@
 /* Connections and requests of the client's core against scripted brokers. */
 #include "peer.h"
 
-static struct kw_metadata_request ask_all;
-static void init_messages(void) {
-    kw_msg_init(&kw_metadata_request_desc, &ask_all);
-}
-
 static struct net *one_broker(const char *const *pairs) {
     struct net *n = net_new(pairs);
     net_broker(n, 1, "b0", 9092);
-    init_messages();
     return n;
 }
 
@@ -17,7 +11,7 @@ static void test_a_request_connects_negotiates_and_is_answered(void **state) {
     (void)state;
     struct net *n = one_broker(NULL);
     struct call c;
-    call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+    ask_call(&c, n, KC_BROKER_ANY);
     kc_core_send(n->core, &c.rq);
     assert_int_equal(c.done, 0); /* never from inside send */
     net_turn(n);
@@ -38,7 +32,7 @@ static void test_bytes_one_by_one(void **state) {
     n->write_max = 1;
     n->read_max = 1;
     struct call c;
-    call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+    ask_call(&c, n, KC_BROKER_ANY);
     kc_core_send(n->core, &c.rq);
     net_turn(n);
     assert_int_equal(c.done, 1);
@@ -53,7 +47,7 @@ static void test_PR_04_falls_back_on_the_same_connection(void **state) {
         struct net *n = one_broker(NULL);
         n->api_max[KW_API_API_VERSIONS] = max;
         struct call c;
-        call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+        ask_call(&c, n, KC_BROKER_ANY);
         kc_core_send(n->core, &c.rq);
         net_turn(n);
         assert_int_equal(c.err, KC_OK);
@@ -80,7 +74,7 @@ static void test_PR_04_does_not_loop(void **state) {
     struct net *n = one_broker(NULL);
     n->hook = versions_always_35;
     struct call c;
-    call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+    ask_call(&c, n, KC_BROKER_ANY);
     c.rq.attempts = kc_attempts_new();
     c.rq.deadline_us = n->now.mono_us + 50000;
     kc_core_send(n->core, &c.rq);
@@ -99,14 +93,14 @@ static void test_PR_05_uses_the_highest_common_version(void **state) {
     n->api_min[KW_API_METADATA] = 9;
     n->api_max[KW_API_METADATA] = 40;
     struct call c;
-    call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+    ask_call(&c, n, KC_BROKER_ANY);
     c.rq.version_max = 12;
     kc_core_send(n->core, &c.rq);
     net_turn(n);
     assert_int_equal(c.err, KC_OK);
     assert_int_equal(c.rq.version, 12);
 
-    call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all); /* no overlap */
+    ask_call(&c, n, KC_BROKER_ANY); /* no overlap */
     c.rq.version_max = 8;
     c.rq.attempts = kc_attempts_new();
     kc_core_send(n->core, &c.rq);
@@ -147,7 +141,7 @@ static void test_SE_05_nonsense_first_bytes_name_what_sits_there(void **state) {
         first_bytes = cases[i].bytes;
         n->hook = answers_first_bytes;
         struct call c;
-        call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+        ask_call(&c, n, KC_BROKER_ANY);
         c.rq.deadline_us = n->now.mono_us + 50000;
         c.rq.attempts = kc_attempts_new();
         kc_core_send(n->core, &c.rq);
@@ -189,7 +183,7 @@ static void test_CX_17_endless_line_and_early_close(void **state) {
         n->hook = i ? cut_off : endless;
         fed = 0;
         struct call c;
-        call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+        ask_call(&c, n, KC_BROKER_ANY);
         c.rq.deadline_us = n->now.mono_us + 2000000;
         kc_core_send(n->core, &c.rq);
         net_advance(n, 3000000);
@@ -237,13 +231,6 @@ static void fetch_of(struct net *n, size_t size, struct call *c) {
     c->then = keep_block;
     kc_core_send(n->core, &c->rq);
     net_turn(n);
-}
-
-static struct net *known_broker(const char *const *pairs) {
-    struct net *n = one_broker(pairs);
-    kc_metadata_refresh(n->core, "test");
-    net_turn(n);
-    return n;
 }
 
 static void test_answers_of_any_size_keep_their_bytes(void **state) {
@@ -315,18 +302,6 @@ static void test_wrong_correlation_id_closes(void **state) {
 
 /* ---- Time ---- */
 
-static bool never_fetch(struct net *n, struct request *rq) {
-    (void)n;
-    return rq->head.api_key == KW_API_FETCH;
-}
-
-static struct kw_fetch_request fetch_any;
-static void fetch_call(struct call *c, struct net *n) {
-    kw_msg_init(&kw_fetch_request_desc, &fetch_any);
-    call_init(c, n, KW_API_FETCH, 1, &fetch_any);
-    c->rq.channel = KC_CHANNEL_FETCH;
-}
-
 static void test_no_answer_in_time_closes_the_connection(void **state) {
     (void)state;
     const char *pairs[] = {"request.timeout.ms", "5000", NULL};
@@ -345,7 +320,7 @@ static void test_no_answer_in_time_closes_the_connection(void **state) {
     assert_int_equal(b.err, KC_TRANSPORT); /* not late itself: collateral */
     assert_int_equal(b.done, 1);
     assert_true(a.rq.sent && b.rq.sent);
-    call_init(&other, n, KW_API_METADATA, 1, &ask_all); /* another lane lives on */
+    ask_call(&other, n, 1); /* another lane lives on */
     kc_core_send(n->core, &other.rq);
     net_turn(n);
     assert_int_equal(other.err, KC_OK);
@@ -413,249 +388,10 @@ static void test_idle_connections_close_quietly(void **state) {
     net_advance(n, 2000000);
     assert_int_equal(net_up(n), 0);
     assert_int_equal(kc_core_deadline(n->core), KW_NEVER); /* an idle client has no timer at all */
-    call_init(&a, n, KW_API_METADATA, 1, &ask_all);
+    ask_call(&a, n, 1);
     kc_core_send(n->core, &a.rq);
     net_turn(n);
     assert_int_equal(a.err, KC_OK);
-    net_free(n);
-}
-
-/* CX-12: a throttled broker gets nothing until the time is over; the latest end counts; queued requests do not time out because of it. */
-static int fetches;
-static bool count_fetches(struct net *n, struct request *rq) {
-    (void)n;
-    if (rq->head.api_key != KW_API_FETCH) return false;
-    fetches++;
-    struct kw_fetch_response m;
-    kw_msg_init(&kw_fetch_response_desc, &m);
-    net_answer(rq, &m);
-    return true;
-}
-static void test_CX_12_throttling(void **state) {
-    (void)state;
-    const char *pairs[] = {"request.timeout.ms", "1500", NULL};
-    struct net *n = known_broker(pairs);
-    n->hook = count_fetches;
-    fetches = 0;
-    struct call a, b;
-    fetch_call(&a, n);
-    kc_core_send(n->core, &a.rq);
-    net_turn(n);
-    kc_core_broker_throttle(n->core, 1, 2000);
-    net_advance(n, 500000);
-    kc_core_broker_throttle(n->core, 1, 1000); /* ends earlier: changes nothing */
-    fetch_call(&b, n);
-    kc_core_send(n->core, &b.rq);
-    assert_true(kc_core_broker_held_until(n->core, 1) == n->now.mono_us + 1500000);
-    struct call any;
-    call_init(&any, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
-    kc_core_send(n->core, &any.rq); /* the only broker is throttled: it waits as well */
-    net_advance(n, 1499000);
-    assert_int_equal(fetches, 1);
-    assert_int_equal(b.done + any.done, 0);
-    net_advance(n, 2000);
-    assert_int_equal(fetches, 2);
-    assert_int_equal(b.err, KC_OK);
-    assert_int_equal(any.err, KC_OK);
-    net_free(n);
-}
-
-static void test_CX_12_a_throttled_broker_is_not_chosen(void **state) {
-    (void)state;
-    struct net *n = known_broker(NULL);
-    net_broker(n, 2, "b2", 9092);
-    kc_metadata_refresh(n->core, "test");
-    net_turn(n);
-    kc_core_broker_throttle(n->core, 1, 60000);
-    for (int i = 0; i < 20; i++) {
-        struct call any;
-        call_init(&any, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
-        kc_core_send(n->core, &any.rq);
-        net_turn(n);
-        assert_int_equal(any.err, KC_OK);
-        assert_int_equal(any.rq.sent_to, 2);
-    }
-    net_free(n);
-}
-
-/* CX-07 (the core's part; the process's CPU is measured in test_handle): all brokers down for a minute. */
-static void test_CX_07_all_down_backs_off_and_says_so(void **state) {
-    (void)state;
-    const char *pairs[] = {"bootstrap.servers", "b0:9092,b1:9092,b2:9092", NULL};
-    struct net *n = net_new(pairs);
-    init_messages();
-    struct call any;
-    call_init(&any, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
-    any.rq.attempts = kc_attempts_new();
-    any.rq.deadline_us = n->now.mono_us + 60000000;
-    kc_core_send(n->core, &any.rq);
-    n->ticks = 0;
-    net_advance(n, 59000000);
-    assert_true(net_logged(n, 3, "ALL_BROKERS_DOWN"));
-    assert_int_equal(any.done, 0);
-    assert_true(n->opened >= 3 * 8 && n->opened <= 3 * 16); /* 0.1 s doubling to 10 s: about 12 each */
-    assert_true(n->ticks < 1000);
-    net_advance(n, 2000000);
-    assert_int_equal(any.err, KC_ALL_BROKERS_DOWN);
-    kc_error *e = NULL;
-    kc_error_make(&e, any.err, KC_NOT_PERSISTED, any.rq.attempts, "x");
-    assert_int_equal(kc_error_attempt_count(e), 16); /* the first eight and the last eight */
-    kc_attempt a;
-    for (size_t i = 0; i + 1 < 16; i++) {
-        assert_int_equal(kc_error_attempt(e, i, &a), KC_OK);
-        assert_int_equal(a.cause, KC_TRANSPORT);
-        assert_non_null(strstr(a.detail, "connection refused"));
-        int64_t at = a.at_ms;
-        assert_int_equal(kc_error_attempt(e, i + 1, &a), KC_OK);
-        assert_true(a.at_ms >= at); /* oldest first */
-    }
-    kc_error_free(e);
-    kc_attempts_unref(any.rq.attempts);
-    net_free(n);
-}
-
-/* A machine that is gone does not refuse: the other bootstrap addresses are tried beside it, a quarter of a second apart. */
-static void test_a_blackholed_bootstrap_address_holds_nobody_up(void **state) {
-    (void)state;
-    const char *pairs[] = {"bootstrap.servers", "b0:9092,b1:9092,b2:9092", NULL};
-    for (int good = 0; good < 3; good++) {
-        struct net *n = net_new(pairs);
-        init_messages();
-        static const char *const hosts[] = {"b0", "b1", "b2"};
-        for (int i = 0; i < 3; i++) net_broker(n, i, hosts[i], 9092)->hangs = i != good;
-        struct call any;
-        call_init(&any, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
-        kc_core_send(n->core, &any.rq);
-        net_advance(n, 510000);
-        assert_int_equal(any.err, KC_OK);
-        assert_int_equal(any.done, 1);
-        kc_metadata_refresh(n->core, "test"); /* the attempts that hang end with the bootstrapping */
-        net_advance(n, 1000000);
-        assert_int_equal(n->opened - n->closed, net_up(n));
-        net_free(n);
-    }
-}
-
-/* The same once the brokers are known; and never more than a few at a time. */
-static void test_attempts_to_connect_are_limited(void **state) {
-    (void)state;
-    char list[200] = "b0:9092";
-    static char hosts[NET_BROKERS][8];
-    for (int i = 1; i < NET_BROKERS; i++) snprintf(list + strlen(list), sizeof list - strlen(list), ",b%d:9092", i);
-    const char *pairs[] = {"bootstrap.servers", list, "socket.connection.setup.timeout.ms", "5000", NULL};
-    struct net *n = net_new(pairs);
-    init_messages();
-    for (int i = 0; i < NET_BROKERS; i++) {
-        snprintf(hosts[i], sizeof hosts[i], "b%d", i);
-        net_broker(n, i, hosts[i], 9092)->hangs = true;
-    }
-    struct call any[3];
-    for (int i = 0; i < 3; i++) {
-        call_init(&any[i], n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
-        kc_core_send(n->core, &any[i].rq);
-    }
-    net_turn(n);
-    assert_int_equal(n->opened, 1); /* however many wait */
-    net_advance(n, 260000);
-    assert_int_equal(n->opened, 2);
-    net_advance(n, 4000000);
-    assert_int_equal(n->opened, 4);
-    net_advance(n, 1000000);
-    assert_true(n->opened - n->closed <= 4);
-    for (int i = 0; i < NET_BROKERS; i++) n->brokers[i].hangs = false;
-    net_advance(n, 10000000);
-    for (int i = 0; i < 3; i++) assert_int_equal(any[i].err, KC_OK);
-    net_free(n);
-}
-
-static void test_each_address_is_tried(void **state) {
-    (void)state;
-    struct net *n = net_new(NULL);
-    struct model_broker *b = net_broker(n, 1, "b0", 9092);
-    b->hangs = true;
-    n->addresses = 3;
-    init_messages();
-    struct call any;
-    call_init(&any, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
-    kc_core_send(n->core, &any.rq);
-    net_advance(n, 10100000);
-    assert_int_equal(n->links[0].address, 1);
-    net_advance(n, 10000000);
-    assert_int_equal(n->links[0].address, 2);
-    assert_int_equal(n->opened, 1);
-    b->hangs = false;
-    net_advance(n, 11000000);
-    assert_int_equal(any.err, KC_OK);
-    net_free(n);
-}
-
-/* CX-01: the broker moves to another host under the same id. */
-static void test_CX_01_broker_moves(void **state) {
-    (void)state;
-    for (int hangs = 0; hangs < 2; hangs++) {
-        const char *pairs[] = {"request.timeout.ms", "2000", "socket.connection.setup.timeout.ms", "1000", NULL};
-        struct net *n = net_new(pairs);
-        init_messages();
-        net_broker(n, 0, "b0", 9092);
-        struct model_broker *old = net_broker(n, 1, "a", 9092);
-        net_topic(n, "t", 1, 1, 1);
-        int32_t t = kc_metadata_intern(n->core, "t", 1);
-        kc_metadata_want(n->core, t);
-        net_turn(n);
-        n->hook = count_fetches;
-        fetches = 0;
-        struct call a;
-        fetch_call(&a, n);
-        kc_core_send(n->core, &a.rq);
-        net_turn(n);
-        assert_int_equal(fetches, 1);
-        struct link *l = net_link(n, "a");
-        assert_non_null(l);
-        /* The machine goes; it comes back elsewhere. */
-        struct model_broker gone = *old;
-        old->host = "b";
-        net_broker(n, -1, "a", 9092);
-        n->brokers[2].refuses = !hangs;
-        n->brokers[2].hangs = hangs;
-        (void)gone;
-        link_lost(l, KW_EIO, "connection reset by peer");
-        fetch_call(&a, n);
-        kc_core_send(n->core, &a.rq);
-        for (int i = 0; i < 50 && (!a.done || a.err != KC_OK); i++) {
-            net_advance(n, 100000);
-            if (a.done && a.err != KC_OK) { /* as its sender does */
-                fetch_call(&a, n);
-                kc_core_send(n->core, &a.rq);
-            }
-        }
-        assert_int_equal(a.err, KC_OK);
-        assert_int_equal(fetches, 2);
-        assert_null(net_link(n, "a"));
-        assert_non_null(net_link(n, "b"));
-        net_free(n);
-    }
-}
-
-static void test_CX_01_the_old_socket_is_closed_when_metadata_says_so(void **state) {
-    (void)state;
-    struct net *n = net_new(NULL);
-    init_messages();
-    net_broker(n, 0, "b0", 9092);
-    struct model_broker *b = net_broker(n, 1, "a", 9092);
-    kc_metadata_refresh(n->core, "test");
-    net_turn(n);
-    n->hook = never_fetch;
-    struct call a;
-    fetch_call(&a, n);
-    kc_core_send(n->core, &a.rq);
-    net_turn(n);
-    assert_non_null(net_link(n, "a"));
-    b->host = "b";
-    kc_metadata_refresh(n->core, "test");
-    net_advance(n, 2000000);
-    assert_null(net_link(n, "a"));
-    assert_int_equal(a.err, KC_TRANSPORT);
-    assert_true(a.rq.sent);
     net_free(n);
 }
 
@@ -709,11 +445,10 @@ static void test_allocation_failures(void **state) {
     (void)state;
     for (int64_t at = 0; at < 120; at++) {
         struct net *n = net_new(NULL);
-        init_messages();
         net_broker(n, 1, "b0", 9092);
         net_topic(n, "t", 1, 3, 1);
         struct call c;
-        call_init(&c, n, KW_API_METADATA, KC_BROKER_ANY, &ask_all);
+        ask_call(&c, n, KC_BROKER_ANY);
         kw_alloc_fail_after(at);
         int32_t t = kc_metadata_intern(n->core, "t", 1);
         if (t) kc_metadata_want(n->core, t);
@@ -748,14 +483,6 @@ int main(void) {
         cmocka_unit_test(test_CX_03_wall_clock_jumps),
         cmocka_unit_test(test_CX_08_huge_deadlines_do_not_wrap),
         cmocka_unit_test(test_idle_connections_close_quietly),
-        cmocka_unit_test(test_CX_12_throttling),
-        cmocka_unit_test(test_CX_12_a_throttled_broker_is_not_chosen),
-        cmocka_unit_test(test_CX_07_all_down_backs_off_and_says_so),
-        cmocka_unit_test(test_a_blackholed_bootstrap_address_holds_nobody_up),
-        cmocka_unit_test(test_attempts_to_connect_are_limited),
-        cmocka_unit_test(test_each_address_is_tried),
-        cmocka_unit_test(test_CX_01_broker_moves),
-        cmocka_unit_test(test_CX_01_the_old_socket_is_closed_when_metadata_says_so),
         cmocka_unit_test(test_CX_14_killed_connection_is_released),
         cmocka_unit_test(test_stop_fails_everything_once),
         cmocka_unit_test(test_allocation_failures),

@@ -1,36 +1,6 @@
 /* The writing side of the client's connections: splices, short writes, cancelled requests, acks 0. */
 #include "peer.h"
 
-static struct net *known_broker(const char *const *pairs) {
-    struct net *n = net_new(pairs);
-    net_broker(n, 1, "b0", 9092);
-    kc_metadata_refresh(n->core, "test");
-    net_turn(n);
-    return n;
-}
-
-static bool never_fetch(struct net *n, struct request *rq) {
-    (void)n;
-    return rq->head.api_key == KW_API_FETCH;
-}
-
-static struct kw_fetch_request fetch_any;
-static void fetch_call(struct call *c, struct net *n) {
-    kw_msg_init(&kw_fetch_request_desc, &fetch_any);
-    call_init(c, n, KW_API_FETCH, 1, &fetch_any);
-    c->rq.channel = KC_CHANNEL_FETCH;
-}
-
-static int fetches;
-static bool count_fetches(struct net *n, struct request *rq) {
-    (void)n;
-    if (rq->head.api_key != KW_API_FETCH) return false;
-    fetches++;
-    struct kw_fetch_response m;
-    kw_msg_init(&kw_fetch_response_desc, &m);
-    net_answer(rq, &m);
-    return true;
-}
 /* ---- Writing ---- */
 
 static char big_value[50000];
@@ -120,7 +90,7 @@ static void test_cancel_in_the_middle_of_writing(void **state) {
         kc_core_send(n->core, &b.rq); /* the connection is still in step */
         n->hook = NULL;
         net_turn(n);
-        n->hook = count_fetches;
+        n->hook = answer_fetches;
         act_write(n, l);
         net_advance(n, 1000);
         assert_int_equal(n->opened - n->closed, 2);

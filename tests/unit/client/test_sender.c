@@ -98,6 +98,27 @@ static void test_acks_0(void **state) {
     world_free(w);
 }
 
+/* A connection that only ever took acks=0 was no failure to connect when it breaks after a while: no backoff, no alarm. */
+static void test_acks_0_connection_breaks(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"acks", "0", NULL};
+    struct world *w = world_new(pairs, 1);
+    for (int i = 0; i < 30; i++) {
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 100 * MS);
+    }
+    struct link *l = NULL;
+    for (size_t i = 0; i < w->net->link_count; i++)
+        if (w->net->links[i].up && (!l || w->net->links[i].written > l->written)) l = &w->net->links[i];
+    link_lost(l, KW_EIO, "connection reset by peer");
+    assert_int_equal(kc_core_broker_held_until(w->net->core, 1), 0);
+    assert_false(net_logged(w->net, 3, "ALL_BROKERS_DOWN"));
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 10 * MS);
+    assert_log(w, 0, 31);
+    world_free(w);
+}
+
 static void test_log_append_time(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
@@ -513,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_versions_3_to_13),
         cmocka_unit_test(test_broker_too_old),
         cmocka_unit_test(test_acks_0),
+        cmocka_unit_test(test_acks_0_connection_breaks),
         cmocka_unit_test(test_log_append_time),
         cmocka_unit_test(test_cp01_a_failed_batch_stays_ahead),
         cmocka_unit_test(test_given_partitions_keep_their_place_behind_keys),
