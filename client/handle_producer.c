@@ -112,8 +112,13 @@ static void on_stopped(struct kc_sender *s) {
 static void run_free(struct kc_post *post) { kc_produce_stop(&KW_CONTAINER_OF(post, kc_producer, free_post)->produce, on_stopped); }
 
 void kc_producer_free(kc_producer *p) {
-    /* A forked child has neither the loop nor, perhaps, lists in one piece: its copy of the memory goes with the process. */
-    if (!p || kc_client_is_forked(p->client)) return;
+    if (!p) return;
+    if (kc_client_is_forked(p->client)) {
+        /* A child has neither the loop nor, perhaps, lists in one piece: its copy of the producer's memory goes with the process. Not so the client's
+         * descriptors, which keep the parent's connections open. */
+        kc_client_unref(p->client);
+        return;
+    }
     kc_client *c = kc_client_ref(p->client);
     kc_post_init(&p->free_post, run_free);
     kc_client_post(c, &p->free_post);
@@ -304,7 +309,7 @@ kc_err kc_producer_send(kc_producer *p, const kc_record *record, int64_t timeout
 /* Turns the i-th record of the caller's array into *r; *headers_left: views that are left. KC_QUEUE_FULL: not enough of those for this one. */
 struct source {
     const uint8_t *at;
-    size_t stride;
+    size_t stride, size; /* from one to the next; of one, at least */
     const uint8_t *arena;
     size_t arena_size;
     kc_err (*read)(const struct source *src, const void *rec, struct kw_header_view *headers, size_t headers_left, struct kc_rec *r);
@@ -313,7 +318,7 @@ struct source {
 static kc_err read_record(const struct source *src, const void *rec, struct kw_header_view *headers, size_t headers_left, struct kc_rec *r) {
     (void)src;
     kc_record one;
-    memcpy(&one, rec, KW_MIN(src->stride, sizeof one));
+    memcpy(&one, rec, sizeof one);
     if (one.header_count && !one.headers) return KC_INVALID;
     if (one.header_count >= headers_left) return KC_QUEUE_FULL;
     return record_in(&one, headers, r);
@@ -435,12 +440,12 @@ static size_t send_source(kc_producer *p, const struct source *src, size_t n, in
     kc_err ignored;
     if (!err) err = &ignored;
     *err = enter(p);
-    if (!*err && n > 0 && !src->at) *err = KC_INVALID;
+    if (!*err && n > 0 && (!src->at || src->stride < src->size)) *err = KC_INVALID;
     return *err ? 0 : send_all(p, src, n, timeout_us, err);
 }
 
 size_t kc_producer_send_many(kc_producer *p, const kc_record *records, size_t stride, size_t n, int64_t timeout_us, kc_err *err) {
-    const struct source src = {.at = (const uint8_t *)records, .stride = stride ? stride : sizeof *records, .read = read_record};
+    const struct source src = {.at = (const uint8_t *)records, .stride = stride ? stride : sizeof *records, .size = sizeof *records, .read = read_record};
     return send_source(p, &src, n, timeout_us, err);
 }
 
@@ -448,6 +453,7 @@ size_t kc_producer_send_flat(kc_producer *p, const kc_flat *records, size_t stri
                              kc_err *err) {
     const struct source src = {.at = (const uint8_t *)records,
                                .stride = stride ? stride : sizeof *records,
+                               .size = sizeof *records,
                                .arena = arena ? arena : (const uint8_t *)"",
                                .arena_size = arena ? arena_size : 0,
                                .read = read_flat};

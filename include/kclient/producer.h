@@ -44,7 +44,8 @@ KC_API kc_err kc_producer_new(kc_client *c, const kc_config *config, kc_producer
  * A record without a timestamp gets the time to within one tick of the system's coarse clock (1 to 4 ms); the first of a batch gets it exactly.
  * With a partitioner of its own (kc_producer_partitioner_set) the first sends to a topic also wait until its partition count is known: KC_TIMED_OUT. */
 KC_API kc_err kc_producer_send(kc_producer *p, const kc_record *record, int64_t timeout_us);
-/** Sends records[0 … n): returns how many were accepted (a prefix); *err says why it stopped, KC_OK when all were. */
+/** Sends records[0 … n): returns how many were accepted (a prefix); *err says why it stopped, KC_OK when all were. stride: bytes from one to the next,
+ * sizeof(kc_record) or more, 0 for that. */
 KC_API size_t kc_producer_send_many(kc_producer *p, const kc_record *records, size_t stride, size_t n, int64_t timeout_us, kc_err *err);
 
 /** A record without pointers: places in one arena, for FFIs where pointers cost. Sizes of -1 are null. */

@@ -8,6 +8,7 @@
 
 #include <kclient/kclient.h>
 #include <kclient/producer.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -379,6 +380,8 @@ static void test_send_many(void **state) {
     recs[0].rec.value = (kc_bytes){NULL, 5};
     assert_int_equal(kc_producer_send_many(r.producer, &recs[0].rec, sizeof recs[0], 10, 0, &err), 0);
     assert_int_equal(err, KC_INVALID);
+    assert_int_equal(kc_producer_send_many(r.producer, &recs[1].rec, sizeof(kc_record) - 8, 2, 0, &err), 0); /* they would overlap */
+    assert_int_equal(err, KC_INVALID);
     assert_int_equal(kc_producer_send_many(r.producer, NULL, 0, 0, 0, &err), 0);
     assert_int_equal(err, KC_OK);
     rig_free(&r);
@@ -579,6 +582,9 @@ static void test_free_in_any_order(void **state) {
     kc_reports_free(NULL);
 }
 
+static int inherited[256]; /* what the child has from the test's broker */
+static bool is_clients(int fd) { return !inherited[fd] && fcntl(fd, F_GETFD) >= 0; }
+
 static void test_cx05_fork(void **state) {
     (void)state;
     struct rig r = rig_new(NULL, 1);
@@ -586,6 +592,16 @@ static void test_cx05_fork(void **state) {
     kc_report report;
     assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK);
     assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    for (int fd = 0; fd < 256; fd++) inherited[fd] = 1;
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in a;
+        socklen_t n = sizeof a;
+        char path[64], to[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        (void)!readlink(path, to, sizeof to - 1);
+        bool socket = getpeername(fd, (struct sockaddr *)&a, &n) == 0 && ntohs(a.sin_port) == r.broker->port;
+        if (socket || strstr(to, "eventpoll") || strstr(to, "eventfd")) inherited[fd] = 0;
+    }
     pid_t child = fork();
     if (child == 0) {
         kc_reports *reports;
@@ -594,9 +610,12 @@ static void test_cx05_fork(void **state) {
         good &= kc_producer_reports(r.producer, &reports, KC_FOREVER) == KC_FORKED;
         good &= kc_producer_flush(r.producer, KC_FOREVER, NULL) == KC_FORKED;
         good &= kc_producer_close(r.producer, KC_FOREVER, NULL) == KC_FORKED;
+        int before = 0, after = 0; /* descriptors of sockets and of the loop */
+        for (int fd = 3; fd < 256; fd++) before += is_clients(fd);
         kc_producer_free(r.producer);
         kc_client_free(r.client);
-        _exit(good ? 0 : 1);
+        for (int fd = 3; fd < 256; fd++) after += is_clients(fd);
+        _exit(good && after == 0 && before > 2 ? 0 : 1);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
