@@ -10,7 +10,14 @@
 
 #include <stdio.h>
 
-enum { CHUNK_FIRST = 64, TOPICS_MAX = 1 << 24, TOPIC_NAME_SIZE_MAX = 249, PARTITIONS_MAX = 1 << 20 };
+enum {
+    CHUNK_FIRST = 64,
+    TOPICS_MAX = 1 << 24,
+    TOPIC_NAME_SIZE_MAX = 249,
+    PARTITIONS_MAX = 1 << 20,
+    VERSION_EPOCHS_MIN = 9, /* before, leader epochs may be old ones (KAFKA-9212) */
+    OLD_EPOCH_ROUNDS = 8,   /* a broker does not lag behind for so many answers in a row: some seconds */
+};
 #define MISSING_BACKOFF_MAX_US 5000000 /* of a topic that is not there: at most 17 or so questions a minute */
 #define TOGETHER_US 2000               /* what falls due so soon after goes into the same request */
 
@@ -303,10 +310,14 @@ static void take_id(struct kc_core *core, struct kc_topic_slot *s, struct kw_uui
     m->generation++;
 }
 
-static bool take_partition(struct kc_core *core, struct kc_topic_meta *m, const struct kw_metadata_response_partition *p) {
+static bool take_partition(struct kc_core *core, struct kc_topic_slot *s, const struct kw_metadata_response_partition *p) {
+    struct kc_topic_meta *m = &s->meta;
     struct kc_partition_meta *old = &m->partitions[p->partition_index];
-    if (p->leader_epoch >= 0 && p->leader_epoch < old->leader_epoch) return false; /* an older view of the cluster */
-    struct kc_partition_meta now = {p->leader_id, p->leader_epoch, p->error_code};
+    int32_t epoch = core->metadata.rq.version >= VERSION_EPOCHS_MIN ? p->leader_epoch : -1;
+    /* An older view of the cluster. Without an id, it may as well be another topic of the same name: then it stays (CX-02). */
+    bool old_view = epoch >= 0 && epoch < old->leader_epoch;
+    if (old_view && !(kw_uuid_is_zero(m->id) && s->rounds >= OLD_EPOCH_ROUNDS)) return false;
+    struct kc_partition_meta now = {p->leader_id, epoch, p->error_code};
     struct kc_broker *b = now.leader >= 0 ? kc_broker_get(core, now.leader) : NULL;
     if (now.err == KE_REPLICA_NOT_AVAILABLE) now.err = KE_NONE; /* some replica, not the leader */
     if (now.err == KE_NONE && (!b || b->gone)) now.err = KE_LEADER_NOT_AVAILABLE;
@@ -344,7 +355,7 @@ static void take_topic(struct kc_core *core, struct kc_topic_slot *s, const stru
         unusable(core, s, core->settings->retry_backoff_max_us);
         return;
     }
-    for (int32_t i = 0; i < t->partitions.n; i++) usable &= take_partition(core, m, &t->partitions.v[i]);
+    for (int32_t i = 0; i < t->partitions.n; i++) usable &= take_partition(core, s, &t->partitions.v[i]);
     if (usable) s->rounds = 0;
     if (usable)
         s->due_us = kc_after(core->now.mono_us, core->settings->metadata_age_max_us);
