@@ -121,6 +121,7 @@ struct kb_fs_ops {
     enum kb_disk_err (*mkdir)(struct kb_fs *fs, const char *path);
     enum kb_disk_err (*list)(struct kb_fs *fs, const char *path, uint8_t **names, int64_t *count); /* as KB_DISK_LIST */
     enum kb_disk_err (*mtime)(struct kb_fs *fs, const char *path, int64_t *wall_ms);
+    void (*start_sync)(struct kb_fs *fs, void *file); /* a sync will follow: what is written may go out now. NULL: not offered */
 };
 struct kb_fs {
     const struct kb_fs_ops *ops;

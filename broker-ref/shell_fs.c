@@ -291,6 +291,10 @@ static enum kb_disk_err fs_truncate(struct kb_fs *fs, void *file, int64_t length
     return ftruncate(fd_of(file), length) == 0 ? KB_DISK_OK : kind_of(errno);
 }
 
+static void fs_start_sync(struct kb_fs *fs, void *file) {
+    if (!fs->ctx) (void)!sync_file_range(fd_of(file), 0, 0, SYNC_FILE_RANGE_WRITE); /* only a hint: the sync tells of errors */
+}
+
 static enum kb_disk_err fs_sync(struct kb_fs *fs, void *file) {
     return fs->ctx || fdatasync(fd_of(file)) == 0 ? KB_DISK_OK : kind_of(errno);
 }
@@ -326,6 +330,7 @@ const struct kb_fs_ops kb_fs_syscalls = {.open = fs_open,
                                          .read = fs_read,
                                          .write = fs_write,
                                          .truncate = fs_truncate,
+                                         .start_sync = fs_start_sync,
                                          .sync = fs_sync,
                                          .rename = fs_rename,
                                          .unlink = fs_unlink,

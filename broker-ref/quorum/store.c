@@ -74,6 +74,7 @@ void kb_store_free(struct kb_store *s) {
     kb_store_snapshot_deinit(s);
     kw_out_deinit(&s->vote_bytes);
     kw_free(s->vote_path);
+    kw_free(s->name_path);
     kw_free(s->load.snapshot);
     kw_free(s->load.dir);
     kw_free(s->load.meta_dir);
@@ -154,6 +155,7 @@ static bool apply_batch(struct kb_store *s, struct kb_pending_batch *b, struct k
 
 void kb_store_committed(struct kb_store *s, struct kb_now now) {
     bool any = false;
+    if (s->naming) return; /* nothing counts before the folder itself would survive */
     while (!kw_list_empty(&s->pending) && s->state != KB_STORE_FAILED) {
         struct kb_pending_batch *b = pending_of(s->pending.next);
         if (b->end > s->log->synced) break;

@@ -195,14 +195,11 @@ static bool make_folders(struct kb_store_load *l, struct kb_fs *fs) {
     return !failed(l, l->meta_dir, "", err);
 }
 
-/* Names, durable: those of the folders too, since in which start they were made is not known. */
+/* Names, durable. Those of a new folder are made so later, beside the first sync of its log: nothing is said before that. */
 static enum kb_disk_err sync_names(const struct kb_store_load *l, struct kb_fs *fs) {
-    char parent[4200];
-    const char *slash = strrchr(l->dir, '/');
-    snprintf(parent, sizeof(parent), "%.*s", slash ? (int)KW_MAX(slash - l->dir, 1) : 1, slash ? l->dir : ".");
+    if (l->fresh) return KB_DISK_OK;
     enum kb_disk_err err = fs->ops->sync_dir(fs, l->meta_dir);
-    if (!err) err = fs->ops->sync_dir(fs, l->dir);
-    return err ? err : fs->ops->sync_dir(fs, parent);
+    return err ? err : fs->ops->sync_dir(fs, l->dir);
 }
 
 static bool store_small_files(struct kb_store_load *l, struct kb_fs *fs, struct small_file *files, size_t count) {
@@ -210,6 +207,8 @@ static bool store_small_files(struct kb_store_load *l, struct kb_fs *fs, struct 
     size_t i;
     for (i = 0; i < count && !err; i++)
         if (files[i].bytes.len) err = write_aside(fs, &files[i]);
+    for (size_t k = 0; k < count && !err && fs->ops->start_sync; k++)
+        if (files[k].f && files[k].sync && !l->ephemeral) fs->ops->start_sync(fs, files[k].f); /* one commit of the journal for all */
     for (i = err ? i : 0; i < count && !err; i++)
         if (files[i].f && files[i].sync && !l->ephemeral) err = fs->ops->sync(fs, files[i].f);
     for (i = err ? i : 0; i < count && !err; i++)
@@ -429,6 +428,30 @@ static kw_err open_log(struct kb_store *s) {
     return err;
 }
 
+/* The data folder's own name, which lies in its parent: in which start the folder was made is not known. */
+static void name_synced(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_store *s = r->ctx;
+    s->naming = false;
+    if (r->err)
+        kb_store_fail(s, now, "%s: %s", s->name_path, disk_text(r->err));
+    else
+        kb_store_committed(s, now);
+}
+
+static kw_err sync_name(struct kb_store *s) {
+    const char *dir = s->load.dir, *slash = strrchr(dir, '/');
+    if (s->o.env->ephemeral) return KW_OK;
+    size_t n = slash ? (size_t)KW_MAX(slash - dir, 1) : 1;
+    s->name_path = kw_malloc(n + 1);
+    if (!s->name_path) return KW_ENOMEM;
+    memcpy(s->name_path, slash ? dir : ".", n);
+    s->name_path[n] = 0;
+    s->name = (struct kb_disk_req){.op = KB_DISK_SYNC_DIR, .lane = KB_LANE_ATOMIC, .path = s->name_path, .done = name_synced, .ctx = s};
+    s->naming = true;
+    kb_disk_submit(s->o.env->disk, &s->name);
+    return KW_OK;
+}
+
 static void load_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_store *s = r->ctx;
     struct kb_store_load *l = &s->load;
@@ -454,7 +477,7 @@ static void load_done(struct kb_disk_req *r, struct kb_now now) {
         }
     }
     s->replay.next = KW_MAX(l->snapshot_end, 0);
-    if (open_log(s)) kb_store_fail(s, now, "%s: out of memory", l->meta_dir);
+    if (sync_name(s) || open_log(s)) kb_store_fail(s, now, "%s: out of memory", l->meta_dir);
 }
 
 kw_err kb_store_load_start(struct kb_store *s) {

@@ -70,6 +70,9 @@ struct kb_store {
     struct kb_iov vote_iov;
     char *vote_path;
     bool voting;
+    struct kb_disk_req name; /* the sync of the folder that holds the data folder */
+    char *name_path;
+    bool naming;
     /* snapshots */
     struct kb_store_snapshot snap;
     int64_t snapshot_end, snapshot_previous; /* ends of the newest and of the one before it; -1 none */

@@ -300,7 +300,7 @@ static enum kb_disk_err fs_mtime(struct kb_fs *fs, const char *path, int64_t *wa
     return KB_DISK_OK;
 }
 static const struct kb_fs_ops fs_ops = {fs_open,   fs_close,  fs_read,     fs_write, fs_truncate, fs_sync,
-                                        fs_rename, fs_unlink, fs_sync_dir, fs_mkdir, fs_list,     fs_mtime};
+                                        fs_rename, fs_unlink, fs_sync_dir, fs_mkdir, fs_list,     fs_mtime, NULL};
 
 struct kb_fs *sim_disk_fs(struct sim_disk *d) { return &d->fs; }
 void sim_disk_cut_job(struct sim_disk *d, int64_t n) { d->job_calls = n; }
