@@ -378,7 +378,7 @@ static int32_t locate(struct kb_cursor *c, struct kb_cut *k) {
         }
         if (x != KB_STEP_DONE && x != KB_STEP_END) return x;
         if (x == KB_STEP_DONE && c->entry.base < k->to) k->to = KW_MAX(c->entry.base, log->start); /* never half a batch */
-        if (c->seg->base > k->to && c->seg_index > 0) { /* in a gap between two segments */
+        while (c->seg->base > k->to && c->seg_index > 0) { /* in a gap between two segments; empty ones may stand in it */
             kb_cursor_seg_set(c, c->seg_index - 1);
             c->at = c->seg->size;
         }

@@ -372,6 +372,40 @@ static void test_bl12_truncate(void **state) {
     }
 }
 
+/* A cut between two segments, where one without a batch stands: it goes too. (fuzz_log_recovery: the end was above the cut.) */
+static void test_truncate_before_an_empty_segment(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    r.config.segment_bytes = 900;
+    rig_open(&r);
+    put(&r, 8, 200);
+    rig_stop(&r);
+    size_t n;
+    free(copy(&r, LOG0, &n));
+    assert_true(exists(&r, RIG_DIR "/00000000000000000003.log"));
+    assert_true(exists(&r, RIG_DIR "/00000000000000000006.log"));
+    sim_disk_cut(r.disk, LOG0, n / 3);
+    sim_disk_cut(r.disk, RIG_DIR "/00000000000000000003.log", 0);
+    rig_open(&r);
+    r.done = false;
+    assert_int_equal(kb_log_truncate(r.log, 2, rig_done, &r, r.now), KW_OK);
+    rig_idle(&r);
+    assert_true(r.done && r.done_err == KW_OK);
+    for (int pass = 0; pass < 2; pass++) {
+        assert_int_equal(r.log->leo, 1);
+        assert_false(exists(&r, RIG_DIR "/00000000000000000003.log"));
+        assert_false(exists(&r, RIG_DIR "/00000000000000000006.log"));
+        if (pass) break;
+        rig_stop(&r);
+        rig_open(&r);
+    }
+    put(&r, 2, 200);
+    assert_int_equal(r.log->leo, 3);
+    read_all(&r);
+    rig_deinit(&r);
+}
+
 /* BL-13: one bit flipped in the middle: never served, never cut silently, everything around it readable; after clean and unclean stops, in the
  * records, the length and the offset. */
 static void test_bl13_bit_rot(void **state) {
@@ -457,6 +491,7 @@ int main(void) {
         cmocka_unit_test(test_bl10_gap_at_the_border),
         cmocka_unit_test(test_bl11_indexes_rebuilt),
         cmocka_unit_test(test_bl12_truncate),
+        cmocka_unit_test(test_truncate_before_an_empty_segment),
         cmocka_unit_test(test_bl13_bit_rot),
         cmocka_unit_test(test_leftovers),
     };
