@@ -50,8 +50,6 @@ struct kb_change {
 /* done will not come; the memory of the change and its items may go. What was appended still happens. */
 void kb_controller_cancel(struct kb_controller *k, struct kb_change *c);
 
-/* Why a topic cannot have this name; NULL: it can. (Whether it collides with another is the controller's to say.) */
-const char *kb_topic_name_problem(struct kw_str name);
 
 struct kb_topic_create {
     struct kw_str name;

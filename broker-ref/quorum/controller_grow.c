@@ -5,6 +5,11 @@
 #include "controller_priv.h"
 
 static bool total_ok(const struct kb_topic_grow *g, const struct kb_image_topic *t, struct kb_result *r) {
+    if (t->partition_count == 0) {
+        kb_result_set(r, KE_INVALID_PARTITIONS, "topic %.100s has no partition that others could be made like: delete it, and create it anew",
+                      t->name);
+        return false;
+    }
     if (g->total == t->partition_count) {
         kb_result_set(r, KE_INVALID_PARTITIONS, "topic %.100s has %d partitions already", t->name, (int)g->total);
         return false;

@@ -5,20 +5,6 @@
 #include "controller_priv.h"
 #include "uuid.h"
 
-const char *kb_topic_name_problem(struct kw_str name) {
-    if (name.len <= 0) return "a topic's name must not be empty";
-    if (name.len > 249) return "a topic's name must not be longer than 249 characters";
-    if ((name.len == 1 && name.p[0] == '.') || (name.len == 2 && name.p[0] == '.' && name.p[1] == '.'))
-        return "a topic must not be called . or ..";
-    for (int32_t i = 0; i < name.len; i++) {
-        char c = name.p[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-        if (!ok) return "a topic's name may only have ASCII letters, digits, '.', '_' and '-'";
-    }
-    if (kw_str_eq(name, kw_str_of("__cluster_metadata"))) return "__cluster_metadata is the cluster's own";
-    return NULL;
-}
-
 /* ---- Create ---- */
 
 /* Another of the same request whose name differs in '.' and '_' only; the accepted ones are noted as they come. */

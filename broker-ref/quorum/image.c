@@ -89,6 +89,25 @@ static kw_err copy_uuids(struct kw_uuid **v, int32_t *n, const struct kw_uuid *f
     return copy_array((void **)v, n, from, count, sizeof(struct kw_uuid));
 }
 
+/* Names and values are kept as text that ends with a zero byte: one inside would part them from the keys that they are found by. */
+bool kb_image_is_text(struct kw_str s) {
+    return s.len <= 0 || !memchr(s.p, 0, (size_t)s.len);
+}
+
+const char *kb_topic_name_problem(struct kw_str name) {
+    if (name.len <= 0) return "a topic's name must not be empty";
+    if (name.len > 249) return "a topic's name must not be longer than 249 characters";
+    if ((name.len == 1 && name.p[0] == '.') || (name.len == 2 && name.p[0] == '.' && name.p[1] == '.'))
+        return "a topic must not be called . or ..";
+    for (int32_t i = 0; i < name.len; i++) {
+        char c = name.p[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        if (!ok) return "a topic's name may only have ASCII letters, digits, '.', '_' and '-'";
+    }
+    if (kw_str_eq(name, kw_str_of("__cluster_metadata"))) return "__cluster_metadata is the cluster's own";
+    return NULL;
+}
+
 /* ---- Look-ups ---- */
 
 #define TOPIC_NAME_MAX 249
@@ -132,7 +151,7 @@ static bool is_internal(struct kw_str name) {
 static kw_err apply_topic(struct kb_image *im, const struct kw_topic_record *r) {
     char normal[TOPIC_NAME_MAX];
     size_t n = normal_name(normal, r->name);
-    if (!n || kb_image_topic(im, r->name) || kb_image_topic_by_id(im, r->topic_id)) return KW_EDECODE;
+    if (!n || kb_topic_name_problem(r->name) || kb_image_topic(im, r->name) || kb_image_topic_by_id(im, r->topic_id)) return KW_EDECODE;
     struct kb_image_topic *t = kw_calloc(1, sizeof(*t));
     if (!t) return KW_ENOMEM;
     t->id = r->topic_id;
@@ -223,6 +242,8 @@ static kw_err apply_partition_change(struct kb_image *im, const struct kw_partit
     struct kb_image_topic *t = kb_image_topic_by_id(im, r->topic_id);
     if (!t || r->partition_id < 0 || r->partition_id >= t->partition_count) return KW_EDECODE;
     struct kb_image_partition *p = &t->partitions[r->partition_id];
+    bool led_anew = r->leader != NO_LEADER_CHANGE;
+    if (p->partition_epoch == INT32_MAX || (led_anew && p->leader_epoch == INT32_MAX) || r->replicas.n == 0) return KW_EDECODE;
     kw_err err = KW_OK;
     if (r->isr.n >= 0) err = copy_ids(&p->isr, &p->isr_count, r->isr.v, r->isr.n);
     if (!err && r->replicas.n >= 0) err = copy_ids(&p->replicas, &p->replica_count, r->replicas.v, r->replicas.n);
@@ -235,7 +256,7 @@ static kw_err apply_partition_change(struct kb_image *im, const struct kw_partit
         err = copy_ids(&p->last_known_elr, &p->last_known_elr_count, r->last_known_elr.v, r->last_known_elr.n);
     if (!err && r->directories.n >= 0) err = copy_uuids(&p->directories, &p->directory_count, r->directories.v, r->directories.n);
     if (err) return err;
-    if (r->leader != NO_LEADER_CHANGE) {
+    if (led_anew) {
         p->leader = r->leader;
         p->leader_epoch++;
     }
@@ -275,7 +296,15 @@ static kw_err fill_broker(struct kb_image_broker *b, const struct kw_register_br
     return copy_uuids(&b->log_dirs, &b->log_dir_count, r->log_dirs.v, r->log_dirs.n);
 }
 
+static bool is_broker_text(const struct kw_register_broker_record *r) {
+    bool ok = kb_image_is_text(r->rack);
+    for (int32_t i = 0; i < r->end_points.n; i++) ok = ok && kb_image_is_text(r->end_points.v[i].name) && kb_image_is_text(r->end_points.v[i].host);
+    for (int32_t i = 0; i < r->features.n; i++) ok = ok && kb_image_is_text(r->features.v[i].name);
+    return ok;
+}
+
 static kw_err apply_register_broker(struct kb_image *im, const struct kw_register_broker_record *r) {
+    if (!is_broker_text(r)) return KW_EDECODE;
     struct kb_image_broker *b = kw_calloc(1, sizeof(*b));
     if (!b) return KW_ENOMEM;
     struct kb_image_broker *old = kb_image_broker(im, r->broker_id);
@@ -307,7 +336,7 @@ static kw_err apply_registration_change(struct kb_image *im, const struct kw_bro
 /* ---- Features ---- */
 
 static kw_err apply_feature(struct kb_image *im, const struct kw_feature_level_record *r) {
-    if (r->name.len <= 0) return KW_EDECODE;
+    if (r->name.len <= 0 || !kb_image_is_text(r->name)) return KW_EDECODE;
     struct kb_image_level *f = kw_map_get_str(&im->features, r->name);
     if (r->feature_level == 0) {
         if (!f) return KW_OK;

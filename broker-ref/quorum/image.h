@@ -82,6 +82,8 @@ bool kb_image_knows(int16_t type);
  * loudly). */
 kw_err kb_image_apply(struct kb_image *im, int64_t offset, int32_t epoch, int16_t type, const void *record) KW_CHECK;
 
+/* Why a topic cannot have this name; NULL: it can. (Whether it collides with another is the controller's to say.) */
+const char *kb_topic_name_problem(struct kw_str name);
 struct kb_image_topic *kb_image_topic(const struct kb_image *im, struct kw_str name);
 struct kb_image_topic *kb_image_topic_by_id(const struct kb_image *im, struct kw_uuid id);
 struct kb_image_partition *kb_image_partition(const struct kb_image *im, struct kw_str topic, int32_t index);

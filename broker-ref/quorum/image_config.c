@@ -88,7 +88,8 @@ static kw_err set(struct kb_image_config *c, struct kw_str name, struct kw_str v
 }
 
 kw_err kb_image_config_apply(struct kb_image *im, const struct kw_config_record *r) {
-    if (r->name.len <= 0) return KW_EDECODE;
+    if (r->name.len <= 0 || !kb_image_is_text(r->resource_name) || !kb_image_is_text(r->name) || !kb_image_is_text(r->value))
+        return KW_EDECODE;
     struct kb_image_config *c = find(im, r->resource_type, r->resource_name);
     if (r->value.len >= 0) {
         kw_err err = c ? KW_OK : create(im, r->resource_type, r->resource_name, &c);

@@ -286,6 +286,17 @@ static void test_grow(void **state) {
         SAYS(cases[i].g.result, cases[i].code, cases[i].says);
     }
     assert_int_equal(kb_image_topic(&m.image, kw_str_of("t"))->partition_count, 7);
+    struct kw_topic_record bare; /* a topic without a partition: no broker makes one, a damaged log may have it (fuzz_metadata_replay) */
+    kw_msg_init(&kw_topic_record_desc, &bare);
+    bare.name = kw_str_of("bare");
+    bare.topic_id.b[0] = 77;
+    struct kb_store_record record = {KW_RECORD_TOPIC, 0, &bare};
+    int64_t last;
+    assert_int_equal(kb_store_append(m.store, &record, 1, &last, m.now), KW_OK);
+    meta_idle(&m);
+    struct kb_topic_grow of_bare = {.name = bare.name, .total = 2, .assignment_count = -1};
+    grow(&of_bare, 1, false);
+    assert_int_equal(of_bare.result.code, KE_INVALID_PARTITIONS);
     struct kb_topic_grow twice[] = {{.name = kw_str_of("t"), .total = 8, .assignment_count = -1},
                                     {.name = kw_str_of("t"), .total = 9, .assignment_count = -1}};
     grow(twice, 2, false);
