@@ -183,7 +183,12 @@ static bool load_vote(struct kb_store_load *l, struct kb_fs *fs, struct kw_out *
     } else if (err != KB_DISK_ENOENT) {
         return !failed(l, l->meta_dir, "quorum-state", err);
     }
-    l->epoch = KW_MAX(stored, l->snapshot_epoch) + 1;
+    int32_t known = KW_MAX(stored, l->snapshot_epoch);
+    if (known == INT32_MAX) {
+        WHY(l, "%s: no epoch comes behind %d, which a snapshot names: remove that snapshot, it is not this quorum's", l->meta_dir, (int)known);
+        return false;
+    }
+    l->epoch = known + 1;
     err = kb_store_vote_write(bytes, l->node_id, l->epoch) ? KB_DISK_ENOMEM : KB_DISK_OK;
     return !failed(l, l->meta_dir, "quorum-state", err);
 }
@@ -258,6 +263,11 @@ static void replayed(struct kb_store *s, struct kb_now now) {
     s->epoch = s->load.epoch;
     if (s->epoch > last) {
         kb_store_boot(s, now);
+        return;
+    }
+    if (last == INT32_MAX) {
+        kb_store_fail(s, now, "%s: no epoch comes behind %d, which the log names: it is damaged, restore it from a copy", s->load.meta_dir,
+                      (int)last);
         return;
     }
     kb_say(s->o.env->logger, KB_WARN, "%s: the log knows epoch %d, quorum-state an older one; going on above both", s->load.meta_dir,

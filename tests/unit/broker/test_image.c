@@ -120,63 +120,6 @@ static void test_partition_change(void **state) {
     kb_image_deinit(&im);
 }
 
-/* No broker writes these; a damaged log or a tool may. A zero byte would part a name from the key that it is found by, and a name is a
- * folder's. (fuzz_metadata_replay) */
-static void test_impossible_records(void **state) {
-    (void)state;
-    static const struct kw_str names[] = {{"a\0b", 3}, {"\0", 1}, {"a/b", 3}, {"..", 2}, {".", 1}, {"a b", 3}};
-    static const struct kw_str zero = {"x\0y", 3};
-    struct kb_image im;
-    kb_image_init(&im);
-    for (size_t i = 0; i < KW_COUNTOF(names); i++) {
-        MSG(topic, t);
-        t.name = names[i];
-        t.topic_id = id_of(1);
-        assert_int_equal(apply(&im, KW_RECORD_TOPIC, &t), KW_EDECODE);
-    }
-    MSG(config, c);
-    c.resource_type = 2;
-    for (int i = 0; i < 3; i++) {
-        c.resource_name = i == 0 ? zero : kw_str_of("t");
-        c.name = i == 1 ? zero : kw_str_of("retention.ms");
-        c.value = i == 2 ? zero : kw_str_of("1");
-        assert_int_equal(apply(&im, KW_RECORD_CONFIG, &c), KW_EDECODE);
-    }
-    MSG(feature_level, f);
-    f.name = zero;
-    f.feature_level = 1;
-    assert_int_equal(apply(&im, KW_RECORD_FEATURE_LEVEL, &f), KW_EDECODE);
-    struct kw_register_broker_record_broker_endpoint e = {.name = kw_str_of("PLAINTEXT"), .host = zero, .port = 1};
-    struct kw_register_broker_record_broker_feature bf = {.name = zero};
-    for (int i = 0; i < 3; i++) {
-        MSG(register_broker, b);
-        b.end_points.v = &e, b.end_points.n = i == 0;
-        b.features.v = &bf, b.features.n = i == 1;
-        b.rack = i == 2 ? zero : kw_str_null();
-        assert_int_equal(apply(&im, KW_RECORD_REGISTER_BROKER, &b), KW_EDECODE);
-    }
-    assert_int_equal(im.offset, -1);
-    assert_int_equal(add_topic(&im, "t", 1), KW_OK);
-    for (int i = 0; i < 2; i++) { /* epochs that cannot rise any more */
-        MSG(partition, p);
-        MSG(partition_change, pc);
-        int32_t self = 0;
-        p.topic_id = pc.topic_id = id_of(1);
-        p.partition_id = pc.partition_id = 0;
-        p.replicas.v = &self, p.replicas.n = 1;
-        p.leader_epoch = i == 0 ? INT32_MAX : 0;
-        p.partition_epoch = i == 1 ? INT32_MAX : 0;
-        assert_int_equal(apply(&im, KW_RECORD_PARTITION, &p), KW_OK);
-        pc.leader = 0;
-        assert_int_equal(apply(&im, KW_RECORD_PARTITION_CHANGE, &pc), KW_EDECODE);
-        assert_int_equal(kb_image_partition(&im, kw_str_of("t"), 0)->partition_epoch, p.partition_epoch);
-        pc.leader = -2;
-        pc.replicas.v = &self, pc.replicas.n = 0; /* nobody has it */
-        assert_int_equal(apply(&im, KW_RECORD_PARTITION_CHANGE, &pc), KW_EDECODE);
-    }
-    kb_image_deinit(&im);
-}
-
 static void test_brokers_and_features(void **state) {
     (void)state;
     struct kb_image im;
@@ -803,7 +746,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topics_and_partitions),
         cmocka_unit_test(test_partition_change),
-        cmocka_unit_test(test_impossible_records),
         cmocka_unit_test(test_brokers_and_features),
         cmocka_unit_test(test_configs),
         cmocka_unit_test(test_observer),

@@ -474,6 +474,35 @@ static void test_damaged_files_stop_the_start(void **state) {
     meta_deinit(&m);
 }
 
+/* No epoch comes behind the last: a folder that knows it is damaged. (fuzz_metadata_replay: it was counted on from there.) */
+static void test_the_last_epoch(void **state) {
+    (void)state;
+    struct meta m;
+    meta_init(&m, 9, NULL);
+    meta_start(&m);
+    struct kw_out image = meta_bytes(&m.image);
+    char name[KB_SNAPSHOT_NAME_SIZE], path[160];
+    kb_snapshot_name(m.image.offset + 1, INT32_MAX, name);
+    snprintf(path, sizeof(path), "%s/%s", META_LOG, name);
+    meta_stop(&m);
+    sim_disk_poke(m.sim, path, image.p, image.len);
+    kw_out_deinit(&image);
+    refuses_to_start(&m, "no epoch comes behind 2147483647");
+    sim_disk_remove(m.sim, path);
+    size_t n;
+    uint8_t log[4096];
+    const char *const file = META_LOG "/00000000000000000000.log";
+    const uint8_t *p = sim_disk_peek(m.sim, file, &n);
+    assert_true(n <= sizeof(log));
+    memcpy(log, p, n);
+    for (size_t at = 0; at < n; at += (size_t)kw_batch_size_peek(log + at, n - at)) kw_batch_set_leader_epoch(log + at, INT32_MAX);
+    sim_disk_poke(m.sim, file, log, n);
+    sim_disk_remove(m.sim, META_LOG "/leader-epoch-checkpoint");
+    m.clean = false;
+    refuses_to_start(&m, "no epoch comes behind 2147483647");
+    meta_deinit(&m);
+}
+
 static void test_apache_kafkas_meta_properties(void **state) {
     (void)state;
     struct meta m;
@@ -591,6 +620,7 @@ int main(void) {
         cmocka_unit_test(test_br_16_corrupt_snapshot),
         cmocka_unit_test(test_snapshot_ahead_of_the_log),
         cmocka_unit_test(test_damaged_files_stop_the_start),
+        cmocka_unit_test(test_the_last_epoch),
         cmocka_unit_test(test_apache_kafkas_meta_properties),
         cmocka_unit_test(test_full_disk_refuses_and_recovers),
         cmocka_unit_test(test_failed_sync_is_never_acknowledged),
