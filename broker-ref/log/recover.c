@@ -442,13 +442,29 @@ static bool lost_tail(struct kb_recover *r, size_t i, bool trusted) {
     return true;
 }
 
+/* The next one begins before this one ends: it would hide what stands here. It goes, with what comes behind it, and this one is the last: it is looked at
+ * once more as such. */
+static kw_err overlapped(struct kb_recover *r, size_t i, int64_t expected) {
+    kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: begins below offset %" PRId64 ", where the one before it ends", r->dir, r->bases[i + 1], r->expected);
+    kw_err err = drop_from(r, i + 1);
+    kb_facts_deinit(&r->segs[--r->seg_count].facts);
+    r->expected = expected;
+    return err;
+}
+
 static kw_err segments(struct kb_recover *r) {
     kw_err err = KW_OK;
     bool cut = false;
     for (size_t i = 0; i < r->base_count && !err && !cut; i++) {
         bool last = i + 1 == r->base_count;
         bool trusted = r->clean || (!last && r->bases[i + 1] <= r->recovery_point);
+        int64_t expected = r->expected;
         err = segment(r, i, trusted, &cut);
+        last = i + 1 == r->base_count; /* it may have been split */
+        if (!err && !cut && !last && r->bases[i + 1] < r->expected) {
+            err = overlapped(r, i--, expected);
+            continue;
+        }
         if (!err && !cut) cut = lost_tail(r, i, trusted);
         if (!err && cut) err = drop_from(r, i + 1);
         struct kb_found *g = r->seg_count ? &r->segs[r->seg_count - 1] : NULL;

@@ -406,6 +406,44 @@ static void test_truncate_before_an_empty_segment(void **state) {
     rig_deinit(&r);
 }
 
+/* A segment that begins before the one below it ends, empty or not: kept, it would hide what stands there, and what is appended to it would be
+ * cut at the next start. (fuzz_log_recovery: stopped at 3 to 11, opened at 3 to 7.) */
+static void test_overlapping_segments(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        bool clean = how & 1, empty = how & 2;
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        r.config.segment_bytes = 900;
+        rig_open(&r);
+        put(&r, 8, 200);
+        rig_stop(&r);
+        size_t n;
+        uint8_t *p = copy(&r, RIG_DIR "/00000000000000000003.log", &n);
+        sim_disk_poke(r.disk, RIG_DIR "/00000000000000000002.log", p, empty ? 0 : n);
+        free(p);
+        sim_disk_remove(r.disk, RIG_DIR "/00000000000000000003.log");
+        sim_disk_remove(r.disk, RIG_DIR "/00000000000000000006.log");
+        r.clean = clean;
+        if (!clean) r.recovery_point = -1;
+        rig_open(&r);
+        for (int pass = 0; pass < 2; pass++) {
+            assert_int_equal(r.log->leo, 3 + 5 * pass);
+            for (int64_t o = 0; o < r.log->leo; o++) {
+                struct rig_bytes b = rig_read(&r, o, 10);
+                assert_int_equal(rig_first(&b).base_offset, o);
+                free(b.p);
+            }
+            if (pass) break;
+            put(&r, 5, 200);
+            rig_stop(&r);
+            rig_open(&r);
+        }
+        assert_non_null(strstr(r.lines, "dropped"));
+        rig_deinit(&r);
+    }
+}
+
 /* BL-13: one bit flipped in the middle: never served, never cut silently, everything around it readable; after clean and unclean stops, in the
  * records, the length and the offset. */
 static void test_bl13_bit_rot(void **state) {
@@ -492,6 +530,7 @@ int main(void) {
         cmocka_unit_test(test_bl11_indexes_rebuilt),
         cmocka_unit_test(test_bl12_truncate),
         cmocka_unit_test(test_truncate_before_an_empty_segment),
+        cmocka_unit_test(test_overlapping_segments),
         cmocka_unit_test(test_bl13_bit_rot),
         cmocka_unit_test(test_leftovers),
     };
