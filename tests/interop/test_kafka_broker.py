@@ -8,7 +8,7 @@ Default: libkclient produces, and Java, librdkafka and libkclient read; then eac
 """
 import argparse
 
-from judge import cache, cli, matrix, peers, servers, tally
+from judge import cache, cli, consuming, matrix, peers, servers, tally
 
 
 def run():
@@ -18,7 +18,7 @@ def run():
     a = ap.parse_args()
     t = tally.Tally(f"Apache Kafka {cache.KAFKA_VERSION} with {a.peers}")
     folder = servers.temp_folder("matrix")
-    with servers.Kafka() as kafka:
+    with servers.Kafka(consuming.BROKER_PROPS) as kafka:
         if a.peers == "kclient":
             ours = [c(kafka.boot) for c in peers.OURS]
             others = [peers.Java(kafka.boot), peers.RdkNew(kafka.boot)]
@@ -26,6 +26,7 @@ def run():
             matrix.run(t, kafka, others, [p for p in ours if p.consumes], a.quick, folder)
             for codec in ("none", "zstd") if a.quick else peers.CODECS:
                 t.attempt(f"kc {codec} with {kafka.name}", cli.kc_round, kafka.boot, codec)
+            consuming.run(t, kafka, a.quick, folder)
         else:
             names = None if a.peers == "outside" else a.peers.split(",")
             chosen = [c(kafka.boot) for c in peers.OUTSIDE + peers.OURS if (c.name in names if names else c in peers.OUTSIDE)]

@@ -4,6 +4,7 @@
  * line on stdin, one JSON answer a line on stdout.
  *   {"op":"produce","topic","file","codec","acks","idempotence","out","conf":{}}   file: a JSON line a record; out: a line a report
  *   {"op":"consume","topics":{name: partitions},"out","conf":{}}   reads all partitions, from the beginning to the end of each
+ *   {"op":"follow","topics","out","conf":{}}   libkclient alone: as consume, past the ends and errors (a line each), until the next line comes
  *   {"op":"load","topic","partitions","acks","idempotence","rate","log","conf":{}}   numbered records until the next line comes
  */
 #ifndef JOB_H

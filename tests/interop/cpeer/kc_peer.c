@@ -235,7 +235,25 @@ static long read_all(struct run *run, kc_consumer *consumer, kc_topic_partition 
     return job_failed() ? -1 : count;
 }
 
-static long consume(const json_t *job)
+/* Reads on, whatever happens to the topic, until the next line comes. */
+static long follow_all(struct run *run, kc_consumer *consumer)
+{
+    long count = 0;
+    while (!job_failed() && !job_stop_asked()) {
+        kc_event *event = NULL;
+        kc_err err = kc_consumer_poll(consumer, &event, wait_us(run, 50000));
+        if (err == KC_TIMED_OUT) continue;
+        if (err) return fail_with("kc_consumer_poll", err, NULL);
+        if (kc_event_kind(event) == KC_EVENT_RECORDS) count += put_records(run, event);
+        if (kc_event_kind(event) == KC_EVENT_ERROR)
+            fprintf(run->out, "{\"error\":\"%s\",\"partition\":%d}\n", kc_error_name(kc_event_error(event)), (int)kc_event_partition(event));
+        kc_event_free(event);
+        fflush(run->out);
+    }
+    return job_failed() ? -1 : count;
+}
+
+static long consume_or_follow(const json_t *job, int following)
 {
     struct run run = {.out = fopen(job_text(job, "out", "/dev/null"), "w")};
     kc_consumer *consumer = NULL;
@@ -244,15 +262,15 @@ static long consume(const json_t *job)
     long count = -1;
     if (!run.out) return job_fail("out", strerror(errno));
     kc_config *c = conf_of(job);
-    set(c, "enable.partition.eof", "true");
-    set(c, "auto.offset.reset", "error");
+    if (!following) set(c, "enable.partition.eof", "true");
+    if (!following) set(c, "auto.offset.reset", "error");
     set(c, "fetch.wait.max.ms", "20");
     run.client = client_of(c, &run);
     kc_topic_partition *parts = run.client ? whole(run.client, json_object_get(job, "topics"), &n) : NULL;
     kc_err err = run.client ? kc_consumer_new(run.client, c, KC_PROCESSED_BY_POLL, &consumer, &e) : KC_CONFIG;
     if (!err) err = kc_consumer_assign(consumer, parts, sizeof *parts, n, &e);
     if (err) fail_with("consumer", err, e);
-    else count = read_all(&run, consumer, parts, n);
+    else count = following ? follow_all(&run, consumer) : read_all(&run, consumer, parts, n);
     e = NULL;
     err = consumer ? kc_consumer_close(consumer, CLOSE_US_MAX, &e) : KC_OK;
     if (err) fail_with("kc_consumer_close", err, e);
@@ -264,6 +282,9 @@ static long consume(const json_t *job)
     fclose(run.out);
     return job_failed() ? -1 : count;
 }
+
+static long consume(const json_t *job) { return consume_or_follow(job, 0); }
+static long follow(const json_t *job) { return consume_or_follow(job, 1); }
 
 /* ---- load: numbered records at a rate, every acknowledgement logged ---- */
 
@@ -295,7 +316,7 @@ static long load(const json_t *job)
 
 int main(int argc, char **argv)
 {
-    static const struct job_op ops[] = {{"produce", produce}, {"consume", consume}, {"load", load}, {NULL, NULL}};
+    static const struct job_op ops[] = {{"produce", produce}, {"consume", consume}, {"follow", follow}, {"load", load}, {NULL, NULL}};
     char version[64];
     snprintf(version, sizeof version, "libkclient %s", kc_version());
     return job_main(argc, argv, version, ops);

@@ -10,12 +10,14 @@ import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -35,6 +37,7 @@ public final class Peer {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String RECORD_SIZE_MAX = "11534336";
     private final String bootstrap;
+    private final Map<String, KafkaProducer<byte[], byte[]>> writers = new HashMap<>();
 
     private Peer(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -92,6 +95,43 @@ public final class Peer {
         return sent.size();
     }
 
+    /** Steps of several producers in their order: [who, action, partition, key, value]; who "" writes outside of transactions. The
+     * producers stay, so that a later job can end what this one leaves open. */
+    private long transact(JsonNode job) throws Exception {
+        String topic = job.get("topic").asText();
+        long sent = 0;
+        for (JsonNode step : job.get("steps")) {
+            String who = topic + "." + step.get(0).asText();
+            KafkaProducer<byte[], byte[]> p = writers.get(who);
+            if (p == null) {
+                Properties conf = base(job);
+                conf.put("compression.type", job.get("codec").asText());
+                conf.put("linger.ms", "1000");
+                conf.put("retry.backoff.ms", "10");   // a coordinator is often busy with what it has just ended
+                if (!step.get(0).asText().isEmpty()) {
+                    conf.put("transactional.id", who);
+                }
+                p = new KafkaProducer<>(conf, new ByteArraySerializer(), new ByteArraySerializer());
+                writers.put(who, p);
+                if (!step.get(0).asText().isEmpty()) {
+                    p.initTransactions();
+                }
+            }
+            switch (step.get(1).asText()) {
+                case "begin" -> p.beginTransaction();
+                case "commit" -> p.commitTransaction();
+                case "abort" -> p.abortTransaction();
+                case "flush" -> p.flush();
+                case "send" -> {
+                    p.send(new ProducerRecord<>(topic, step.get(2).asInt(), bytes(step.get(3)), bytes(step.get(4))));
+                    sent++;
+                }
+                default -> throw new IllegalArgumentException("unknown step " + step);
+            }
+        }
+        return sent;
+    }
+
     private static String line(ConsumerRecord<byte[], byte[]> r) throws IOException {
         ObjectNode n = JSON.createObjectNode();
         n.put("topic", r.topic()).put("partition", r.partition()).put("offset", r.offset()).put("timestamp", r.timestamp());
@@ -138,6 +178,8 @@ public final class Peer {
     }
 
     public static void main(String[] args) throws Exception {
+        PrintStream answers = System.out;   // for them alone: whatever else is printed, warnings of the client among it, goes elsewhere
+        System.setOut(System.err);
         Peer peer = new Peer(args[0]);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -147,13 +189,14 @@ public final class Peer {
                 long n = switch (job.get("op").asText()) {
                     case "produce" -> peer.produce(job);
                     case "consume" -> peer.consume(job);
+                    case "transact" -> peer.transact(job);
                     default -> throw new IllegalArgumentException("unknown op");
                 };
                 answer.put("ok", true).put("count", n).put("error", "");
             } catch (Exception e) {
                 answer.put("ok", false).put("count", -1).put("error", e.toString());
             }
-            System.out.println(JSON.writeValueAsString(answer));
+            answers.println(JSON.writeValueAsString(answer));
         }
     }
 }

@@ -185,8 +185,9 @@ class KcCli(Peer):
             raise cache.Missing(f"{binary} is not built")
         with open(job["out"], "wb") as out:
             for topic in job["topics"]:
-                r = subprocess.run([binary, "consume", "-b", self.boot, "-t", topic, "-o", "beginning", "-e", "--json", "--base64"],
-                                   stdout=out, stderr=subprocess.PIPE, timeout=timeout)
+                sets = [x for k, v in job.get("conf", {}).items() for x in ("--set", f"{k}={v}")]
+                r = subprocess.run([binary, "consume", "-b", self.boot, "-t", topic, "-o", str(job.get("offset", "beginning")), "-e",
+                                    "--json", "--base64", *sets], stdout=out, stderr=subprocess.PIPE, timeout=timeout)
                 if r.returncode:
                     raise PeerError(f"kc consume -t {topic} exited {r.returncode}: {r.stderr[-600:].decode(errors='replace')}")
         return {"ok": True}

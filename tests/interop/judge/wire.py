@@ -133,6 +133,13 @@ class Wire:
         if len(res) != 1 or res[0][1]:
             raise WireError(f"DeleteTopics {topic}: {res}")
 
+    def grow(self, topic, count):
+        r = self.call(37, 0, struct.pack(">i", 1) + string(topic) + struct.pack(">ii", count, -1) + struct.pack(">ib", 15000, 0))
+        r.number("i")
+        res = r.array(lambda: (r.string(), r.number("h"), r.string()))
+        if len(res) != 1 or res[0][1]:
+            raise WireError(f"CreatePartitions {topic}: {res}")
+
     def offset(self, topic, partition, at=-1):
         """at: -1 end, -2 beginning, else a timestamp in ms."""
         r = self.call(2, 1, struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">iiq", 1, partition, at))
