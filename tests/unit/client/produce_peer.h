@@ -49,7 +49,8 @@ struct sent { /* one batch as it came */
     struct kw_batch_header h;
     uint32_t crc, size;
     int64_t at_us;
-    int16_t version;
+    int16_t version, code; /* code: what it was answered */
+    uint8_t *bytes;        /* with world.keep_bytes */
 };
 struct world {
     struct net *net;
@@ -59,6 +60,8 @@ struct world {
     int trace_count;
     enum verdict (*script)(struct world *w, const struct sent *s, int16_t *code);
     int step;             /* the script's own */
+    bool stored;          /* … and this */
+    bool keep_bytes;
     int64_t next_pid;
     int16_t pid_error;
     int pid_requests;
@@ -178,7 +181,12 @@ static inline void serve_batch(struct world *w, struct request *rq, int32_t brok
     if (err == KW_OK) assert_int_equal(facts.max_timestamp, s.h.max_timestamp);
     else fail_msg("a batch is not sound: %s", why);
     assert_true(w->trace_count < TRACE_MAX);
-    w->trace[w->trace_count++] = s;
+    if (w->keep_bytes) {
+        s.bytes = malloc((size_t)rec->len);
+        memcpy(s.bytes, rec->p, (size_t)rec->len);
+    }
+    struct sent *traced = &w->trace[w->trace_count++];
+    *traced = s;
     int16_t code = KE_NONE;
     enum verdict v = w->script ? w->script(w, &s, &code) : V_SERVE;
     if (v != V_ERROR && v != V_STORE_ERROR) code = KE_NONE;
@@ -209,7 +217,7 @@ static inline void serve_batch(struct world *w, struct request *rq, int32_t brok
             if (w->log_append_time) a->log_append_time_ms = 77;
         }
     }
-    a->error_code = code;
+    a->error_code = traced->code = code;
     if (code) a->base_offset = -1;
     if (getenv("PEER_LOG"))
         fprintf(stderr, "%10.3f produce to %d: partition %d, %d records, epoch %d sequence %d: verdict %d code %d offset %lld\n", (double)s.at_us / 1e6,
@@ -364,6 +372,7 @@ static inline void world_free(struct world *w) {
     net_free(w->net);
     for (int t = 0; t < NET_TOPICS; t++)
         for (int i = 0; i < PARTS_MAX; i++) free(w->logs[t][i].records);
+    for (int i = 0; i < w->trace_count; i++) free(w->trace[i].bytes);
     free(w->trace);
     free(w->reports);
     free(w);

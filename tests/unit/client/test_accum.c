@@ -311,7 +311,7 @@ static void test_timestamps(void **state) {
     world_free(w);
 }
 
-static void test_pr06_null_and_empty(void **state) {
+static void test_PR_06_null_and_empty(void **state) {
     (void)state;
     struct world *w = world_new(NULL, 1);
     for (int i = 0; i < 4; i++)
@@ -449,7 +449,7 @@ static enum verdict slow_third(struct world *w, const struct sent *s, int16_t *c
     *code = KE_REQUEST_TIMED_OUT;
     return s->broker == 3 && w->step % 10 != 0 ? V_ERROR : V_SERVE;
 }
-static void test_cp10_sticky_is_uniform(void **state) {
+static void test_CP_10_sticky_is_uniform(void **state) {
     (void)state;
     static const char *const pairs[] = {"batch.size", "4000", "linger.ms", "2", "queue.buffering.max.messages", "5000",
                                         "sticky.partitioning.linger.ms", "0", NULL};
@@ -533,13 +533,13 @@ int main(void) {
         cmocka_unit_test(test_memory_budget),
         cmocka_unit_test(test_wakes_are_rare),
         cmocka_unit_test(test_timestamps),
-        cmocka_unit_test(test_pr06_null_and_empty),
+        cmocka_unit_test(test_PR_06_null_and_empty),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_partition_of_highest_number),
         cmocka_unit_test(test_keys_decide),
         cmocka_unit_test(test_round_robin_and_random),
-        cmocka_unit_test(test_cp10_sticky_is_uniform),
+        cmocka_unit_test(test_CP_10_sticky_is_uniform),
         cmocka_unit_test(test_m2_new_partitions_are_taken_up),
         cmocka_unit_test(test_partitions_without_leader_are_left_out),
     };

@@ -25,7 +25,7 @@ static void expect_offsets(const struct cw *w, const int64_t *want, size_t n) {
 
 /* ---- CC-02: holes ---- */
 
-static void cc02_batches_whose_records_are_gone(void **state) {
+static void CC_02_batches_whose_records_are_gone(void **state) {
     (void)state;
     int t;
     struct cw *w = begin(PAIRS("enable.partition.eof", "true"), &t);
@@ -63,7 +63,7 @@ static void holes_alone_move_the_position(void **state) {
 
 /* ---- CC-03, CC-04, CC-05: transactions ---- */
 
-static void cc03_control_batches_and_aborted_records_alone(void **state) {
+static void CC_03_control_batches_and_aborted_records_alone(void **state) {
     (void)state;
     int t;
     struct cw *w = begin(PAIRS("isolation.level", "read_committed", "enable.partition.eof", "true"), &t);
@@ -113,7 +113,7 @@ static void transactions(int codec, bool committed) {
     assert_int_equal(cw_position(w, t, 0), 21);
     cw_free(w);
 }
-static void cc04_cc05_only_what_was_committed(void **state) {
+static void CC_04_cc05_only_what_was_committed(void **state) {
     (void)state;
     for (int codec = 0; codec < KW_CODEC_COUNT; codec++) {
         if (!kw_codec_built(codec)) continue;
@@ -471,7 +471,7 @@ static void put_message(struct kw_out *o, int8_t magic, int64_t offset, int64_t 
 }
 
 /* PR-07: v0, v1, a wrapper of each, and v2 in one answer. */
-static void pr07_formats_mixed_in_one_answer(void **state) {
+static void PR_07_formats_mixed_in_one_answer(void **state) {
     (void)state;
     int t;
     struct cw *w = begin(NULL, &t);
@@ -707,10 +707,10 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     kw_allocator_set(&(struct kw_allocator){counting_malloc, counting_realloc, counting_free, NULL});
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cc02_batches_whose_records_are_gone),
+        cmocka_unit_test(CC_02_batches_whose_records_are_gone),
         cmocka_unit_test(holes_alone_move_the_position),
-        cmocka_unit_test(cc03_control_batches_and_aborted_records_alone),
-        cmocka_unit_test(cc04_cc05_only_what_was_committed),
+        cmocka_unit_test(CC_03_control_batches_and_aborted_records_alone),
+        cmocka_unit_test(CC_04_cc05_only_what_was_committed),
         cmocka_unit_test(every_codec),
         cmocka_unit_test(deltas_that_do_not_rise),
         cmocka_unit_test(old_offsets_that_do_not_rise),
@@ -719,7 +719,7 @@ int main(void) {
         cmocka_unit_test(garbage),
         cmocka_unit_test(mutated_batches),
         cmocka_unit_test(offsets_at_the_edge_of_the_numbers),
-        cmocka_unit_test(pr07_formats_mixed_in_one_answer),
+        cmocka_unit_test(PR_07_formats_mixed_in_one_answer),
         cmocka_unit_test(details_of_old_messages),
         cmocka_unit_test(details_of_records),
         cmocka_unit_test(poll_records_is_a_limit),

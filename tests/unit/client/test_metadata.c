@@ -31,11 +31,23 @@ static void test_names_become_numbers(void **state) {
     }
     assert_null(kc_metadata_topic(n->core, 0));
     assert_null(kc_metadata_topic(n->core, 3001));
+    net_free(n);
+}
+
+/* PR-15, the client's part: names that no topic can have are refused before anyone is asked. That "a.b" collides with "a_b" only a broker knows. */
+static void test_PR_15_illegal_names_are_refused_at_once(void **state) {
+    (void)state;
+    struct net *n = two_brokers(NULL);
+    char name[250];
     memset(name, 'n', sizeof name);
-    assert_int_equal(kc_metadata_intern(n->core, name, 249), 3001);
-    const char *bad[] = {"", ".", "..", "a/b", "a b", "\xc3\xa4"};
+    const char *bad[] = {"", ".", "..", "a/b", "a b", "\xc3\xa4", "a\n"}, *good[] = {"...", "a.b", "a_b", "-", "A-Z_0.9"};
     for (size_t i = 0; i < KW_COUNTOF(bad); i++) assert_int_equal(kc_metadata_intern(n->core, bad[i], strlen(bad[i])), 0);
+    assert_int_equal(kc_metadata_intern(n->core, "a\0b", 3), 0);
     assert_int_equal(kc_metadata_intern(n->core, name, 250), 0);
+    assert_int_equal(kc_metadata_intern(n->core, name, 249), 1);
+    for (size_t i = 0; i < KW_COUNTOF(good); i++) assert_int_equal(kc_metadata_intern(n->core, good[i], strlen(good[i])), 2 + i);
+    net_turn(n);
+    assert_int_equal(n->opened, 0);
     net_free(n);
 }
 
@@ -564,6 +576,7 @@ static void test_a_refresh_survives_the_loss_of_its_timer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_become_numbers),
+        cmocka_unit_test(test_PR_15_illegal_names_are_refused_at_once),
         cmocka_unit_test(test_only_wanted_topics_are_asked_for_together),
         cmocka_unit_test(test_stale_metadata_is_asked_for_again_and_unwanted_topics_expire),
         cmocka_unit_test(test_CX_11_missing_topic_is_asked_for_seldom),

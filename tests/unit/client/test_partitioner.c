@@ -77,7 +77,7 @@ static void test_vectors_of_librdkafka(void **state) {
     }
 }
 
-static void test_cp09_java_vectors(void **state) {
+static void test_CP_09_java_vectors(void **state) {
     (void)state;
     static const struct {
         const char *key;
@@ -169,7 +169,7 @@ static void test_round_robin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_of_librdkafka),
-        cmocka_unit_test(test_cp09_java_vectors),
+        cmocka_unit_test(test_CP_09_java_vectors),
         cmocka_unit_test(test_which_keys_decide),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_random_is_even_and_keeps_to_the_available),

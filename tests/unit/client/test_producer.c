@@ -299,7 +299,7 @@ static void test_client_close_lets_everybody_go(void **state) {
 
 /* CC-12, the producer's part (a consumer has no commit to wait for yet): every broker is frozen, as after SIGSTOP: the kernel still accepts, nobody answers.
  * A close keeps its limit, and everything is freed. */
-static void test_cc12_close_with_frozen_brokers(void **state) {
+static void test_CC_12_close_with_frozen_brokers(void **state) {
     (void)state;
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
@@ -337,6 +337,60 @@ static void test_cc12_close_with_frozen_brokers(void **state) {
         kc_client_free(client);
     }
     close(frozen);
+}
+
+/* CX-10, as far as this library has such things: one thread reads statistics, one starts and stops timers (batches that linger and are flushed), while
+ * connections break. Run under ThreadSanitizer too. */
+static _Atomic bool enough;
+static void *read_stats(void *arg) {
+    struct rig *r = arg;
+    kc_producer_stats st;
+    while (!atomic_load(&enough))
+        if (kc_producer_stats_get(r->producer, &st, sizeof st) != KC_OK) return r;
+    return NULL;
+}
+static void *break_connections(void *arg) {
+    struct rig *r = arg;
+    for (int k = 0; k < 15 && !atomic_load(&enough); k++) { /* at most 3 connections each time: the broker takes 64 in all */
+        for (int i = 0; i < atomic_load(&r->broker->count); i++) shutdown(r->broker->fds[i], SHUT_RDWR);
+        usleep(20000);
+    }
+    return NULL;
+}
+static void test_CX_10_statistics_timers_and_failures_at_once(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "1", "reconnect.backoff.ms", "1", "reconnect.backoff.max.ms", "5", "retry.backoff.ms", "1",
+                                        "retry.backoff.max.ms", "5", NULL};
+    struct rig r = rig_new(pairs, 2);
+    pthread_t threads[2];
+    atomic_store(&enough, false);
+    assert_int_equal(pthread_create(&threads[0], NULL, read_stats, &r), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, break_connections, &r), 0);
+    int sent = 0, told = 0;
+    kc_reports *reports;
+    for (int i = 0; i < 100; i++) {
+        kc_record rec = {.topic = r.topic, .value = {"x", 1}};
+        for (int k = 0; k < 10; k++) sent += kc_producer_send(r.producer, &rec, KC_FOREVER) == KC_OK;
+        if (i % 3) (void)kc_producer_flush(r.producer, 2000, NULL);
+        while (kc_producer_reports(r.producer, &reports, 0) == KC_OK) {
+            told += (int)kc_reports_count(reports);
+            kc_reports_free(reports);
+        }
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < 2; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(kc_producer_close(r.producer, KC_FOREVER, NULL), KC_OK);
+    while (kc_producer_reports(r.producer, &reports, 0) == KC_OK) {
+        told += (int)kc_reports_count(reports);
+        kc_reports_free(reports);
+    }
+    assert_int_equal(sent, 1000);
+    assert_int_equal(told, 1000); /* one report each */
+    rig_free(&r);
 }
 
 /* ---- Arrays ---- */
@@ -585,7 +639,7 @@ static void test_free_in_any_order(void **state) {
 static int inherited[256]; /* what the child has from the test's broker */
 static bool is_clients(int fd) { return !inherited[fd] && fcntl(fd, F_GETFD) >= 0; }
 
-static void test_cx05_fork(void **state) {
+static void test_CX_05_fork(void **state) {
     (void)state;
     struct rig r = rig_new(NULL, 1);
     kc_record rec = {.topic = r.topic, .value = {"x", 1}};
@@ -633,7 +687,8 @@ int main(void) {
         cmocka_unit_test(test_c2_enqueue_timeouts),
         cmocka_unit_test(test_close_lets_waiting_senders_go),
         cmocka_unit_test(test_client_close_lets_everybody_go),
-        cmocka_unit_test(test_cc12_close_with_frozen_brokers),
+        cmocka_unit_test(test_CC_12_close_with_frozen_brokers),
+        cmocka_unit_test(test_CX_10_statistics_timers_and_failures_at_once),
         cmocka_unit_test(test_send_many),
         cmocka_unit_test(test_send_flat),
         cmocka_unit_test(test_own_partitioner),
@@ -641,7 +696,7 @@ int main(void) {
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_two_closes_at_once),
         cmocka_unit_test(test_free_in_any_order),
-        cmocka_unit_test(test_cx05_fork),
+        cmocka_unit_test(test_CX_05_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

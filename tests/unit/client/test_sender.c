@@ -132,7 +132,7 @@ static void test_log_append_time(void **state) {
 
 /* ---- Retries and order ---- */
 
-static void test_cp01_a_failed_batch_stays_ahead(void **state) {
+static void test_CP_01_a_failed_batch_stays_ahead(void **state) {
     (void)state;
     static const char *const pairs[] = {"enable.idempotence", "false", "max.in.flight.requests.per.connection", "1", NULL};
     struct world *w = world_new(pairs, 1);
@@ -191,41 +191,86 @@ static void test_given_partitions_are_reported(void **state) {
     world_free(w);
 }
 
-static void test_cp02_same_bytes_on_retry(void **state) {
+/* CP-02: the broker has stored a large batch and its answer is lost; what is queued meanwhile must not change the retry: the same bytes. */
+static void test_CP_02_same_bytes_on_retry(void **state) {
     (void)state;
-    struct world *w = world_new(idempotent, 1);
-    world_send_n(w, 0, 500, 1000);
-    w->script = lose_first;
-    net_advance(w->net, 10 * SECOND);
-    assert_int_equal(w->trace[0].h.base_sequence, w->trace[1].h.base_sequence);
-    assert_int_equal(w->trace[0].h.record_count, w->trace[1].h.record_count);
-    assert_int_equal(w->trace[0].crc, w->trace[1].crc);
-    assert_int_equal(w->trace[0].size, w->trace[1].size);
-    assert_log(w, 0, 500);
-    assert_all_ok(w, 500);
-    world_free(w);
+    static const char *const codecs[] = {"none", "zstd"};
+    for (size_t c = 0; c < KW_COUNTOF(codecs); c++) {
+        const char *pairs[] = {"compression.type", codecs[c], NULL};
+        struct world *w = world_new(pairs, 1);
+        w->keep_bytes = true;
+        world_send_n(w, 0, 500, 1000);
+        w->script = lose_first;
+        net_advance(w->net, 20 * MS); /* lost by now, and in its backoff */
+        assert_int_equal(w->trace_count, 1);
+        assert_int_equal(w->logs[0][0].count, 500);
+        for (int i = 0; i < 3; i++) {
+            world_send_n(w, 0, 50, 300);
+            net_advance(w->net, 20 * MS);
+        }
+        net_advance(w->net, 10 * SECOND);
+        const struct sent *first = &w->trace[0], *again = &w->trace[1];
+        assert_int_equal(again->h.base_sequence, first->h.base_sequence);
+        assert_int_equal(again->h.record_count, 500);
+        assert_int_equal(again->size, first->size);
+        assert_memory_equal(again->bytes, first->bytes, first->size);
+        assert_int_equal(again->code, KE_NONE); /* known again, at its first place */
+        assert_log(w, 0, 650);
+        assert_all_ok(w, 650);
+        assert_int_equal(w->p->accum.fatal, KC_OK);
+        world_free(w);
+    }
 }
 
-/* Batch 0 is not answered in a useful way; batch 1 behind it comes back out of order. */
-static enum verdict cp03(struct world *w, const struct sent *s, int16_t *code) {
+/* CP-03: sequence 0 times out, nobody knows whether it was stored; sequence 1, in flight behind it, comes back out of order. Both are sent again under
+ * their numbers: stored and known again, or not stored and taken now. */
+static enum verdict time_out_first(struct world *w, const struct sent *s, int16_t *code) {
     (void)s;
     *code = KE_REQUEST_TIMED_OUT;
-    return w->step++ == 0 ? V_ERROR : V_SERVE;
+    return w->step++ == 0 ? (w->stored ? V_STORE_ERROR : V_ERROR) : V_SERVE;
 }
-static void test_cp03_out_of_order_behind_an_unknown_outcome(void **state) {
+static enum verdict refuse_second_too(struct world *w, const struct sent *s, int16_t *code) {
+    if (w->step == 1) { /* as a broker that has not stored the first: also when it has, and answers from a replica's old state */
+        w->step++;
+        *code = KE_OUT_OF_ORDER_SEQUENCE_NUMBER;
+        return V_ERROR;
+    }
+    return time_out_first(w, s, code);
+}
+static enum verdict duplicate_by_error(struct world *w, const struct sent *s, int16_t *code) {
+    if (w->step == 2) {
+        w->step++;
+        *code = KE_DUPLICATE_SEQUENCE_NUMBER;
+        return V_ERROR;
+    }
+    return refuse_second_too(w, s, code);
+}
+static void test_CP_03_out_of_order_behind_an_unknown_outcome(void **state) {
     (void)state;
-    struct world *w = world_new(idempotent, 1);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
-    w->script = cp03;
-    world_send_batches(w, 0, 2);
-    net_advance(w->net, 5 * SECOND);
-    /* 0, then 1 and 2 (2 refused), then 1 and 2 with the same numbers */
-    for (int i = 1; i < w->trace_count; i++) assert_in_range(w->trace[i].h.base_sequence, 1, 2);
-    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
-    assert_log(w, 0, 3);
-    assert_all_ok(w, 3);
-    world_free(w);
+    static const struct {
+        enum verdict (*script)(struct world *w, const struct sent *s, int16_t *code);
+        bool stored, by_error;
+    } cases[] = {{time_out_first, false, false}, {refuse_second_too, true, false}, {duplicate_by_error, true, true}};
+    for (size_t c = 0; c < KW_COUNTOF(cases); c++) {
+        struct world *w = world_new(idempotent, 1);
+        w->script = cases[c].script;
+        w->stored = cases[c].stored;
+        world_send_batches(w, 0, 2);
+        net_advance(w->net, 5 * SECOND);
+        static const int32_t sequences[] = {0, 1, 0, 1};
+        assert_int_equal(w->trace_count, 4);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(w->trace[i].h.base_sequence, sequences[i]);
+            assert_int_equal(w->trace[i].h.producer_epoch, 0);
+        }
+        assert_int_equal(w->trace[0].code, KE_REQUEST_TIMED_OUT);
+        assert_int_equal(w->trace[1].code, KE_OUT_OF_ORDER_SEQUENCE_NUMBER);
+        assert_log(w, 0, 2);
+        assert_all_ok(w, 2);
+        assert_int_equal(w->reports[0].flags & KC_REPORT_DUPLICATE, cases[c].by_error ? KC_REPORT_DUPLICATE : 0);
+        assert_int_equal(w->p->accum.fatal, KC_OK);
+        world_free(w);
+    }
 }
 
 static enum verdict store_then_duplicate(struct world *w, const struct sent *s, int16_t *code) {
@@ -249,36 +294,46 @@ static void test_duplicate_sequence_counts_as_delivered(void **state) {
     world_free(w);
 }
 
-static void test_cp04_sequences_wrap(void **state) {
+/* CP-04: next sequence 2^31 - 3, six batches of one record, then one of five that straddles the wrap. */
+static void wrap_at(struct world *w, int32_t next) { /* the producer and the broker, as if that many records had been sent */
+    w->p->accum.topics[w->topic]->parts[0]->next_sequence = next;
+    w->logs[0][0].producers[0].last_sequence = next - 1;
+    w->logs[0][0].producers[0].recent_count = 0;
+}
+static void test_CP_04_sequences_wrap(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     world_send_n(w, 0, 1, 16); /* makes the partition's state */
     net_advance(w->net, 100 * MS);
-    struct kc_part *p = w->p->accum.topics[w->topic]->parts[0];
-    p->next_sequence = INT32_MAX - 2; /* as after 2^31-3 records */
-    w->logs[0][0].producers[0].last_sequence = INT32_MAX - 3;
-    w->logs[0][0].producers[0].recent_count = 0;
+    wrap_at(w, INT32_MAX - 2);
     world_send_batches(w, 0, 6);
     net_advance(w->net, 1 * SECOND);
     static const int32_t expected[] = {0, INT32_MAX - 2, INT32_MAX - 1, INT32_MAX, 0, 1, 2};
     assert_int_equal(w->trace_count, 7);
     for (int i = 0; i < 7; i++) assert_int_equal(w->trace[i].h.base_sequence, expected[i]);
-    /* one that straddles the wrap, whose answer is lost: still known as a duplicate */
-    p->next_sequence = INT32_MAX - 1;
-    w->logs[0][0].producers[0].last_sequence = INT32_MAX - 2;
-    w->logs[0][0].producers[0].recent_count = 0;
+    /* Its answer is lost: still known as a duplicate. */
+    wrap_at(w, INT32_MAX - 1);
     w->script = lose_first;
     world_send_n(w, 0, 5, 16);
     net_advance(w->net, 5 * SECOND);
+    assert_int_equal(w->trace_count, 9);
     assert_int_equal(w->trace[7].h.base_sequence, INT32_MAX - 1);
     assert_int_equal(w->trace[8].h.base_sequence, INT32_MAX - 1);
-    assert_int_equal(p->next_sequence, 3);
-    assert_log(w, 0, 12);
-    assert_all_ok(w, 12);
+    assert_int_equal(w->trace[8].h.record_count, 5);
+    assert_int_equal(w->p->accum.topics[w->topic]->parts[0]->next_sequence, 3);
+    /* One that straddles it and is too large: its halves keep the numbers. */
+    wrap_at(w, INT32_MAX - 1);
+    w->max_bytes = 150;
+    world_send_n(w, 0, 6, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(w->p->accum.topics[w->topic]->parts[0]->next_sequence, 4);
+    for (int i = 9; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    assert_log(w, 0, 18);
+    assert_all_ok(w, 18);
     world_free(w);
 }
 
-static void test_cp05_leader_dies_with_a_torn_request(void **state) {
+static void test_CP_05_leader_dies_with_a_torn_request(void **state) {
     (void)state;
     for (int idem = 0; idem < 2; idem++) {
         struct world *w = world_new(idem ? idempotent : plain, 2);
@@ -402,7 +457,7 @@ static void test_too_large_is_split(void **state) {
 
 /* ---- Throttling and deadlines ---- */
 
-static void test_cx12_throttled_broker_is_left_alone(void **state) {
+static void test_CX_12_throttled_broker_is_left_alone(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     w->throttle_ms = 2000;
@@ -479,7 +534,7 @@ static void test_records_own_deadline(void **state) {
 }
 
 /* CX-08: absurd limits neither wrap nor end early. */
-static void test_cx08_absurd_deadlines(void **state) {
+static void test_CX_08_absurd_deadlines(void **state) {
     (void)state;
     static const int64_t timeouts[] = {INT64_MAX, INT64_MAX / 2, (int64_t)36 * 3600 * SECOND, -1};
     struct world *w = world_new(idempotent, 1);
@@ -536,21 +591,21 @@ int main(void) {
         cmocka_unit_test(test_acks_0),
         cmocka_unit_test(test_acks_0_connection_breaks),
         cmocka_unit_test(test_log_append_time),
-        cmocka_unit_test(test_cp01_a_failed_batch_stays_ahead),
+        cmocka_unit_test(test_CP_01_a_failed_batch_stays_ahead),
         cmocka_unit_test(test_given_partitions_keep_their_place_behind_keys),
         cmocka_unit_test(test_given_partitions_are_reported),
-        cmocka_unit_test(test_cp02_same_bytes_on_retry),
-        cmocka_unit_test(test_cp03_out_of_order_behind_an_unknown_outcome),
+        cmocka_unit_test(test_CP_02_same_bytes_on_retry),
+        cmocka_unit_test(test_CP_03_out_of_order_behind_an_unknown_outcome),
         cmocka_unit_test(test_duplicate_sequence_counts_as_delivered),
-        cmocka_unit_test(test_cp04_sequences_wrap),
-        cmocka_unit_test(test_cp05_leader_dies_with_a_torn_request),
+        cmocka_unit_test(test_CP_04_sequences_wrap),
+        cmocka_unit_test(test_CP_05_leader_dies_with_a_torn_request),
         cmocka_unit_test(test_retries_are_counted),
         cmocka_unit_test(test_record_errors),
         cmocka_unit_test(test_too_large_is_split),
-        cmocka_unit_test(test_cx12_throttled_broker_is_left_alone),
+        cmocka_unit_test(test_CX_12_throttled_broker_is_left_alone),
         cmocka_unit_test(test_expiry_in_the_queue),
         cmocka_unit_test(test_records_own_deadline),
-        cmocka_unit_test(test_cx08_absurd_deadlines),
+        cmocka_unit_test(test_CX_08_absurd_deadlines),
         cmocka_unit_test(test_lost_answer_without_idempotence_may_store_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

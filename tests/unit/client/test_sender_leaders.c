@@ -5,7 +5,7 @@
 
 /* ---- Producer ids and epochs ---- */
 
-static void test_cp15_producer_id_is_asked_again(void **state) {
+static void test_CP_15_producer_id_is_asked_again(void **state) {
     (void)state;
     static const int16_t codes[] = {KE_REQUEST_TIMED_OUT, KE_COORDINATOR_LOAD_IN_PROGRESS, KE_COORDINATOR_NOT_AVAILABLE};
     for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
@@ -195,7 +195,7 @@ static void test_a_batch_on_a_lost_connection_ends_in_doubt(void **state) {
 
 /* ---- Leaders ---- */
 
-static void test_cp11_topic_unknown_once(void **state) {
+static void test_CP_11_topic_unknown_once(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     world_send_n(w, 0, 100, 16);
@@ -218,7 +218,7 @@ static void move_leader(struct world *w, int32_t to) {
     w->net->topics[0].epoch[0]++;
 }
 
-static void test_cp13_leader_moves_to_and_fro(void **state) {
+static void test_CP_13_leader_moves_to_and_fro(void **state) {
     (void)state;
     static const char *const pairs[] = {"linger.ms", "1", "request.timeout.ms", "1000", NULL};
     struct world *w = world_new(pairs, 1);
@@ -259,7 +259,7 @@ static void test_kip951_hint_saves_the_backoff(void **state) {
     world_free(w);
 }
 
-static void test_cx02_topic_made_anew(void **state) {
+static void test_CX_02_topic_made_anew(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     net_broker(w->net, 2, "b1", 9092);
@@ -383,7 +383,7 @@ static void test_partitions_that_stay_are_not_sent_twice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cp15_producer_id_is_asked_again),
+        cmocka_unit_test(test_CP_15_producer_id_is_asked_again),
         cmocka_unit_test(test_no_right_to_a_producer_id_is_fatal),
         cmocka_unit_test(test_expired_batch_that_was_stored_needs_no_new_epoch),
         cmocka_unit_test(test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch),
@@ -391,10 +391,10 @@ int main(void) {
         cmocka_unit_test(test_used_up_epochs_ask_for_a_new_id),
         cmocka_unit_test(test_a_batch_on_a_lost_connection_keeps_its_number),
         cmocka_unit_test(test_a_batch_on_a_lost_connection_ends_in_doubt),
-        cmocka_unit_test(test_cp11_topic_unknown_once),
-        cmocka_unit_test(test_cp13_leader_moves_to_and_fro),
+        cmocka_unit_test(test_CP_11_topic_unknown_once),
+        cmocka_unit_test(test_CP_13_leader_moves_to_and_fro),
         cmocka_unit_test(test_kip951_hint_saves_the_backoff),
-        cmocka_unit_test(test_cx02_topic_made_anew),
+        cmocka_unit_test(test_CX_02_topic_made_anew),
         cmocka_unit_test(test_leader_gone_and_back),
         cmocka_unit_test(test_unsent_request_follows_the_leader),
         cmocka_unit_test(test_sent_request_follows_the_leader),
