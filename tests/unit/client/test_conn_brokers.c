@@ -108,7 +108,7 @@ static void test_a_blackholed_bootstrap_address_holds_nobody_up(void **state) {
 static void test_attempts_to_connect_are_limited(void **state) {
     (void)state;
     char list[200] = "b0:9092";
-    static char hosts[NET_BROKERS][8];
+    static char hosts[NET_BROKERS][16];
     for (int i = 1; i < NET_BROKERS; i++) snprintf(list + strlen(list), sizeof list - strlen(list), ",b%d:9092", i);
     const char *pairs[] = {"bootstrap.servers", list, "socket.connection.setup.timeout.ms", "5000", NULL};
     struct net *n = net_new(pairs);
