@@ -49,7 +49,8 @@ struct resolver {
 struct lookup {
     struct kw_list link;
     struct resolver *resolver;
-    struct peer *peer; /* the shell's; NULL: nobody waits any more */
+    struct peer *peer; /* the shell's; NULL: nobody waits any more, and a thread is still at it */
+    bool waiting;      /* in kc_shell.lookups */
     char *host;
     uint16_t port;
     int family;
@@ -130,9 +131,18 @@ static void watch(struct kc_shell *sh, struct sock *s, int events) {
     uv_poll_start(&s->poll, events, on_event);
 }
 
+static void lookup_free(struct lookup *k) {
+    kw_list_remove(&k->link);
+    kw_free(k->host);
+    kw_free(k);
+}
+
 static void peer_free(struct peer *p) {
     if (p->sock) sock_drop(p->sock);
-    if (p->lookup) p->lookup->peer = NULL;
+    if (p->lookup) {
+        p->lookup->peer = NULL;
+        if (p->lookup->waiting) lookup_free(p->lookup); /* or a name server that hangs makes a list of those that have given up */
+    }
     kc_conn_shell_set(p->conn, NULL);
     kw_list_remove(&p->link);
     kw_free(p);
@@ -283,11 +293,7 @@ static void on_event(uv_poll_t *h, int status, int events) {
 static void resolver_unref(struct resolver *r) {
     if (atomic_fetch_sub(&r->refs, 1) != 1) return;
     struct kw_list *l;
-    while ((l = kw_list_shift(&r->done))) {
-        struct lookup *k = KW_CONTAINER_OF(l, struct lookup, link);
-        kw_free(k->host);
-        kw_free(k);
-    }
+    while ((l = kw_list_shift(&r->done))) lookup_free(KW_CONTAINER_OF(l, struct lookup, link));
     pthread_mutex_destroy(&r->lock);
     kw_free(r);
 }
@@ -344,18 +350,14 @@ static void lookup_end(struct lookup *k) {
         p->lookup = NULL;
         kc_conn_resolved(p->conn, k->addresses, k->count, k->count ? NULL : k->text, kc_clock_now());
     }
-    kw_free(k->host);
-    kw_free(k);
+    lookup_free(k);
 }
 
 static void lookups_start(struct kc_shell *sh) {
     struct kw_list *l;
     while (sh->lookups_running < LOOKUPS_MAX && (l = kw_list_shift(&sh->lookups))) {
         struct lookup *k = KW_CONTAINER_OF(l, struct lookup, link);
-        if (!k->peer) {
-            lookup_end(k);
-            continue;
-        }
+        k->waiting = false;
         pthread_t t;
         atomic_fetch_add(&sh->resolver->refs, 1);
         int e = kc_thread_start(&t, true, LOOKUP_STACK_SIZE, lookup_main, k);
@@ -403,6 +405,7 @@ static void do_resolve(struct kc_shell *sh, struct peer *p) {
         return;
     }
     k->text[0] = 0;
+    k->waiting = true;
     kw_list_push(&sh->lookups, &k->link);
     lookups_start(sh);
 }
@@ -562,11 +565,7 @@ void kc_shell_attach(struct kc_shell *sh, struct kc_core *core) {
 
 static void free_lists(struct kc_shell *sh) {
     struct kw_list *l;
-    while ((l = kw_list_shift(&sh->lookups))) {
-        struct lookup *k = KW_CONTAINER_OF(l, struct lookup, link);
-        kw_free(k->host);
-        kw_free(k);
-    }
+    while ((l = kw_list_shift(&sh->lookups))) lookup_free(KW_CONTAINER_OF(l, struct lookup, link));
     while ((l = kw_list_shift(&sh->peers))) kw_free(KW_CONTAINER_OF(l, struct peer, link));
 }
 

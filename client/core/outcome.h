@@ -15,7 +15,7 @@ struct kc_attempts *kc_attempts_ref(struct kc_attempts *a);
 void kc_attempts_unref(struct kc_attempts *a);
 void kc_attempts_note(struct kc_attempts *a, int64_t at_ms, int32_t broker, kc_err cause, const char *phase, const char *detail); /* a NULL is fine */
 
-/* *out stays untouched when it is NULL or there is no memory (a static out-of-memory error is given then). */
+/* out NULL: nothing is made. Without memory for it *out becomes a static error that says so (KC_NO_MEMORY). */
 void kc_error_make(kc_error **out, kc_err code, enum kc_outcome outcome, const struct kc_attempts *a, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 void kc_error_fatal_set(kc_error *e, int32_t action); /* before anyone else sees it; enum kc_action */

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <netdb.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -658,6 +659,37 @@ static void test_CX_06_no_thread_to_be_had(void **state) {
     kc_config_free(f);
 }
 
+/* A name server that hangs, and lookups that give up and are made again all the time: those that no thread ever took are gone with their connections. */
+static _Atomic bool names_hang;
+extern int __real_getaddrinfo(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list) {
+    while (!(hints->ai_flags & AI_NUMERICHOST) && atomic_load(&names_hang)) usleep(1000);
+    return __real_getaddrinfo(host, port, hints, list);
+}
+static void test_lookups_that_gave_up_do_not_pile_up(void **state) {
+    (void)state;
+    char list[400] = "";
+    for (int i = 0; i < 16; i++) snprintf(list + strlen(list), sizeof list - strlen(list), "localhost:%u,", srv->port);
+    const char *pairs[] = {"bootstrap.servers",    list, "socket.connection.setup.timeout.ms", "2",
+                           "reconnect.backoff.ms", "1",  "reconnect.backoff.max.ms",           "1", NULL};
+    atomic_store(&names_hang, true);
+    kc_client *c = client_at(srv->port, pairs);
+    struct kc_op *op = ask_new(c, 0);
+    kc_op_start(op);
+    assert_int_equal(kc_op_wait(op, 100000, NULL), KC_TIMED_OUT);
+    int64_t heap = heap_used();
+    assert_int_equal(kc_op_wait(op, 500000, NULL), KC_TIMED_OUT); /* hundreds of attempts, of 2 kB each */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(heap_used() <= heap + 100000);
+#endif
+    (void)heap;
+    atomic_store(&names_hang, false);
+    assert_true(kc_op_wait(op, 20000000, NULL) != KC_TIMED_OUT);
+    kc_op_free(op);
+    kc_client_free(c);
+}
+
 /* Threads of ours take no signals; descriptors of ours do not survive exec. */
 static void test_signals_and_descriptors_stay_the_applications(void **state) {
     (void)state;
@@ -754,6 +786,7 @@ int main(void) {
         cmocka_unit_test(test_CX_17_half_an_answer),
         cmocka_unit_test(test_CX_15_failed_constructor),
         cmocka_unit_test(test_CX_06_no_thread_to_be_had),
+        cmocka_unit_test(test_lookups_that_gave_up_do_not_pile_up),
         cmocka_unit_test(test_signals_and_descriptors_stay_the_applications),
         cmocka_unit_test(test_topics_from_many_threads),
         cmocka_unit_test(test_no_calls_from_callbacks),
