@@ -135,7 +135,7 @@ struct kc_ptopic {
     /* the sender's */
     uint32_t generation;       /* of the metadata last seen */
     struct kw_uuid id;
-    bool listed;
+    bool listed, refused;      /* refused: the brokers will not have it (its name, our rights) */
 };
 
 /* Waits for room in the queue. Granted in order of arrival, each with its place reserved, so that none can be overtaken forever. */

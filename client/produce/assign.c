@@ -157,6 +157,42 @@ static void fail_topic(struct kc_sender *s, struct kc_ptopic *t, kc_err err, con
     fail_list(s, &failed, err, text);
 }
 
+static int32_t leader_now(struct kc_sender *s, const struct kc_ptopic *t, int32_t index) {
+    const struct kc_topic_meta *m = kc_metadata_topic(s->core, t->topic);
+    return m && m->known && index < m->partition_count ? m->partitions[index].leader : -1;
+}
+
+/* What came for a refused topic since then (where a leader is known, each batch learns by itself): the brokers are asked once more, and what is
+ * older than their answer fails. An answer that changes nothing is not told to us, so we look again. */
+void kc_sender_look_at_refused(struct kc_sender *s) {
+    s->refused = false;
+    for (struct kw_list *n = s->topics.next; n != &s->topics; n = n->next) {
+        struct kc_ptopic *t = KW_CONTAINER_OF(n, struct kc_ptopic, link);
+        const struct kc_topic_meta *m = kc_metadata_topic(s->core, t->topic);
+        if (!t->refused || !m) continue;
+        s->refused = true;
+        struct kw_list failed;
+        kw_list_init(&failed);
+        kc_lock_take(&s->a->lock);
+        if (t->staging.open && t->staging.open->opened_us < m->updated_us) (void)kc_accum_seal(s->a, &t->staging);
+        bool younger = t->staging.open != NULL;
+        while (!kw_list_empty(&t->staged) && KW_CONTAINER_OF(t->staged.next, struct kc_batch, link)->opened_us < m->updated_us)
+            kw_list_push(&failed, kw_list_shift(&t->staged));
+        younger |= !kw_list_empty(&t->staged);
+        for (int32_t i = 0; i < t->part_cap; i++) {
+            struct kc_part *p = t->parts[i];
+            if (!p || leader_now(s, t, i) >= 0) continue;
+            collect(s, p, m->updated_us, &failed);
+            younger |= p->open || !kw_list_empty(&p->queue);
+        }
+        kc_lock_give(&s->a->lock);
+        fail_list(s, &failed, m->err, kw_kerror_info(m->err)->text);
+        if (!younger) continue;
+        kc_metadata_refresh(s->core, "records for a topic that was refused");
+        s->retry_us = KW_MIN(s->retry_us, kc_core_now(s->core).mono_us + s->settings->retry_backoff_max_us);
+    }
+}
+
 bool kc_sender_is_missing(struct kc_sender *s, const struct kc_part *p) {
     const struct kc_topic_meta *m = kc_metadata_topic(s->core, p->topic->topic);
     return m && m->known && !m->err && p->index >= m->partition_count;
@@ -181,7 +217,9 @@ static void made_anew(struct kc_sender *s, struct kc_ptopic *t) {
 }
 
 static void topic_changed(struct kc_sender *s, struct kc_ptopic *t, const struct kc_topic_meta *m) {
-    if (m->err == KE_INVALID_TOPIC_EXCEPTION || m->err == KE_TOPIC_AUTHORIZATION_FAILED) {
+    t->refused = m->err == KE_INVALID_TOPIC_EXCEPTION || m->err == KE_TOPIC_AUTHORIZATION_FAILED;
+    if (t->refused) {
+        s->refused = true;
         fail_topic(s, t, m->err, kw_kerror_info(m->err)->text);
         return;
     }
@@ -197,11 +235,6 @@ static void topic_changed(struct kc_sender *s, struct kc_ptopic *t, const struct
         if (t->sticky.partition >= t->count) t->sticky.partition = -1;
         kc_lock_give(&s->a->lock);
     }
-}
-
-static int32_t leader_now(struct kc_sender *s, const struct kc_ptopic *t, int32_t index) {
-    const struct kc_topic_meta *m = kc_metadata_topic(s->core, t->topic);
-    return m && m->known && index < m->partition_count ? m->partitions[index].leader : -1;
 }
 
 /* Once encoded a request goes to its broker, cancelled or not. */

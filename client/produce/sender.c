@@ -660,6 +660,7 @@ void kc_sender_turn(struct kc_sender *s) {
     if (now_us >= s->deadline_us) expire_all(s, now_us);
     if (kc_core_stopping(s->core)) client_stops(s);
     if (s->unpark || now_us >= s->retry_us) unpark(s);
+    if (s->refused) kc_sender_look_at_refused(s);
     if (now_us >= s->trim_us) {
         s->trim_us = KW_NEVER;
         kc_pool_trim(&s->a->pool);

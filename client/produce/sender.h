@@ -69,6 +69,7 @@ struct kc_sender {
     int64_t heartbeat_us;      /* while records keep coming: a linger period after the last batch */
     int64_t trim_us;           /* when the pool is trimmed if nothing happens */
     bool metadata_changed, unpark, stopping;
+    bool refused;              /* some topic is */
     bool client_stopped, end_told; /* the client was closed first; its producers' applications know that no more reports come */
     void (*stopped)(struct kc_sender *s); /* after kc_sender_stop, once nothing is in flight: the end of a turn */
     uint64_t batches_sent, bytes_sent, retries; /* since the last delivery */
@@ -92,6 +93,7 @@ void kc_sender_queue(struct kc_sender *s, struct kc_part *p, struct kc_batch *b)
 bool kc_sender_is_missing(struct kc_sender *s, const struct kc_part *p); /* the topic is known, and has no such partition */
 void kc_sender_fail_missing(struct kc_sender *s, struct kc_part *p);    /* what is older than the metadata that says so */
 void kc_sender_topics_changed(struct kc_sender *s);             /* assign.c */
+void kc_sender_look_at_refused(struct kc_sender *s);            /* assign.c */
 void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk); /* answer.c: done of a Produce request */
 /* The batch has its outcome. `detail` (may be NULL) is copied. */
 void kc_sender_complete(struct kc_sender *s, struct kc_batch *b, kc_err err, enum kc_outcome outcome, const char *detail);

@@ -139,6 +139,34 @@ static void test_illegal_topic_fails_at_once(void **state) {
     world_free(w);
 }
 
+/* What is sent to a refused topic later fails soon as well, and not before the brokers were asked once more: they may have changed their mind. */
+static void test_refused_topic_is_asked_for_again(void **state) {
+    (void)state;
+    for (int32_t partition = -1; partition <= 0; partition++) {
+        struct world *w = world_new(NULL, 1);
+        w->net->topics[0].err = KE_TOPIC_AUTHORIZATION_FAILED;
+        for (int i = 0; i < 3; i++) {
+            int before = w->net->requests[KW_API_METADATA];
+            uint64_t v = (uint64_t)i;
+            assert_int_equal(world_send(w, partition, i % 2 ? "key" : NULL, i % 2 ? 3 : -1, &v, 8, v), KC_OK);
+            net_advance(w->net, 3 * SECOND);
+            world_drain(w);
+            assert_int_equal(w->report_count, i + 1);
+            assert_int_equal(count_err(w, KE_TOPIC_AUTHORIZATION_FAILED), i + 1);
+            assert_in_range(w->net->requests[KW_API_METADATA] - before, 1, 4);
+        }
+        int before = w->net->requests[KW_API_METADATA];
+        net_advance(w->net, 60 * SECOND); /* nobody wants it: nobody asks */
+        assert_int_equal(w->net->requests[KW_API_METADATA], before);
+        w->net->topics[0].err = KE_NONE;
+        w->next_value = 0;
+        world_send_n(w, 0, 1, 16);
+        net_advance(w->net, 3 * SECOND);
+        assert_log(w, 0, 1);
+        world_free(w);
+    }
+}
+
 /* ---- Full queues ---- */
 
 static void test_CP_07_full_queue_with_all_brokers_down(void **state) {
@@ -588,6 +616,7 @@ int main(void) {
         cmocka_unit_test(test_staged_records_keep_their_order),
         cmocka_unit_test(test_CX_11_topic_that_never_comes),
         cmocka_unit_test(test_illegal_topic_fails_at_once),
+        cmocka_unit_test(test_refused_topic_is_asked_for_again),
         cmocka_unit_test(test_CP_07_full_queue_with_all_brokers_down),
         cmocka_unit_test(test_CP_08_every_answer_retriable_then_close),
         cmocka_unit_test(test_close_sends_the_rest),
