@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADERS_MAX 1024
-
 struct part {
     int64_t next, stop; /* stop -1: none; done when next >= stop */
     bool done;
@@ -19,6 +17,8 @@ struct consume {
     kc_consumer *consumer;
     struct cli_format *f;
     struct part *parts;
+    kc_header *headers; /* room for those of one record */
+    size_t header_cap;
     int32_t partition_count, left; /* left: partitions not done */
     uint64_t records, bytes;
     struct cli_progress progress;
@@ -128,8 +128,20 @@ static void finish_partition(struct consume *k, int32_t partition) {
     (void)kc_consumer_pause(k->consumer, &tp, sizeof tp, 1);
 }
 
-static void print_records(struct consume *k, const kc_event *e) {
-    kc_header headers[HEADERS_MAX];
+/* All headers of a record, however many; false: out of memory. */
+static bool take_headers(struct consume *k, const kc_event *e, size_t i, const kc_message *m, size_t *n) {
+    if (m->header_count > k->header_cap) {
+        kc_header *grown = realloc(k->headers, m->header_count * sizeof *grown);
+        if (!grown) return false;
+        k->headers = grown;
+        k->header_cap = m->header_count;
+    }
+    *n = m->header_count ? kc_event_headers(e, i, k->headers, sizeof *k->headers, k->header_cap) : 0;
+    return true;
+}
+
+/* False: out of memory. */
+static bool print_records(struct consume *k, const kc_event *e) {
     struct part *p = &k->parts[kc_event_partition(e)];
     for (size_t i = 0; i < kc_event_count(e) && !p->done; i++) {
         kc_message m;
@@ -138,17 +150,18 @@ static void print_records(struct consume *k, const kc_event *e) {
             finish_partition(k, m.partition);
             break;
         }
-        size_t n = m.header_count ? kc_event_headers(e, i, headers, sizeof *headers, HEADERS_MAX) : 0;
-        if (n > HEADERS_MAX) n = HEADERS_MAX;
+        size_t n;
+        if (!take_headers(k, e, i, &m, &n)) return false;
         if (k->json)
-            cli_json_message(stdout, k->topic, &m, headers, n, k->base64);
+            cli_json_message(stdout, k->topic, &m, k->headers, n, k->base64);
         else
-            cli_format_print(k->f, stdout, k->topic, &m, headers, n);
+            cli_format_print(k->f, stdout, k->topic, &m, k->headers, n);
         k->records++;
         k->bytes += m.key.size + m.value.size;
         if (p->stop >= 0 && m.offset + 1 >= p->stop) finish_partition(k, m.partition);
         if (k->count > 0 && k->records >= (uint64_t)k->count) break;
     }
+    return true;
 }
 
 static int run(struct consume *k) {
@@ -165,8 +178,9 @@ static int run(struct consume *k) {
         if (err != KC_OK) return cli_fail("consume", err, NULL);
         switch (kc_event_kind(e)) {
         case KC_EVENT_RECORDS:
-            print_records(k, e);
-            break;
+            if (print_records(k, e)) break;
+            kc_event_free(e);
+            return cli_fail("consume", KC_NO_MEMORY, NULL);
         case KC_EVENT_PARTITION_END:
             fflush(stdout);
             if (k->exit_at_end) finish_partition(k, kc_event_partition(e));
@@ -233,6 +247,7 @@ static int consume(struct consume *k, const struct cli_command *c) {
     cli_session_close(&k->s);
     cli_format_free(k->f);
     free(k->parts);
+    free(k->headers);
     return rc;
 }
 

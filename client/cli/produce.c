@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#define HEADERS_MAX 1024
 #define FAILURES_SHOWN 5
 
 struct produce {
@@ -22,8 +21,8 @@ struct produce {
     size_t separator_size;
     int32_t topic_id;
     kc_producer *producer;
-    kc_header headers[HEADERS_MAX];
-    size_t fixed_headers;
+    kc_header *headers; /* those of -H, then the record's own */
+    size_t fixed_headers, header_cap;
     uint64_t sent, ok, failed, bytes, shown;
     struct cli_progress progress;
 };
@@ -125,6 +124,15 @@ static int send_line(struct produce *k, char *line, size_t n) {
 
 /* ---- a JSON line: what kc consume --json prints ---- */
 
+static bool headers_room(struct produce *k, size_t n) {
+    if (n <= k->header_cap) return true;
+    kc_header *grown = realloc(k->headers, n * sizeof *grown);
+    if (!grown) return false;
+    k->headers = grown;
+    k->header_cap = n;
+    return true;
+}
+
 static bool json_bytes(const struct produce *k, const json_t *v, kc_bytes *out, uint8_t **scratch) {
     *out = (kc_bytes){NULL, 0};
     if (!v || json_is_null(v)) return true;
@@ -155,9 +163,10 @@ static bool json_record(struct produce *k, const json_t *o, kc_record *r, uint8_
         r->flags |= KC_HAS_PARTITION;
     }
     size_t n = k->fixed_headers;
+    if (!headers_room(k, n + json_array_size(hs))) return false;
     for (size_t i = 0; i < json_array_size(hs); i++, n++) {
         const json_t *h = json_array_get(hs, i), *name = json_array_get(h, 0);
-        if (n == HEADERS_MAX || !json_is_string(name)) return false;
+        if (!json_is_string(name)) return false;
         k->headers[n] = (kc_header){.name = json_string_value(name), .name_size = json_string_length(name)};
         if (!json_bytes(k, json_array_get(h, 1), &k->headers[n].value, &scratch)) return false;
     }
@@ -274,6 +283,7 @@ static int produce(struct produce *k) {
     kc_producer_free(k->producer);
     cli_session_close(&k->s);
     if (in != stdin) fclose(in);
+    free(k->headers);
     return rc;
 }
 
@@ -294,6 +304,7 @@ static int prepare(struct produce *k, const struct cli_command *c) {
         if (cli_unescape(text) != 1) return cli_usage_error(c, "-D takes one byte");
         k->delimiter_byte = text[0];
     }
+    if (!headers_room(k, (size_t)k->header_words.count)) return cli_fail("produce", KC_NO_MEMORY, NULL);
     for (int i = 0; i < k->header_words.count; i++) {
         const char *eq = strchr(k->header_words.v[i], '=');
         if (eq == k->header_words.v[i]) return cli_usage_error(c, "-H takes NAME=VALUE, not '%s'", k->header_words.v[i]);

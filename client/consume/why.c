@@ -12,6 +12,7 @@ static int32_t state_of(const struct kc_part *p, int32_t broker, int64_t now_us)
     if (broker < 0) return LEADER_UNKNOWN;
     if (p->state == KC_PART_LOOKUP || p->state == KC_PART_VALIDATE) return LOOKUP;
     if (kc_part_in_request(p)) return p->high_watermark >= 0 && p->fetch_offset >= p->high_watermark ? AT_THE_END : FETCH_OUTSTANDING;
+    if (p->empty_us >= 0 && p->high_watermark >= 0 && p->fetch_offset >= p->high_watermark) return AT_THE_END; /* asked for now and then */
     if (!p->fetcher) return HELD_BACK;
     if (p->fetcher->outstanding) return p->fetcher->encoded ? FETCH_OUTSTANDING : CONNECTING;
     return p->fetcher->not_before_us > now_us ? BACKING_OFF : HELD_BACK;

@@ -56,6 +56,11 @@ def records_go_round(folder):
     equal(kc(b, "produce", "-t", "u", "--json", "--base64", stdin=lines).returncode, 0)
     again = kc(b, "consume", "-t", "u", "-o", "beginning", "-e", "--json", "--base64").stdout
     equal(again, lines.replace('"topic":"t"', '"topic":"u"'), "records copied by JSON")
+    many = json.dumps({"key": None, "value": "v", "headers": [[f"h{i}", str(i)] for i in range(3000)]})
+    equal(kc(b, "topic", "create", "headers").returncode, 0)
+    equal(kc(b, "produce", "-t", "headers", "--json", stdin=many + "\n").returncode, 0)
+    got = json.loads(kc(b, "consume", "-t", "headers", "-o", "beginning", "-e", "--json").stdout)
+    equal(got["headers"], json.loads(many)["headers"], "3000 headers")
     equal(kc(b, "consume", "-t", "t", "-o", "-1", "-e").stdout, "plain\n")
     equal(kc(b, "consume", "-t", "t", "-o", "1", "--to", "3", "-f", "%o ").stdout, "1 2 ")
     equal(kc(b, "consume", "-t", "t", "-o", "@0", "-c", "2", "-f", "%o ").stdout, "0 1 ")

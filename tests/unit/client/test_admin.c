@@ -290,7 +290,7 @@ static void test_time_runs_out(void **state) {
     for (int i = 0; i < 8; i++) script.codes[i] = KE_NOT_CONTROLLER;
     kc_topic_new t[2] = {{.name = "good"}, {.name = "late"}};
     kc_error *e = NULL;
-    assert_int_equal(kc_admin_create_topics(client, t, sizeof t[0], 2, 0, 300000, &e), KC_TIMED_OUT);
+    assert_int_equal(kc_admin_create_topics(client, t, sizeof t[0], 2, 0, 1000000, &e), KC_TIMED_OUT);
     assert_int_equal(t[0].err, KC_OK);
     assert_int_equal(t[1].err, KC_TIMED_OUT);
     assert_non_null(strstr(kc_error_message(e), "controller")); /* what it last met */
@@ -657,7 +657,8 @@ static void test_allocation_failures(void **state) {
         kc_err a = kc_admin_create_topics(client, &t, sizeof t, 1, 0, 5000000, &e);
         kw_alloc_fail_after(-1);
         kc_error_free(e);
-        assert_true(a == KC_OK || a == KC_NO_MEMORY || a == KC_TRANSPORT || a == KC_BAD_MESSAGE);
+        assert_true(a == KC_OK || a == KC_NO_MEMORY || a == KC_TRANSPORT || a == KC_BAD_MESSAGE ||
+                    a == KC_TIMED_OUT); /* the scripted broker had none, and did not answer */
         assert_int_equal(kc_admin_describe(client, "t", 10000000, &i, NULL), KC_OK);
         kc_cluster_info_free(i);
     }
