@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { LEND_US = 1000, TURNS_AT_END_MAX = 1000 };
+enum { LEND_US = 1000, TURNS_AT_END_MAX = 1000, HELP_TURNS_MAX = 32 };
 
 static _Thread_local kc_client *mine; /* whose loop this thread owns now */
 
@@ -303,8 +303,7 @@ void kc_client_post_soon(kc_client *c, struct kc_post *post) {
 void kc_loop_help(kc_client *c) {
     struct kc_loop *l = &c->loop;
     if (l->has_thread || mine == c || !try_take(c)) return;
-    do settle(c);
-    while (atomic_load(&l->posts));
+    for (int i = 0; i == 0 || (i < HELP_TURNS_MAX && atomic_load(&l->posts)); i++) settle(c); /* what others go on posting is not ours to run for ever */
     kc_shell_flush(c->shell);
     bool orphan = l->orphan;
     give_back(c);

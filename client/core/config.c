@@ -208,15 +208,32 @@ static bool parse_addresses(const char *v) {
     return true;
 }
 
+/* Digits with a point among them or none, whatever the application's locale makes of a point. */
+static bool parse_decimal(const struct row *r, const char *v, int64_t *out) {
+    double d = 0, place = 1;
+    bool any = false, point = false;
+    for (; *v; v++) {
+        if (*v == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (*v < '0' || *v > '9') return false;
+        any = true;
+        if (point && place >= 1e6) continue; /* finer than anything here */
+        d = d * 10 + (*v - '0');
+        if (point) place *= 10;
+        if (d > 1e15) return false;
+    }
+    d /= place;
+    if (!any || d < (double)r->min || d > (double)r->max) return false;
+    *out = (int64_t)(d * (double)r->scale + 0.5);
+    return true;
+}
+
 /* To the settings' unit. */
 static bool parse_number(const struct row *r, const char *v, int64_t *out) {
     char *end;
-    if (r->kind == K_DECIMAL) {
-        double d = strtod(v, &end);
-        if (end == v || *end || !(d >= (double)r->min && d <= (double)r->max)) return false;
-        *out = (int64_t)(d * (double)r->scale + 0.5);
-        return true;
-    }
+    if (r->kind == K_DECIMAL) return parse_decimal(r, v, out);
     if (r->kind == K_UINT) {
         *out = (int64_t)strtoull(v, &end, 10);
         return end != v && !*end && *v != '-';

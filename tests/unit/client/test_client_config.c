@@ -189,6 +189,11 @@ static void test_errors_name_the_nearest_and_the_range(void **state) {
     expect_refused("linger.ms", "-1", KC_CONFIG, "0 to 900000");
     expect_refused("linger.ms", "abc", KC_CONFIG, "0 to 900000");
     expect_refused("linger.ms", "nan", KC_CONFIG, "0 to 900000");
+    /* Decimals are plain digits and a point: no other notation, and no comma where the application's locale has one. */
+    static const char *const decimals[] = {"0x10", "1e3", ".", "1.2.3", "0,5", "900000.1", "99999999999999999999", "+1", "1 ms"};
+    for (size_t i = 0; i < KW_COUNTOF(decimals); i++) expect_refused("linger.ms", decimals[i], KC_CONFIG, "0 to 900000");
+    kc_config *c = config_of((const char *const[]){"linger.ms", "0.25000000000000000000000000", NULL});
+    kc_config_free(c);
     expect_refused("batch.num.messages", "0", KC_CONFIG, "1 to 1000000");
     expect_refused("batch.num.messages", "10x", KC_CONFIG, "1 to 1000000");
     expect_refused("batch.num.messages", "99999999999999999999", KC_CONFIG, "1 to 1000000");

@@ -381,6 +381,69 @@ static void test_partitions_that_stay_are_not_sent_twice(void **state) {
     world_free(w);
 }
 
+/* Memory runs out at any one moment while leaders move, connections and answers are lost, batches are too large and the broker forgets its producer:
+ * one report for each accepted record, each stored once at most, and what was reported as stored is. */
+static enum verdict mixed_trouble(struct world *w, const struct sent *s, int16_t *code) {
+    (void)s;
+    static const enum verdict turns[] = {V_SERVE, V_LOSE, V_ERROR, V_STORE_ERROR, V_BREAK};
+    *code = KE_REQUEST_TIMED_OUT;
+    return turns[w->step++ % (int)KW_COUNTOF(turns)];
+}
+static void check_each_once(struct world *w, int accepted) {
+    assert_int_equal(w->report_count, accepted);
+    char *seen = calloc((size_t)accepted + 2, 1);
+    for (int p = 0; p < 3; p++)
+        for (int64_t i = 0; i < w->logs[0][p].count; i++) {
+            uint64_t v = w->logs[0][p].records[i].value;
+            assert_in_range(v, 1, accepted);
+            assert_false(seen[v]);
+            seen[v] = 1;
+        }
+    for (int i = 0; i < w->report_count; i++) {
+        const kc_report *r = &w->reports[i];
+        if (r->err == KC_OK) assert_true(seen[r->opaque]);
+        else if (r->outcome == KC_NOT_PERSISTED) assert_false(seen[r->opaque]);
+    }
+    free(seen);
+}
+static void test_failing_allocations_in_the_midst_of_trouble(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"request.timeout.ms", "1000", "retry.backoff.ms", "10", "compression.type", "lz4", "batch.num.messages", "20", NULL};
+    for (int64_t n = 0; n < 700; n += 1 + n / 60) {
+        struct world *w = world_new(pairs, 3);
+        net_broker(w->net, 2, "b1", 9092);
+        int accepted = 0;
+        uint8_t value[200] = {0};
+        for (int round = 0; round < 6; round++) {
+            if (round == 1) kw_alloc_fail_after(n);
+            for (int i = 0; i < 25; i++) {
+                uint64_t v = (uint64_t)accepted + 1;
+                memcpy(value, &v, 8);
+                for (size_t k = 8; k < sizeof value; k++) value[k] = (uint8_t)((v * 31 + k * k * v) >> 3);
+                kc_err err = world_send(w, i % 3 == 0 ? i % 2 : -1, i % 3 == 1 ? "key" : NULL, i % 3 == 1 ? 3 : -1, value, sizeof value, v);
+                if (err == KC_OK) accepted++;
+                else assert_int_equal(err, KC_NO_MEMORY);
+            }
+            net_advance(w->net, 10 * MS);
+            w->script = round > 0 ? mixed_trouble : NULL;
+            if (round == 2) w->max_bytes = 1500;
+            if (round == 3) w->logs[0][0].forgets = true;
+            for (int p = 0; p < 3; p++) {
+                w->net->topics[0].leader[p] = 1 + (round + p) % 2;
+                w->net->topics[0].epoch[p]++;
+            }
+            net_advance(w->net, 300 * MS);
+        }
+        w->script = NULL;
+        net_advance(w->net, 130 * SECOND);
+        world_drain(w);
+        kw_alloc_fail_after(-1);
+        world_drain(w);
+        check_each_once(w, accepted);
+        world_free(w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_CP_15_producer_id_is_asked_again),
@@ -400,6 +463,7 @@ int main(void) {
         cmocka_unit_test(test_sent_request_follows_the_leader),
         cmocka_unit_test(test_a_sent_request_without_idempotence_waits_for_its_answer),
         cmocka_unit_test(test_partitions_that_stay_are_not_sent_twice),
+        cmocka_unit_test(test_failing_allocations_in_the_midst_of_trouble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
