@@ -163,6 +163,7 @@ static void adopt_bootstrap(struct kc_core *core, struct kc_broker *b) {
             kc_broker_pump(b); /* it may have waited for a better time to connect */
         }
         b->throttled_until_us = KW_MAX(b->throttled_until_us, boot->throttled_until_us);
+        if (b->good.size == 0) b->good = boot->good;
         if (boot->versions && !b->versions) {
             b->versions = boot->versions;
             boot->versions = NULL;

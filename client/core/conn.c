@@ -139,6 +139,20 @@ static void connect_address(struct kc_conn *c) {
     kc_core_want(c, KC_WANT_CONNECT);
 }
 
+static bool is_same(const struct kc_address *a, const struct kc_address *b) {
+    return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
+}
+
+/* To the front, where it is among those that the name has now. */
+static void prefer(struct kc_conn *c, const struct kc_address *good) {
+    for (size_t i = 1; i < c->address_count && good->size > 0; i++) {
+        if (!is_same(&c->addresses[i], good)) continue;
+        memmove(&c->addresses[1], &c->addresses[0], i * sizeof *c->addresses);
+        c->addresses[0] = *good;
+        return;
+    }
+}
+
 void kc_conn_resolved(struct kc_conn *c, const struct kc_address *addresses, size_t count, const char *text, struct kc_now now) {
     c->core->now = now;
     if (c->state != KC_CONN_RESOLVING) return;
@@ -153,6 +167,7 @@ void kc_conn_resolved(struct kc_conn *c, const struct kc_address *addresses, siz
         return;
     }
     c->address_count = count;
+    prefer(c, &c->broker->good);
     connect_address(c);
 }
 
@@ -174,6 +189,7 @@ void kc_conn_connected(struct kc_conn *c, kw_err err, const char *text, struct k
         next_address(c, KC_TRANSPORT, text ? text : "connecting failed");
         return;
     }
+    c->broker->good = c->addresses[c->address_at];
     enter(c, KC_CONN_NEGOTIATING);
     kw_err e = kc_negotiate_start(c, INT16_MAX);
     if (e != KW_OK) kc_conn_fail(c, kc_err_from(e), NULL);

@@ -94,6 +94,7 @@ struct kc_broker {
     bool gone; /* no longer in the metadata; kept while connections drain */
     struct kc_core *core;
     struct kc_lane lanes[KC_CHANNEL_COUNT];
+    struct kc_address good; /* of its name's, the one that last worked; size 0: none yet */
     uint32_t failures; /* to connect, in a row */
     int64_t retry_at_us;
     int64_t throttled_until_us;

@@ -37,6 +37,7 @@ struct model_broker {
     const char *host;
     int port;
     bool refuses, hangs, silent; /* hangs: a connection attempt gets no answer; silent: requests get none */
+    uint32_t hanging_addresses;  /* a bit for each */
 };
 struct model_topic {
     const char *name;
@@ -306,7 +307,7 @@ static inline void act_resolve(struct net *n, struct link *l) {
 static inline void act_connect(struct net *n, struct link *l) {
     struct model_broker *b = net_broker_at(n, l->host, l->port);
     l->address = kc_conn_address(l->conn)->bytes[0];
-    if (b && b->hangs) return;
+    if (b && (b->hangs || (b->hanging_addresses >> l->address & 1))) return;
     if (!b || b->refuses) {
         kc_conn_connected(l->conn, KW_EIO, "connection refused", n->now);
         return;

@@ -190,6 +190,38 @@ static void test_each_address_is_tried(void **state) {
     net_free(n);
 }
 
+/* A name whose first address is dead (IPv6 that leads nowhere, say) costs its time once, not with every connection. */
+static void test_the_address_that_worked_is_tried_first(void **state) {
+    (void)state;
+    const char *pairs[] = {"socket.connection.setup.timeout.ms", "3000", NULL};
+    struct net *n = net_new(pairs);
+    struct model_broker *b = net_broker(n, 1, "b0", 9092);
+    b->hanging_addresses = 1;
+    n->addresses = 3;
+    n->hook = answer_fetches;
+    kc_metadata_refresh(n->core, "test");
+    net_advance(n, 3100000);
+    assert_non_null(net_link(n, "b0"));
+    for (int i = 0; i < 3; i++) {
+        struct call c;
+        fetch_call(&c, n); /* another lane, a new connection each time */
+        kc_core_send(n->core, &c.rq);
+        net_turn(n);
+        assert_int_equal(c.err, KC_OK);
+        assert_int_equal(c.done, 1);
+        assert_int_equal(net_link(n, "b0")->address, 1);
+        link_lost(net_link(n, "b0"), KW_EIO, "connection reset by peer");
+    }
+    b->hanging_addresses = 2; /* it dies, and the others live: each has its turn */
+    struct call c;
+    fetch_call(&c, n);
+    kc_core_send(n->core, &c.rq);
+    net_advance(n, 3100000);
+    assert_int_equal(c.err, KC_OK);
+    assert_int_equal(net_link(n, "b0")->address, 0);
+    net_free(n);
+}
+
 /* CX-01: the broker moves to another host under the same id. */
 static void test_CX_01_broker_moves(void **state) {
     (void)state;
@@ -266,6 +298,7 @@ int main(void) {
         cmocka_unit_test(test_attempts_to_connect_are_limited),
         cmocka_unit_test(test_the_bootstrap_connection_goes_after_its_last_answer),
         cmocka_unit_test(test_each_address_is_tried),
+        cmocka_unit_test(test_the_address_that_worked_is_tried_first),
         cmocka_unit_test(test_CX_01_broker_moves),
         cmocka_unit_test(test_CX_01_the_old_socket_is_closed_when_metadata_says_so),
     };
