@@ -22,12 +22,15 @@ static kw_err join(const struct kb_read *r, uint8_t **owned, const uint8_t **p) 
 
 static kw_err convert_all(const uint8_t *p, size_t n, int8_t magic, int64_t first_offset, struct kw_compressor *c, struct kw_out *out,
                           int64_t *next) {
+    int64_t from = *next;
     while (n >= KW_BATCH_HEADER_SIZE) {
         int64_t size = kw_batch_size_peek(p, n);
         struct kw_batch_header h;
         if (size < 0 || (size_t)size > n) break; /* the rest of it did not fit */
         kw_err err = kw_batch_parse(p, n, &h);
         if (err != KW_OK) return err;
+        /* Written anew, damage would hide behind a good checksum. What lies before it is served first. */
+        if (!kw_batch_crc_ok(p, (size_t)size)) return *next > from ? KW_OK : KW_ECRC;
         err = kw_batch_to_message_set(p, (size_t)size, magic, first_offset, BODY_SIZE_MAX, c, out);
         if (err != KW_OK) return err;
         *next = h.base_offset + h.last_offset_delta + 1;

@@ -295,6 +295,27 @@ static void test_old_formats(void **state) {
     down(&x);
 }
 
+/* A batch that this process wrote goes out unchecked, for its reader checks it. A converted one has a checksum of its own, so its source is. */
+static void test_old_formats_of_damage(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, 11, NULL, NULL);
+    fill(&x, 3, 2, 200);
+    size_t n;
+    const uint8_t *log = sim_disk_peek(x.r.disk, "/data/t-0/00000000000000000000.log", &n);
+    size_t at = 0;
+    while (kw_load64(log + at) < 2) at += kw_load32(log + at + 8) + 12;
+    sim_disk_rot(x.r.disk, "/data/t-0/00000000000000000000.log", at + 100, 0x04);
+    for (int16_t v = 0; v <= 3; v++)
+        for (int64_t o = 0; o < 6; o++) {
+            rig_fetched *f = rig_fetch_one(x.c, RIG_FETCH(.version = v, .topic = "t", .offset = o));
+            bool damaged = o == 2 || o == 3;
+            assert_int_equal(f->error_code, damaged ? KE_CORRUPT_MESSAGE : KE_NONE);
+            assert_int_equal(damaged ? f->records.len : count_messages(&x, f, v <= 1 ? 0 : 1, o), damaged ? 0 : (o < 2 ? 2 : 6) - o);
+        }
+    down(&x);
+}
+
 static void test_zstd_and_old_versions(void **state) {
     (void)state;
     struct fixture x;
@@ -353,7 +374,7 @@ int main(void) {
         cmocka_unit_test(test_BL_14),       cmocka_unit_test(test_limits),
         cmocka_unit_test(test_waiting),     cmocka_unit_test(test_errors),
         cmocka_unit_test(test_divergence),  cmocka_unit_test(test_BL_13),
-        cmocka_unit_test(test_old_formats), cmocka_unit_test(test_zstd_and_old_versions),
+        cmocka_unit_test(test_old_formats), cmocka_unit_test(test_old_formats_of_damage), cmocka_unit_test(test_zstd_and_old_versions),
         cmocka_unit_test(test_slow_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
