@@ -256,6 +256,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     o->recover.dir = log->dir;
     o->recover.create = in->create;
     o->recover.clean = in->clean;
+    o->recover.whole = in->whole;
     o->recover.sync = in->config->flush_on_ack && !in->env->ephemeral;
     o->recover.start_checkpoint = in->start_checkpoint;
     o->recover.recovery_point = in->recovery_point;
@@ -329,10 +330,9 @@ static bool indexes_durable(const struct kb_log *log) {
     return ok;
 }
 
-void kb_stop_step(struct kb_log *log, struct kb_now now) {
+static void stop_try(struct kb_log *log, struct kb_now now) {
     struct kb_log_private *p = log->priv;
     struct kb_stop *s = p->stop;
-    if (!s || !s->timed) return;
     if (log->poisoned) {
         if (!p->sync.running && !p->stores && kw_list_empty(&p->writes)) stop_end(log, KW_EIO, now);
         return;
@@ -371,6 +371,19 @@ void kb_stop_step(struct kb_log *log, struct kb_now now) {
         return;
     }
     stop_end(log, log->env->ephemeral || indexes_durable(log) ? KW_OK : KW_EIO, now);
+}
+
+/* What could not be begun for want of memory is tried again: nothing in flight would come back to it. */
+#define STOP_RETRY_US 50000
+
+void kb_stop_step(struct kb_log *log, struct kb_now now) {
+    struct kb_stop *s = log->priv->stop;
+    if (!s || !s->timed) return;
+    kb_log_pin(log);
+    stop_try(log, now);
+    if (log->priv->stop == s && !kw_timer_armed(&s->timer) && kw_timers_set(log->env->timers, &s->timer, now.mono_us + STOP_RETRY_US))
+        stop_end(log, KW_EIO, now);
+    kb_log_unpin(log);
 }
 
 static void stop_turn(struct kw_timer *t, void *ctx, int64_t now_us) {

@@ -77,6 +77,7 @@ struct kb_log_open {
     struct kb_log_owner owner;
     const char *dir;                /* copied */
     bool create, clean;
+    bool whole;                     /* from the recovery point on: no gaps; fails on damage to what was synced once, where else it is kept or cut off */
     int64_t start_checkpoint, recovery_point;
     void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now); /* log is NULL on error; the reason was logged */
     void *ctx;

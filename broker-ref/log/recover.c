@@ -1,7 +1,8 @@
 /* recover.c - what a partition's folder holds after any stop. See recover.h.
  *
  * A batch that does not hold together above the recovery point is a torn write: the log ends before it. Below it, those bytes were synced once:
- * they are rot, so they stay where they are, unreadable, and what follows stays readable. Base offsets must ascend over the whole log (BL-01).
+ * they are rot, so they stay where they are, unreadable, and what follows stays readable. So they do in a log whose starts sync all that they
+ * find (flush.on.ack, metadata), when an epoch begins behind them. Base offsets must ascend over the whole log (BL-01).
  */
 #include "recover.h"
 
@@ -202,16 +203,61 @@ static kw_err resync(struct walk *w, int64_t *at) {
     return KW_OK;
 }
 
+/* A quorum's LeaderChange record: the first of its epoch. */
+static kw_err leader_change(struct walk *w, int64_t at, const struct kb_entry *e, bool *yes) {
+    const uint8_t *p;
+    size_t n;
+    struct kw_batch_header h;
+    struct kw_record_iter it;
+    struct kw_record_view v;
+    *yes = false;
+    if (!(e->attributes & KW_ATTR_CONTROL)) return KW_OK;
+    kw_err err = kb_scan_bytes(&w->scan, at, (size_t)e->size, &p, &n);
+    if (err || n < (size_t)e->size || kw_batch_parse(p, n, &h)) return err;
+    kw_record_iter_init(&it, &h, p + KW_BATCH_HEADER_SIZE, (size_t)e->size - KW_BATCH_HEADER_SIZE);
+    *yes = kw_record_next(&it, &v) == 1 && v.key.len >= 4 && kw_load16(v.key.p + 2) == 2;
+    return KW_OK;
+}
+
+/* A start makes all that it finds durable before anything of its epoch is appended (r->sync). So what lies before the beginning of an epoch was
+ * synced: damage there is no torn write. A beginning is a LeaderChange, or a whole batch of a later epoch than one in front of it that is
+ * behind the damage, too: the first batch behind may be of the damaged one's epoch. */
+static kw_err synced_once(struct walk *w, bool *yes) {
+    int64_t at, pos = w->pos;
+    int32_t first = INT32_MAX;
+    *yes = false;
+    kw_err err = resync(w, &at);
+    while (!err && !*yes && at < w->scan.size) {
+        struct kb_entry e;
+        err = kb_scan_entry(&w->scan, at, false, &e);
+        if (!err) err = leader_change(w, at, &e, yes);
+        if (err) break;
+        if (e.epoch > first) *yes = true;
+        first = KW_MIN(first, e.epoch);
+        w->pos = at + e.size - 1; /* resync looks behind it */
+        err = resync(w, &at);
+    }
+    w->pos = pos;
+    return err;
+}
+
 /* The bytes at pos are not the batch that must follow. */
 static kw_err damaged(struct walk *w) {
     struct kb_recover *r = w->r;
     int64_t next = w->scan.size;
-    if (KW_MAX(r->expected, w->g->facts.base) >= w->vouched) {
+    bool rot = KW_MAX(r->expected, w->g->facts.base) < w->vouched;
+    kw_err err = rot || !r->sync ? KW_OK : synced_once(w, &rot);
+    if (err) return err;
+    if (!rot) {
         w->cut = true;
         return KW_OK;
     }
-    kw_err err = resync(w, &next);
-    if (err) return err;
+    if (r->whole && r->expected >= r->recovery_point) {
+        kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ", though synced once; it is left as it is",
+                        r->dir, w->g->facts.base, w->pos, w->why, r->expected);
+        return KW_EDECODE;
+    }
+    if ((err = resync(w, &next))) return err;
     if (next == w->scan.size) { /* nothing whole behind it: there is nothing to keep, but this must be told loudly */
         kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: from position %" PRId64 " on (%s) it is lost, though synced once: the log ends at offset %" PRId64,
                         r->dir, w->g->facts.base, w->pos, w->why, r->expected);
@@ -237,6 +283,10 @@ static kw_err scan_one(struct walk *w) {
         return damaged(w);
     }
     if (err) return err;
+    if (r->whole && r->expected >= r->recovery_point && e.base != (w->pos ? r->expected : w->g->facts.base)) { /* the checksum does not cover it */
+        w->why = "its offset does not follow";
+        return damaged(w);
+    }
     if (e.base < r->expected || e.last < w->g->facts.base) {
         w->why = "its offset is below the one before";
         w->cut = true;

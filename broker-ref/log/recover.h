@@ -24,6 +24,7 @@ struct kb_recover {
     /* in */
     const char *dir;
     bool create, clean;
+    bool whole; /* from the recovery point on: no gaps, and damage to what was synced once fails the recovery, and nothing is touched */
     bool sync; /* all that is found is made durable: the log counts it as acknowledged (flush.on.ack) */
     int64_t start_checkpoint, recovery_point; /* -1: none */
     int32_t interval;

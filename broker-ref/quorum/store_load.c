@@ -427,6 +427,7 @@ static kw_err open_log(struct kb_store *s) {
         .dir = l->meta_dir,
         .create = true,
         .clean = s->o.clean,
+        .whole = true,
         .start_checkpoint = l->previous_end >= 0 ? l->previous_end : l->snapshot_end,
         .recovery_point = l->snapshot_end, /* what a snapshot holds was synced in the log before */
         .done = opened,
