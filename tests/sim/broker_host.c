@@ -6,7 +6,7 @@
 
 #include "conn.h"
 
-enum { ROUNDS_MAX = 2000, READS = 8, PIECE = 16384 };
+enum { ROUNDS_MAX = 2000, DRAIN_MAX = 100000, READS = 8, PIECE = 16384 };
 
 struct sock {
     struct kw_list link;
@@ -14,6 +14,10 @@ struct sock {
     struct kb_conn *core;
     struct kw_list replies;
     size_t part, part_sent;
+    bool judged;      /* the first reply in the list: whether it is to be damaged */
+    uint8_t *damaged; /* what goes out in its place */
+    size_t damaged_size, damaged_sent;
+    bool fatal;       /* and it leaves the client no choice but to close; a body that is too short concerns its request alone */
 };
 
 static struct sock *sock_at(struct kw_list *l) {
@@ -34,6 +38,7 @@ static void sock_close(struct sim_broker *b, struct sock *k, bool reset) {
     while ((l = kw_list_shift(&k->replies))) kb_reply_free(KW_CONTAINER_OF(l, struct kb_reply, link));
     kb_conn_closed(k->core, sim_broker_now(b));
     if (k->net) sim_close(k->net, SIM_BROKER, reset);
+    free(k->damaged);
     free(k);
 }
 
@@ -41,9 +46,10 @@ static bool take_connections(struct sim_broker *b) {
     struct sim_conn *c;
     bool any = false;
     while (b->life == SIM_UP && (c = sim_accept(b->net))) {
-        char peer[32];
+        char peer[32], local[32];
+        snprintf(local, sizeof local, "10.0.0.%d", b->net->address);
         snprintf(peer, sizeof peer, "10.0.1.%d:%u", c->client + 1, 40000 + (unsigned)(c->id % 20000));
-        struct kb_conn_info info = {.local_host = "10.0.0.1", .local_port = 9092, .peer = peer};
+        struct kb_conn_info info = {.local_host = local, .local_port = 9092, .peer = peer};
         struct sock *k = sim_need(calloc(1, sizeof *k));
         kw_list_init(&k->link);
         kw_list_init(&k->replies);
@@ -102,7 +108,74 @@ static void advance(struct sim_broker *b, struct sock *k, size_t bytes) {
         kw_list_remove(&r->link);
         kb_reply_free(r);
         k->part = 0;
+        k->judged = false;
     }
+}
+
+/* ---- Answers that are not what the node said ---- */
+
+static uint8_t *gather(struct sim_broker *b, const struct kb_reply *r, size_t extra) {
+    uint8_t *p = sim_need(malloc(r->total + extra)), *at = p;
+    for (size_t i = 0; i < r->part_count; at += r->parts[i++].len) {
+        const struct kb_part *x = &r->parts[i];
+        if (x->p)
+            memcpy(at, x->p, x->len);
+        else if (sim_disk_pread(b->disk, x->file, x->offset, at, x->len) < x->len)
+            sim_fail(b->w, 10, "a reply takes bytes of a file that it does not have");
+    }
+    return p;
+}
+
+/* Damage that can be told from the frame alone: the client must find it. What only a checksum could tell is not in the protocol's power. */
+static void damage(struct sim_broker *b, struct sock *k, const struct kb_reply *r) {
+    struct sim_world *w = b->w;
+    if (r->total < 9 || k->net->client == SIM_ATTACKER) return;
+    uint8_t *p = gather(b, r, 64);
+    size_t n = r->total;
+    int kind = (int)sim_below(w, 4);
+    switch (kind) {
+    case 0: /* the body ends too early */
+        n = 8 + sim_below(w, n - 8);
+        kw_store32(p, (uint32_t)(n - 4));
+        sim_fire(w, SIM_F_ANSWER_CUT);
+        break;
+    case 1: {
+        static const uint32_t lengths[] = {0xffffffffu, 0x80000000u, 0, 3, 0x7fffffffu, 0x15030100u};
+        kw_store32(p, lengths[sim_below(w, KW_COUNTOF(lengths))]);
+        sim_fire(w, SIM_F_ANSWER_LENGTH);
+        break;
+    }
+    case 2:
+        kw_store32(p + 4, kw_load32(p + 4) ^ (1u << sim_below(w, 32)));
+        sim_fire(w, SIM_F_ANSWER_ID);
+        break;
+    default: /* a frame that nobody asked for comes first */
+        memmove(p + 12, p, n);
+        kw_store32(p, 8);
+        kw_store32(p + 4, (uint32_t)kw_rng_next(&w->rng) | 0x40000000u);
+        n += 12;
+        sim_fire(w, SIM_F_ANSWER_UNASKED);
+        break;
+    }
+    k->damaged = p;
+    k->damaged_size = n;
+    k->damaged_sent = 0;
+    k->fatal = kind != 0;
+    sim_trace(w, "an answer on connection %llu is damaged", (unsigned long long)k->net->id);
+}
+
+/* Bytes sent, 0 none now, -1 broken. */
+static int64_t send_damaged(struct sim_broker *b, struct sock *k, size_t total) {
+    int64_t n = sim_write(k->net, SIM_BROKER, k->damaged + k->damaged_sent, k->damaged_size - k->damaged_sent);
+    if (n <= 0) return n;
+    k->damaged_sent += (size_t)n;
+    if (k->damaged_sent < k->damaged_size) return n;
+    struct sim_pipe *p = &k->net->pipe[SIM_BROKER];
+    if (k->fatal) p->poison_at = KW_MIN(p->poison_at, p->total);
+    free(k->damaged);
+    k->damaged = NULL;
+    advance(b, k, total);
+    return n;
 }
 
 /* Memory or a file's bytes, as they are now. */
@@ -127,11 +200,14 @@ static bool send_some(struct sim_broker *b, struct sock *k, bool *any) {
         }
         if (kw_list_empty(&k->replies)) return true;
         struct kb_reply *r = KW_CONTAINER_OF(k->replies.next, struct kb_reply, link);
-        int64_t n = send_part(b, k, &r->parts[k->part]);
+        if (!k->judged && sim_chance(b->w, b->net->faults.hostile_answer)) damage(b, k, r);
+        k->judged = true;
+        bool damaged = k->damaged != NULL;
+        int64_t n = damaged ? send_damaged(b, k, r->total) : send_part(b, k, &r->parts[k->part]);
         if (n < 0) return false;
         if (n == 0) return true;
         *any = true;
-        advance(b, k, (size_t)n);
+        if (!damaged) advance(b, k, (size_t)n);
     }
 }
 
@@ -142,6 +218,15 @@ static bool serve(struct sim_broker *b, struct sock *k) {
         return true;
     }
     return any;
+}
+
+/* Behind a length that cannot be there is nothing to be read. */
+static void check_poison(struct sim_broker *b) {
+    for (struct kw_list *l = b->socks.next; l != &b->socks; l = l->next) {
+        struct sock *k = sock_at(l);
+        if (sim_poisoned(k->net, SIM_BROKER) && kb_conn_wants_read(k->core))
+            sim_fail(b->w, 37, "the broker reads on behind an impossible length on connection %llu", (unsigned long long)k->net->id);
+    }
 }
 
 static bool run_connections(struct sim_broker *b) {
@@ -192,6 +277,16 @@ static void close_all(struct sim_broker *b) {
     }
 }
 
+static void drain(struct sim_broker *b) {
+    struct kb_now now = sim_broker_now(b);
+    struct kb_disk *q = kb_node_disk(b->node);
+    for (int i = 0; i < DRAIN_MAX && (q->outstanding || !kw_list_empty(&q->queue) || sim_disk_next(b->disk) != INT64_MAX); i++) {
+        sim_disk_take(b->disk, q, now);
+        struct kb_disk_req *r = sim_disk_pop(b->disk, (struct kb_now){INT64_MAX - 1, now.wall_ms});
+        if (r) kb_node_disk_done(b->node, r, now);
+    }
+}
+
 /* What a process leaves behind when it is gone, however. */
 static void bury(struct sim_broker *b, enum sim_death how) {
     struct kb_now now = sim_broker_now(b);
@@ -209,11 +304,9 @@ static void bury(struct sim_broker *b, enum sim_death how) {
     else if (how != SIM_DEATH_STOP)
         sim_disk_kill9(b->disk, now);
     b->life = SIM_DOWN;
-    for (int i = 0; i < ROUNDS_MAX && (kb_node_disk(b->node)->outstanding || sim_disk_next(b->disk) != INT64_MAX); i++) {
-        sim_disk_take(b->disk, kb_node_disk(b->node), now);
-        struct kb_disk_req *r = sim_disk_pop(b->disk, (struct kb_now){INT64_MAX - 1, now.wall_ms});
-        if (r) kb_node_disk_done(b->node, r, now);
-    }
+    drain(b);
+    kb_node_drop(b->node);
+    drain(b);
     kb_node_free(b->node);
     b->node = NULL;
     if (how != SIM_DEATH_STOP) sim_disk_restart(b->disk);
@@ -303,6 +396,7 @@ static void turn(struct sim_host *h) {
         more = run_connections(b) || more;
         more = more || kb_node_deadline(b->node) <= sim_broker_now(b).mono_us || !kw_list_empty(&kb_node_disk(b->node)->queue);
     }
+    check_poison(b);
     sim_host_wake_mono(h, kb_node_deadline(b->node));
     sim_host_wake_mono(h, sim_disk_next(b->disk));
     follow(b);

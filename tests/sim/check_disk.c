@@ -18,10 +18,11 @@ struct claim { /* what a log was, when its process died */
     struct sim_scan scan; /* its files then */
     int64_t written, synced, leo, start;
     int32_t epoch;
+    bool old;   /* its disk is an old image: whatever came later is lost, acknowledged or not */
     bool lossy; /* the power went since: only what was synced is promised */
     bool taking_back; /* a full disk's batch was being cut off: nobody was told that it is there, and it may still be */
 };
-static struct claim claims[SIM_TOPICS_MAX][64];
+static struct claim claims[SIM_TOPICS_MAX][64], images[SIM_TOPICS_MAX][64]; /* images: as it was when an image was taken */
 
 static bool place(const struct kb_partition *p, int *topic) {
     return sscanf(p->topic, "topic-%d", topic) == 1;
@@ -35,7 +36,8 @@ void sim_check_disk_deinit(void) {
     for (int t = 0; t < SIM_TOPICS_MAX; t++)
         for (int p = 0; p < 64; p++) {
             sim_scan_deinit(&claims[t][p].scan);
-            claims[t][p] = (struct claim){0};
+            sim_scan_deinit(&images[t][p].scan);
+            claims[t][p] = images[t][p] = (struct claim){0};
         }
 }
 
@@ -56,18 +58,51 @@ bool sim_check_disk_has(void *run, int topic, int partition, int64_t offset) {
 void sim_check_disk_death(struct sim_broker *b, enum sim_death how) {
     struct sim_run *r = b->ctx;
     (void)how;
+    if (b->life == SIM_STOPPING) sim_check_marks(b); /* it dies in the middle of a turn */
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));) {
         int t;
         if (!place(p, &t) || !p->log || p->state == KB_PART_DELETED || p->state == KB_PART_LOADING) continue;
         struct claim *c = &claims[t][p->index];
         char dir[96];
         folder(dir, sizeof dir, &r->model, t, p->index);
-        bool lossy = c->known && c->lossy; /* a start that did not get far: what the power took was not looked at yet */
+        bool lossy = c->known && c->lossy, old = c->known && c->old; /* a start that did not get far: what the power took was not looked at yet */
         sim_scan_deinit(&c->scan);
         sim_scan_log(b->disk, dir, &c->scan);
-        *c = (struct claim){true, c->scan, p->log->written, p->log->synced, p->log->leo, p->log->start, p->leader_epoch, lossy,
+        *c = (struct claim){true, c->scan, p->log->written, p->log->synced, p->log->leo, p->log->start, p->leader_epoch, old, lossy,
                             p->log->busy || p->log->poisoned};
     }
+}
+
+/* ---- Old images ---- */
+
+void sim_check_disk_image(struct sim_broker *b) {
+    struct sim_run *r = b->ctx;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));) {
+        int t;
+        if (!place(p, &t)) continue;
+        struct claim *c = &images[t][p->index];
+        char dir[96];
+        folder(dir, sizeof dir, &r->model, t, p->index);
+        sim_scan_deinit(&c->scan);
+        sim_scan_log(b->disk, dir, &c->scan);
+        *c = (struct claim){true, c->scan, p->log->written, p->log->synced, p->log->leo, p->log->start, p->leader_epoch, true, false, false};
+    }
+}
+
+void sim_check_disk_restored(struct sim_run *r) {
+    for (int t = 0; t < SIM_TOPICS_MAX; t++)
+        for (int p = 0; p < 64; p++) {
+            struct sim_log *l = sim_model_log(&r->model, t, p);
+            sim_scan_deinit(&claims[t][p].scan);
+            claims[t][p] = images[t][p];
+            images[t][p] = (struct claim){0};
+            if (!l) continue;
+            for (size_t i = 0; i < l->loss_count; i++) l->losses[i].epoch = -1; /* nobody is left who could still have that */
+            l->hw = l->told_end = -1;
+            if (claims[t][p].known) continue;
+            sim_log_lose(&r->model, l, 0, -1, false); /* it was not made yet */
+            l->hw_max = 0;
+        }
 }
 
 void sim_check_disk_dead(struct sim_broker *b, enum sim_death how) {
@@ -188,11 +223,16 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
                      p->leader_epoch, c->epoch);
         check_pids(w, p, &s);
     }
-    if (c->lossy) sim_log_lose(&r->model, l, end, c->epoch, r->model.flush_on_ack);
-    if (c->lossy && !r->model.flush_on_ack) {
+    if (c->old) sim_log_lose(&r->model, l, 0, -1, false); /* what an earlier loss had replaced may be back */
+    if (c->old) l->hw_max = p->hw;
+    if (c->lossy && !c->old) sim_log_lose(&r->model, l, end, c->epoch, r->model.flush_on_ack);
+    if (c->lossy && !c->old && !r->model.flush_on_ack) {
         l->hw = l->told_end = -1;
+        l->hw_max = p->hw;
         for (int i = 0; i <= r->plan.clients; i++)
             if (r->consumers[i]) sim_consumer_lost(r->consumers[i], t, index, end);
+        for (int i = 0; i <= r->plan.clients; i++)
+            if (r->legacy[i]) sim_legacy_lost(r->legacy[i], t, index, end);
     }
     sim_scan_deinit(&s);
 }

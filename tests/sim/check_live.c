@@ -20,10 +20,10 @@ static bool broker_is_whole(struct sim_run *r, char *why, size_t size) {
         return false;
     }
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));)
-        if (p->state != KB_PART_ONLINE || p->log->poisoned) {
+        if (p->state != KB_PART_ONLINE || p->log->poisoned || p->log->busy) {
             if (p->state == KB_PART_DELETED || tampered(r, p)) continue;
-            snprintf(why, size, "partition %s-%d is in state %d%s%s", p->topic, p->index, p->state, p->log && p->log->poisoned ? ": " : "",
-                     p->log ? p->log->failure : "");
+            snprintf(why, size, "partition %s-%d is in state %d: %s", p->topic, p->index, p->state,
+                     !p->log ? "no log" : p->log->poisoned ? p->log->failure : p->log->busy ? "its log is busy" : "");
             return false;
         }
     return true;

@@ -40,6 +40,7 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
     int64_t expected[TIMES + 2];
     for (int i = 0; i < TIMES; i++) {
         int64_t time = t.count ? t.v[sim_below(w, t.count)] + sim_range(w, -2, 2) : 0;
+        time = KW_MAX(time, 0); /* below are the special ones, and records without a time */
         expected[i] = -1;
         for (size_t k = 0; k < t.count; k++)
             if (t.v[k] >= time && t.first + (int64_t)k >= p->log->start && t.first + (int64_t)k < p->hw) {

@@ -41,10 +41,11 @@ static void check(struct sim_run *r, struct kb_partition *p, struct sim_log *l) 
 
 void sim_check_marks(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
-    if (b->life != SIM_UP) return;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));) {
-        struct sim_log *l = p->log && p->state == KB_PART_ONLINE ? log_of(r, p) : NULL;
-        if (l) check(r, p, l);
+        struct sim_log *l = p->log ? log_of(r, p) : NULL;
+        if (!l) continue;
+        if (b->life == SIM_UP && p->state == KB_PART_ONLINE) check(r, p, l);
+        if (b->life == SIM_UP || b->life == SIM_STOPPING) l->hw_max = KW_MAX(l->hw_max, p->hw); /* what it may have served */
     }
 }
 

@@ -14,7 +14,7 @@ void sim_check_content(struct sim_model *m, const char *where, int topic, int pa
     if (!sim_content_id(key, value, headers, headers_size, &id) || id >= m->count)
         sim_fail(m->w, 10, "%s: %d-%d offset %lld holds a record that nobody wrote", where, topic, partition, (long long)offset);
     struct sim_record *rec = &m->records[id];
-    sim_content_make(m->w->seed, id, &content);
+    sim_content_make(m->w->seed, id, rec->old, &content);
     const char *differs = sim_content_differs(&content, key, value, headers, headers_size);
     if (differs)
         sim_fail(m->w, 10, "%s: %d-%d offset %lld, record %u: %s is not what was written", where, topic, partition, (long long)offset, id,
@@ -33,7 +33,7 @@ void sim_check_content(struct sim_model *m, const char *where, int topic, int pa
     if (s->id1 && (s->id1 != id + 1 || (epoch >= 0 && s->epoch >= 0 && s->epoch != epoch)))
         sim_fail(m->w, 2, "%s: %d-%d offset %lld is record %u of leader epoch %d, and was record %u of epoch %d", where, topic, partition,
                  (long long)offset, id, epoch, s->id1 - 1, s->epoch);
-    *s = (struct sim_slot){id + 1, epoch};
+    *s = (struct sim_slot){id + 1, epoch < 0 && s->id1 ? s->epoch : epoch};
     if (rec->first_offset < 0) {
         rec->first_offset = offset;
         rec->found_partition = (int16_t)partition;
@@ -48,15 +48,19 @@ void sim_check_content(struct sim_model *m, const char *where, int topic, int pa
                  partition, (long long)offset);
 }
 
-void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, int32_t epoch, int timestamp_type, int64_t timestamp_ms,
-                    struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size) {
+/* Its place in what this reader has seen, and in what anyone may see. */
+static void check_place(struct sim_model *m, struct sim_tracker *t, int64_t offset, int32_t epoch) {
     struct sim_log *l = sim_model_log(m, t->topic, t->partition);
-    bool free_to_move = m->topics[t->topic].churned || l->tainted;
+    bool free_to_move = m->topics[t->topic].churned || l->tainted, stale = sim_log_stale(l, offset, epoch);
     m->read++;
+    if (offset >= l->hw_max && !free_to_move && !stale)
+        sim_fail(m->w, 2, "%d-%d: offset %lld was served, the high watermark has never been above %lld", t->topic, t->partition,
+                 (long long)offset, (long long)l->hw_max);
     if (t->next >= 0 && offset != t->next && !free_to_move && !t->may_jump) {
         bool deleted = offset > t->next && offset <= l->start;
         if (offset > t->next && !deleted && !m->in_files(m->ctx, t->topic, t->partition, t->next))
-            sim_fail(m->w, 6, "%d-%d: behind offset %lld the log goes on with %lld", t->topic, t->partition, (long long)t->next - 1, (long long)offset);
+            sim_fail(m->w, 6, "%d-%d: behind offset %lld the log goes on with %lld", t->topic, t->partition, (long long)t->next - 1,
+                     (long long)offset);
         if (offset > t->next && !deleted)
             sim_fail(m->w, 30, "%d-%d: after offset %lld comes %lld: what is between was skipped", t->topic, t->partition,
                      (long long)t->next - 1, (long long)offset);
@@ -65,8 +69,27 @@ void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, 
                      (long long)offset);
     }
     if (t->next < 0 || offset != t->next) t->may_jump = false;
-    if (sim_log_stale(l, offset, epoch)) t->may_jump = true;
+    if (stale) t->may_jump = true;
     t->next = offset + 1;
+}
+
+void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, int32_t epoch, int timestamp_type, int64_t timestamp_ms,
+                    struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size) {
+    check_place(m, t, offset, epoch);
     sim_check_content(m, "read", t->topic, t->partition, offset, epoch, timestamp_type, timestamp_ms, key, value, headers, headers_size,
                       NULL);
+}
+
+void sim_check_read_old(struct sim_model *m, struct sim_tracker *t, int64_t offset, int64_t timestamp_ms, struct kw_bytes key,
+                        struct kw_bytes value) {
+    uint32_t id;
+    check_place(m, t, offset, -1);
+    if (!sim_content_id(key, value, NULL, SIM_NO_HEADERS, &id)) { /* its number was in a header, and stayed behind */
+        if (value.len > 0)
+            sim_fail(m->w, 10, "read in an old format: %d-%d offset %lld holds a value that nobody wrote", t->topic, t->partition,
+                     (long long)offset);
+        return;
+    }
+    sim_check_content(m, "read in an old format", t->topic, t->partition, offset, -1, timestamp_ms < 0 ? 1 : 0, timestamp_ms, key, value, NULL,
+                      SIM_NO_HEADERS, NULL);
 }

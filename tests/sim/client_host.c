@@ -13,6 +13,7 @@ struct peer {
     bool connecting;
     int64_t resolved_at_us; /* SIM_NEVER: no lookup under way */
     int wrong_address;      /* of those that the name has, 1 past the wrong one: 0 none */
+    int address;            /* the broker's, as the name server knows it */
 };
 
 static void say(void *ctx, int level, const char *text) {
@@ -76,6 +77,7 @@ static void resolve(struct sim_client *c, struct peer *p) {
     struct sim_world *w = c->w;
     const char *host = kc_conn_host(p->core);
     bool numeric = host[0] >= '0' && host[0] <= '9';
+    p->address = numeric ? atoi(strrchr(host, '.') + 1) : c->net->address;
     p->resolved_at_us = w->now_us + (numeric ? 0 : sim_range(w, 100, 30 * SIM_MS));
     p->wrong_address = !numeric && sim_below(w, 4) == 0 ? (int)(1 + sim_below(w, 2)) : 0;
     sim_host_wake(&c->host, p->resolved_at_us);
@@ -92,7 +94,9 @@ static void resolved(struct sim_client *c, struct peer *p) {
         kc_conn_resolved(p->core, NULL, 0, "the name server has a bad day", sim_client_now(c));
         return;
     }
+    a[0].bytes[1] = a[1].bytes[1] = (uint8_t)p->address;
     if (p->wrong_address) a[p->wrong_address - 1].bytes[0] = 1;
+    if (p->wrong_address) sim_fire(w, SIM_F_WRONG_ADDRESS);
     kc_conn_resolved(p->core, a, p->wrong_address ? 2 : 1, NULL, sim_client_now(c));
 }
 
@@ -103,7 +107,7 @@ static void start_connect(struct sim_client *c, struct peer *p) {
         kc_conn_connected(p->core, KW_EIO, "connection refused by the wrong host", sim_client_now(c));
         return;
     }
-    p->net = sim_connect(c->net, c->index, p);
+    p->net = sim_connect(c->net, c->index, kc_conn_address(p->core)->bytes[1], p);
     p->connecting = true;
     sim_trace(c->w, "%s connects: %llu", c->host.name, (unsigned long long)p->net->id);
 }
@@ -199,6 +203,15 @@ static void actions(struct sim_client *c) {
 
 /* ---- Turns ---- */
 
+/* What the core makes of a hostile answer: the connection is over. */
+static void check_poison(struct sim_client *c) {
+    for (struct kw_list *l = c->peers.next; l != &c->peers; l = l->next) {
+        const struct peer *p = KW_CONTAINER_OF(l, struct peer, link);
+        if (p->net && !p->connecting && sim_poisoned(p->net, SIM_CLIENT) && kc_conn_wants_read(p->core))
+            sim_fail(c->w, 10, "%s goes on with connection %llu, whose answer was damaged", c->host.name, (unsigned long long)p->net->id);
+    }
+}
+
 static void turn(struct sim_host *h) {
     struct sim_client *c = (struct sim_client *)h;
     if (!c->core) return;
@@ -211,6 +224,7 @@ static void turn(struct sim_host *h) {
         actions(c);
         more = more || kc_core_deadline(c->core) <= sim_client_now(c).mono_us;
     }
+    check_poison(c);
     sim_host_wake_mono(h, kc_core_deadline(c->core));
     for (size_t k = 0; k < c->role_count; k++) {
         sim_host_wake(h, c->roles[k]->next_us);

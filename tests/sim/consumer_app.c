@@ -6,7 +6,7 @@
 #include "consume/consumer.h"
 #include "roles.h"
 
-enum { BATCH_MAX = 1100000, EVENTS_A_POLL = 16, PARTS_MAX = SIM_TOPICS_MAX * 16 };
+enum { BATCH_MAX = 1100000, PARTS_MAX = SIM_TOPICS_MAX * 16 };
 
 struct lookup_call {
     struct kc_offset_query q;
@@ -55,6 +55,7 @@ static int64_t now_mono(struct consumer *c) {
 }
 
 static void assign(struct consumer *c, bool everything) {
+    static struct sim_tracker trackers[PARTS_MAX];
     kc_topic_partition parts[PARTS_MAX];
     struct sim_model *m = c->m;
     size_t n = 0;
@@ -62,13 +63,14 @@ static void assign(struct consumer *c, bool everything) {
         for (int p = 0; p < m->topics[t].partitions && n < PARTS_MAX; p++) {
             if (!everything && sim_below(c->w, 3) == 0) continue;
             parts[n] = (kc_topic_partition){.topic = t + 1, .partition = p, .offset = KC_OFFSET_BEGINNING, .leader_epoch = -1};
-            c->parts[n] = (struct sim_tracker){t, p, -1, true};
-            c->paused[n] = false;
-            n++;
+            trackers[n++] = (struct sim_tracker){t, p, -1, true};
         }
     }
-    c->part_count = n;
     kc_err err = kc_consume_assign(&c->consume, parts, sizeof *parts, n, now_mono(c));
+    if (err == KC_NO_MEMORY) return; /* all is as it was */
+    c->part_count = n;
+    memcpy(c->parts, trackers, n * sizeof *trackers);
+    memset(c->paused, 0, sizeof c->paused);
     if (err != KC_OK) sim_fail(c->w, 30, "assign: %s", kc_err_name(err));
     for (size_t i = 0; i < n; i++) { /* those kept from before are as paused as they were */
         kc_topic_partition one = parts[i];
@@ -106,6 +108,7 @@ void sim_consumer_calm(struct sim_role *r) {
     struct consumer *c = (struct consumer *)r;
     c->plan.seek_ppm = c->plan.pause_ppm = c->plan.reassign_ppm = 0;
     c->plan.every_us = KW_MIN(c->plan.every_us, 50 * SIM_MS);
+    c->plan.events = 16;
     for (size_t i = 0; i < c->part_count; i++) {
         kc_topic_partition tp = {.topic = c->parts[i].topic + 1, .partition = c->parts[i].partition};
         if (c->paused[i]) kc_consume_pause(&c->consume, &tp, sizeof tp, 1, false);
@@ -202,7 +205,7 @@ static void poll(struct consumer *c) {
     if (sim_chance(w, c->plan.seek_ppm)) seek(c);
     if (sim_chance(w, c->plan.pause_ppm)) toggle_pause(c);
     if (sim_chance(w, c->plan.reassign_ppm)) assign(c, c->plan.all);
-    for (int i = 0; i < EVENTS_A_POLL; i++) {
+    for (int i = 0; i < c->plan.events; i++) {
         kc_event *e = NULL;
         if (kc_consume_take(&c->consume, &e) != KC_OK) break;
         take_event(c, e);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "alloc.h"
 #include "replica/partition.h"
 #include "workload.h"
 
@@ -22,108 +23,17 @@ static void cut(struct sim_run *r) {
 
 /* ---- The broker's lives ---- */
 
-struct file_names {
-    char v[600][128];
-    size_t n;
-};
-
-static bool ends(const char *s, const char *end) {
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
-static void collect(struct sim_run *r, struct file_names *f, bool (*pick)(const char *name)) {
-    char **dirs;
-    size_t n = sim_disk_names(r->broker.disk, SIM_DATA, &dirs);
-    f->n = 0;
-    for (size_t i = 0; i < n; i++) {
-        char path[96], **names;
-        snprintf(path, sizeof path, SIM_DATA "/%s", dirs[i]);
-        size_t k = strncmp(dirs[i], "topic-", 6) == 0 ? sim_disk_names(r->broker.disk, path, &names) : 0;
-        if (k) {
-            for (size_t j = 0; j < k; j++) {
-                if (pick(names[j]) && f->n < KW_COUNTOF(f->v)) snprintf(f->v[f->n++], sizeof f->v[0], "%s/%s", path, names[j]);
-                free(names[j]);
-            }
-            free(names);
-        } else if (pick(dirs[i]) && f->n < KW_COUNTOF(f->v)) {
-            snprintf(f->v[f->n++], sizeof f->v[0], "%s", path);
-        }
-        free(dirs[i]);
-    }
-    free(dirs);
-}
-
-static bool is_index(const char *n) {
-    return ends(n, ".index") || ends(n, ".timeindex");
-}
-static bool is_checkpoint(const char *n) {
-    return strcmp(n, "recovery-point-offset-checkpoint") == 0 || strcmp(n, "replication-offset-checkpoint") == 0 ||
-           strcmp(n, "leader-epoch-checkpoint") == 0;
-}
-static bool is_snapshot(const char *n) {
-    return ends(n, ".snapshot");
-}
-static bool is_log(const char *n) {
-    return ends(n, ".log");
-}
-
-/* Files that are caches of the log, or can be done without. */
-static void tamper(struct sim_run *r) {
-    static struct file_names f;
-    static bool (*const picks[])(const char *) = {is_index, is_checkpoint, is_snapshot};
-    static const enum sim_fault kinds[] = {SIM_F_INDEX_GONE, SIM_F_CHECKPOINT_GONE, SIM_F_SNAPSHOT_GONE};
-    struct sim_world *w = &r->w;
-    struct sim_disk *d = r->broker.disk;
-    int kind = (int)sim_below(w, 3), times = (int)sim_range(w, 1, 4);
-    collect(r, &f, picks[kind]);
-    for (int i = 0; i < times && f.n; i++) {
-        size_t k = sim_below(w, f.n), size;
-        int how = (int)sim_below(w, 3);
-        const uint8_t *p = sim_disk_peek(d, f.v[k], &size);
-        if (!p) continue;
-        if (how == 0) {
-            sim_disk_remove(d, f.v[k]);
-        } else if (how == 1) {
-            if (size == 0) continue;
-            sim_disk_cut(d, f.v[k], sim_below(w, size));
-        } else {
-            void *zeros = sim_need(calloc(1, size + 1));
-            sim_disk_poke(d, f.v[k], zeros, size);
-            free(zeros);
-        }
-        sim_fire(w, (enum sim_fault)((int)kinds[kind] + how));
-        sim_trace(w, "%s is %s", f.v[k], how == 0 ? "gone" : how == 1 ? "cut" : "all zeros");
-    }
-}
-
-static struct sim_log *log_of_path(struct sim_run *r, const char *path) {
-    int t, p;
-    return sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &p) == 2 ? sim_model_log(&r->model, t, p) : NULL;
-}
-
-/* A bit of a log turns while nobody looks. What it hit may be lost; it must not be served. */
-static void rot(struct sim_run *r) {
-    static struct file_names f;
-    struct sim_world *w = &r->w;
-    collect(r, &f, is_log);
-    if (!f.n) return;
-    size_t k = sim_below(w, f.n), size;
-    struct sim_log *l = log_of_path(r, f.v[k]);
-    if (!sim_disk_peek(r->broker.disk, f.v[k], &size) || size == 0 || !l) return;
-    size_t at = sim_below(w, size);
-    sim_disk_rot(r->broker.disk, f.v[k], at, (uint8_t)(1u << sim_below(w, 8)));
-    l->tainted = true;
-    sim_trace(w, "%s: a bit turns at %zu", f.v[k], at);
-}
-
 static void kill_starting(void *ctx, uint64_t arg);
 
 static void start_broker(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
     if (r->broker.life != SIM_DOWN || arg != r->broker.lives || r->w.healed) return;
-    if (sim_chance(&r->w, r->plan.tamper_ppm)) tamper(r);
-    if (sim_chance(&r->w, r->plan.rot_ppm)) rot(r);
+    sim_faults_before_start(r);
+    if (r->plan.moves && r->net.address < 200 && sim_below(&r->w, 4) == 0) {
+        r->net.address++;
+        sim_fire(&r->w, SIM_F_MOVED);
+        sim_trace(&r->w, "the broker is at 10.0.0.%d from now on", r->net.address);
+    }
     sim_broker_start(&r->broker);
     if (sim_below(&r->w, 4) == 0 && (r->plan.kill_s || r->plan.power_s)) /* now and then it does not get far */
         sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 20 * SIM_MS), kill_starting, r, r->broker.lives);
@@ -158,6 +68,7 @@ static void stop(struct sim_run *r) {
 } /* on_dead starts it again */
 
 void sim_faults_dead(struct sim_run *r) { /* also of itself: stopped, or given up */
+    sim_fault_meta_dead(r);
     if (r->w.healed || r->broker.death == SIM_DEATH_KILL || r->broker.death == SIM_DEATH_POWER) return;
     start_later(r, 2 * SIM_S);
 }
@@ -196,7 +107,7 @@ static void new_life(void *ctx, uint64_t arg) {
 
 static void end_client(struct sim_run *r, int c) {
     if (r->producers[c]) r->left[c] = sim_producer_left(r->producers[c]);
-    r->producers[c] = r->consumers[c] = NULL;
+    r->producers[c] = r->consumers[c] = r->legacy[c] = NULL;
     sim_client_kill(&r->clients[c]);
     sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 3 * SIM_S), new_life, r, (uint64_t)c);
 }
@@ -226,57 +137,60 @@ static void close_client(struct sim_run *r) {
     sim_at(&r->w, r->w.now_us, closed, r, r->clients[c].lives << 8 | (uint64_t)c);
 }
 
-/* ---- The disk ---- */
+/* ---- Memory, and people who mean harm ---- */
 
-static void hang(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
-    if (r->broker.life == SIM_DOWN) return;
-    int64_t t = sim_range(&r->w, 50 * SIM_MS, sim_below(&r->w, 3) ? 2 * SIM_S : 20 * SIM_S);
-    sim_fire(&r->w, SIM_F_HUNG);
-    sim_trace(&r->w, "the disk hangs for %lld ms", (long long)t / 1000);
-    f->hung_until_us = sim_broker_now(&r->broker).mono_us + t;
+static void no_memory(struct sim_run *r) {
+    int c = (int)sim_range(&r->w, -1, r->plan.clients);
+    struct sim_host *h = c < 0 ? &r->broker.host : &r->clients[c].host;
+    sim_alloc_refuse(h, sim_below(&r->w, sim_below(&r->w, 2) ? 50 : 3000), sim_below(&r->w, 4) ? 1 : (uint32_t)sim_range(&r->w, 2, 20));
 }
 
-static void eio(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
-    int64_t n = (int64_t)sim_below(&r->w, 60);
-    f->sync_sticks = sim_below(&r->w, 2);
-    switch (sim_below(&r->w, 3)) {
-    case 0:
-        f->eio_read_at = n;
-        break;
-    case 1:
-        f->eio_write_at = n;
-        break;
-    default:
-        f->eio_sync_at = n / 4;
-        break;
-    }
-    sim_trace(&r->w, "the disk is to fail");
+static void attack(struct sim_run *r) {
+    sim_attacker_strike(&r->attacker);
 }
 
-static void enough_space(void *ctx, uint64_t arg) {
+/* ---- An old image ---- */
+
+static void take_image(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
     (void)arg;
-    sim_disk_faults(r->broker.disk)->free_bytes = -1;
-    sim_trace(&r->w, "the disk has space again");
-}
-static void full(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
-    if (f->free_bytes >= 0) return;
-    f->free_bytes = (int64_t)sim_below(&r->w, 100000);
-    sim_fire(&r->w, SIM_F_FULL);
-    sim_trace(&r->w, "the disk has %lld bytes left", (long long)f->free_bytes);
-    sim_at(&r->w, r->w.now_us + sim_range(&r->w, 100 * SIM_MS, 10 * SIM_S), enough_space, r, 0);
+    if (r->w.healed || r->image) return;
+    bool whole = r->broker.life == SIM_UP && sim_admin_idle(r->admin);
+    for (struct kb_partition *p = NULL; whole && (p = kb_partitions_next(r->broker.node, p));)
+        whole = p->state == KB_PART_ONLINE && !p->log->poisoned;
+    if (!whole) { /* an image that could not be started from is none */
+        sim_at(&r->w, r->w.now_us + 300 * SIM_MS, take_image, r, 0);
+        return;
+    }
+    r->image = sim_disk_image_take(r->broker.disk);
+    sim_check_disk_image(&r->broker);
+    sim_check_meta_death(&r->broker);
+    r->meta_image = r->meta;
+    sim_trace(&r->w, "an image of the disk is taken");
 }
 
-/* The next write of a data log lands elsewhere: all that is known of that log afterwards is that nothing wrong may be served. */
-static void misdirect(struct sim_run *r) {
-    sim_disk_faults(r->broker.disk)->spare = "__cluster_metadata"; /* of one copy of the metadata nothing can be asked */
-    sim_disk_faults(r->broker.disk)->misdirect_at = (int64_t)sim_below(&r->w, 20);
-    for (int t = 0; t < r->model.topic_count; t++)
-        for (int p = 0; p < 64; p++) r->model.topics[t].logs[p].tainted = r->model.topics[t].logs[p].misdirected = true;
-    sim_trace(&r->w, "a write is to be misdirected");
+/* What the image lacks is lost, and it may have been promised: nothing on one copy can prevent that. With the clients that saw it gone (their
+ * producer ids are given out anew), all else must hold. */
+static void old_image(void *ctx, uint64_t arg) {
+    struct sim_run *r = ctx;
+    (void)arg;
+    if (r->w.healed) return;
+    if (!r->image) {
+        sim_at(&r->w, r->w.now_us + 3 * SIM_S, old_image, r, 0);
+        return;
+    }
+    if (r->broker.life != SIM_DOWN) sim_broker_kill(&r->broker);
+    for (int c = 1; c <= r->plan.clients; c++)
+        if (r->clients[c].core) end_client(r, c);
+    sim_client_first_life(r);
+    sim_disk_image_restore(r->broker.disk, r->image);
+    r->image = NULL;
+    r->meta = r->meta_image;
+    r->meta_rot.there = false;
+    sim_check_disk_restored(r);
+    sim_fire(&r->w, SIM_F_OLD_IMAGE);
+    sim_trace(&r->w, "the disk is what it was in its image");
+    start_later(r, SIM_S);
 }
 
 /* ---- Administration ---- */
@@ -338,14 +252,16 @@ static const struct {
     {jump, offsetof(struct sim_plan, jump_s)},
     {kill_client, offsetof(struct sim_plan, client_kill_s)},
     {close_client, offsetof(struct sim_plan, client_close_s)},
-    {hang, offsetof(struct sim_plan, hang_s)},
-    {eio, offsetof(struct sim_plan, eio_s)},
-    {full, offsetof(struct sim_plan, full_s)},
+    {sim_fault_hang, offsetof(struct sim_plan, hang_s)},
+    {sim_fault_eio, offsetof(struct sim_plan, eio_s)},
+    {sim_fault_full, offsetof(struct sim_plan, full_s)},
     {config, offsetof(struct sim_plan, config_s)},
     {grow, offsetof(struct sim_plan, grow_s)},
     {recreate, offsetof(struct sim_plan, recreate_s)},
     {delete_records, offsetof(struct sim_plan, delete_s)},
-    {misdirect, offsetof(struct sim_plan, misdirect_s)},
+    {no_memory, offsetof(struct sim_plan, alloc_s)},
+    {attack, offsetof(struct sim_plan, attack_s)},
+    {sim_fault_misdirect, offsetof(struct sim_plan, misdirect_s)},
 };
 
 static uint32_t every(const struct sim_run *r, uint64_t k) {
@@ -369,6 +285,11 @@ static void begin(void *ctx, uint64_t arg) {
     sim_disk_faults(r->broker.disk)->slow_us = sim_range(&r->w, SIM_MS, 300 * SIM_MS);
     for (uint64_t k = 0; k < KW_COUNTOF(kinds); k++)
         if (every(r, k)) sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, 2 * every(r, k) * SIM_S), strike, r, k);
+    if (r->plan.image) {
+        int64_t at = r->w.now_us + sim_range(&r->w, 5 * SIM_S, 40 * SIM_S);
+        sim_at(&r->w, at, take_image, r, 0);
+        sim_at(&r->w, at + sim_range(&r->w, SIM_S, 30 * SIM_S), old_image, r, 0);
+    }
     for (int c = -1; c <= r->plan.clients && r->plan.drift; c++) {
         sim_fire(&r->w, SIM_F_DRIFT);
         sim_host_drift(c < 0 ? &r->broker.host : &r->clients[c].host, sim_range(&r->w, -2000, 2000));
@@ -390,7 +311,7 @@ static void mend(void *ctx, uint64_t arg) {
     for (struct kb_partition *p = NULL; b->life == SIM_UP && (p = kb_partitions_next(b->node, p));) {
         char path[96];
         snprintf(path, sizeof path, SIM_DATA "/%s-%d/", p->topic, p->index);
-        const struct sim_log *l = log_of_path(r, path);
+        const struct sim_log *l = sim_log_of_path(r, path);
         broken |= !(l && l->tainted) && (p->state == KB_PART_OFFLINE || (p->log && p->log->poisoned));
     }
     if (broken) sim_broker_kill(b);
@@ -400,6 +321,8 @@ static void mend(void *ctx, uint64_t arg) {
 void sim_faults_heal(struct sim_run *r) {
     struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
     sim_net_heal(&r->net);
+    sim_alloc_heal(&r->broker.host);
+    for (int i = 0; i <= r->plan.clients; i++) sim_alloc_heal(&r->clients[i].host);
     f->enospc_at = f->free_bytes = f->eio_read_at = f->eio_write_at = f->eio_sync_at = f->misdirect_at = -1;
     f->slow_ppm = 0;
     f->hung_until_us = 0;

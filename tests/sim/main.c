@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "workload.h"
 
 enum { RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, TWICE_EVERY = 10, SEEDS_FILE_MAX = 4096 };
@@ -37,37 +38,17 @@ struct all {
 
 /* ---- One seed ---- */
 
-static size_t blocks;
-static void *count_malloc(size_t n, void *ctx) {
-    (void)ctx;
-    void *p = malloc(n);
-    if (p) blocks++;
-    return p;
-}
-static void *count_realloc(void *p, size_t n, void *ctx) {
-    (void)ctx;
-    void *q = realloc(p, n);
-    if (q && !p) blocks++;
-    return q;
-}
-static void count_free(void *p, void *ctx) {
-    (void)ctx;
-    if (p) blocks--;
-    free(p);
-}
-
 static struct result run_one(uint64_t seed, bool loud) {
-    static const struct kw_allocator counting = {count_malloc, count_realloc, count_free, NULL};
     static struct sim_run r;
     struct result out = {0};
-    kw_allocator_set(&counting);
+    sim_alloc_init();
     sim_run_seed(&r, seed, loud);
     for (int i = 0; i < SIM_F_COUNT; i++) out.faults += out.fired[i] = r.w.fired[i];
     for (int i = 0; i < SIM_DISK_FAULT_COUNT; i++) out.faults += out.disk_fired[i] = sim_disk_fired(r.broker.disk, (enum sim_disk_fault)i);
     sim_run_deinit(&r);
-    if (blocks) {
+    if (sim_alloc_blocks()) {
         sim_the_world = &r.w;
-        sim_fail(&r.w, 37, "%zu blocks of memory are left over", blocks);
+        sim_fail(&r.w, 37, "%zu blocks of memory are left over", sim_alloc_blocks());
     }
     out.hash = r.w.hash;
     out.records = r.model.count;

@@ -15,6 +15,7 @@ enum sim_record_state { SIM_SENT, SIM_OK, SIM_FAILED, SIM_DROPPED /* its produce
 struct sim_record {
     uint8_t state, reports, outcome;
     bool has_timestamp;
+    bool old;            /* sent in a message set: no headers */
     bool placed, staged; /* sent to a partition by its number; sent when the number of partitions was not known yet */
     int8_t topic;
     int16_t partition; /* asked for or reported; -1 not known */
@@ -49,7 +50,9 @@ struct sim_log {
         misdirected; /* a write went astray while the broker ran: what it has in its cache it cannot know to be wrong, but the client can */
     bool tainted;    /* its bytes were tampered with: only what is served counts */
     /* check_marks.c */
-    int64_t hw, told_end, poisoned_at;
+    int64_t hw, poisoned_at;
+    int64_t hw_max; /* nobody has read at or above it */
+    int64_t told_end; /* the end that ListOffsets has told; -1 not yet */
     int32_t epoch;
     uint64_t life;
 };
@@ -99,9 +102,10 @@ struct sim_content {
     uint8_t *bytes;
     size_t cap;
 };
-void sim_content_make(uint64_t seed, uint32_t id, struct sim_content *c); /* into c->bytes, which grows */
+void sim_content_make(uint64_t seed, uint32_t id, bool old, struct sim_content *c); /* into c->bytes, which grows; old: nothing in headers */
 void sim_content_deinit(struct sim_content *c);
-/* Reads the number of a record; false: it carries none. headers: wire bytes. */
+/* Reads the number of a record; false: it carries none. headers: wire bytes; headers_size SIM_NO_HEADERS: the format has none. */
+#define SIM_NO_HEADERS SIZE_MAX
 bool sim_content_id(struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size, uint32_t *id);
 /* NULL, or what differs. */
 const char *sim_content_differs(const struct sim_content *c, struct kw_bytes key, struct kw_bytes value, const uint8_t *headers,
@@ -124,6 +128,9 @@ struct sim_tracker { /* one partition of one consumer's assignment */
 };
 void sim_check_read(struct sim_model *m, struct sim_tracker *t, int64_t offset, int32_t epoch, int timestamp_type, int64_t timestamp_ms,
                     struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size);
+/* The same for a message of magic 0 or 1 (timestamp -1: it has none of its own). */
+void sim_check_read_old(struct sim_model *m, struct sim_tracker *t, int64_t offset, int64_t timestamp_ms, struct kw_bytes key,
+                        struct kw_bytes value);
 /* The same for a record as found on disk. */
 void sim_check_content(struct sim_model *m, const char *where, int topic, int partition, int64_t offset, int32_t epoch, int timestamp_type,
                        int64_t timestamp_ms, struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size,

@@ -11,6 +11,7 @@ void sim_net_init(struct sim_net *n, struct sim_world *w) {
     kw_list_init(&n->conns);
     n->faults.delay_us = 100;
     n->machine_up = true;
+    n->address = 1;
 }
 
 static void pipe_deinit(struct sim_pipe *p) {
@@ -130,7 +131,7 @@ static void append(struct sim_pipe *p, const void *b, size_t n) {
             p->buf = sim_need(realloc(p->buf, p->cap));
         }
     }
-    memcpy(p->buf + p->head + p->len, b, n);
+    if (n) memcpy(p->buf + p->head + p->len, b, n);
     p->len += n;
 }
 
@@ -162,6 +163,7 @@ int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *b, size_t 
     }
     bool breaks = p->total + n > p->reset_at;
     size_t sent = breaks ? (size_t)(p->reset_at - p->total) : n;
+    if (side == SIM_CLIENT && net->tap && sent) net->tap(net->tap_ctx, c, b, sent);
     append(p, b, sent);
     p->total += n;
     if (sim_chance(w, net->faults.clog)) {
@@ -179,6 +181,8 @@ int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *b, size_t 
     }
     return (int64_t)n;
 }
+
+bool sim_poisoned(const struct sim_conn *c, enum sim_side side) { return c->pipe[!side].taken >= c->pipe[!side].poison_at; }
 
 bool sim_readable(const struct sim_conn *c, enum sim_side side) {
     const struct sim_pipe *p = &c->pipe[!side];
@@ -211,6 +215,7 @@ int64_t sim_read(struct sim_conn *c, enum sim_side side, void *b, size_t n) {
     p->head += k;
     p->len -= k;
     p->arrived -= k;
+    p->taken += k;
     if (p->full && p->len < p->window) {
         p->full = false;
         sim_at(w, w->now_us + delay(net), room, net, pack(c, !side));
@@ -226,6 +231,11 @@ static void answer_syn(void *ctx, uint64_t arg) {
     if (!c || !c->open[SIM_CLIENT]) return;
     struct sim_world *w = n->w;
     int64_t held = KW_MAX(n->cut_until_us[c->client][0], n->cut_until_us[c->client][1]);
+    if (c->to != n->address) { /* it has moved: nobody is there, or somebody who does not serve */
+        c->refused = sim_below(w, 2);
+        if (c->refused) sim_host_wake(host_of(c, SIM_CLIENT), w->now_us + delay(n));
+        return;
+    }
     if (held > w->now_us) { /* the system sends the SYN again */
         sim_at(w, held + sim_range(w, 0, SIM_S), answer_syn, n, arg);
         return;
@@ -245,18 +255,20 @@ static void answer_syn(void *ctx, uint64_t arg) {
     sim_host_wake(host_of(c, SIM_CLIENT), w->now_us + delay(n));
 }
 
-struct sim_conn *sim_connect(struct sim_net *n, int client, void *peer) {
+struct sim_conn *sim_connect(struct sim_net *n, int client, int to, void *peer) {
     struct sim_world *w = n->w;
     struct sim_conn *c = sim_need(calloc(1, sizeof *c));
     c->net = n;
     c->id = ++n->next_id;
     c->client = client;
+    c->to = to;
     kw_list_init(&c->link);
     kw_list_push(&n->conns, &c->link);
     c->open[SIM_CLIENT] = true;
     c->peer[SIM_CLIENT] = peer;
     for (int s = 0; s < 2; s++) {
         struct sim_pipe *p = &c->pipe[s];
+        p->poison_at = UINT64_MAX;
         p->window = (size_t)sim_range(w, WINDOW_MIN, 1 << 18);
         p->reset_at = sim_chance(w, n->faults.reset) ? sim_below(w, sim_below(w, 2) ? 300 : 200000) : UINT64_MAX;
         p->one_byte = sim_chance(w, n->faults.one_byte);

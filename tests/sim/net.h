@@ -15,7 +15,7 @@ enum sim_side { SIM_CLIENT, SIM_BROKER };
 enum { SIM_READ_NONE = -1, SIM_READ_EOF = 0, SIM_READ_RESET = -2 };
 
 struct sim_net_faults { /* chances per million, at each occasion */
-    uint32_t refused, syn_lost, reset, half_open, one_byte, short_send, slow_reader, clog, resolve, tail_delay;
+    uint32_t refused, syn_lost, reset, half_open, one_byte, short_send, slow_reader, clog, resolve, tail_delay, hostile_answer;
     int64_t delay_us; /* typical, one way */
 };
 
@@ -37,12 +37,14 @@ struct sim_pipe {
     uint64_t total, reset_at; /* bytes written; where the connection breaks (UINT64_MAX: nowhere) */
     bool one_byte;
     uint32_t read_chance; /* slow reader: how likely it reads at all in a turn, per million */
+    uint64_t taken;       /* bytes read */
+    uint64_t poison_at;   /* where something hostile ends: a reader that has come so far must not go on reading; UINT64_MAX: nowhere */
 };
 struct sim_conn {
     struct kw_list link; /* in the net's conns until both sides have let go */
     struct sim_net *net;
     uint64_t id;
-    int client;
+    int client, to; /* to: the address that the client believes to be the broker's */
     struct sim_pipe pipe[2]; /* [side]: what that side writes */
     bool open[2];            /* that side holds it */
     bool gone[2];            /* that side is no more, and the other was not told: what comes is answered with a reset, or not at all */
@@ -52,6 +54,7 @@ struct sim_conn {
 };
 
 #define SIM_CLIENTS_MAX 8
+#define SIM_ATTACKER (SIM_CLIENTS_MAX - 1) /* the hostile one among the clients' numbers */
 struct sim_net {
     struct sim_world *w;
     struct sim_net_faults faults;
@@ -60,6 +63,9 @@ struct sim_net {
     uint64_t next_id;
     bool listening;       /* the broker's process has the port */
     bool machine_up;      /* its machine answers at all */
+    int address;          /* the broker is at 10.0.0.<address> */
+    void (*tap)(void *ctx, struct sim_conn *c, const void *p, size_t n); /* sees what clients write; may be NULL */
+    void *tap_ctx;
     int64_t cut_until_us[SIM_CLIENTS_MAX][2]; /* [client][side that writes] */
     struct sim_conn *accepts[64]; /* waiting to be accepted */
     size_t accept_count;
@@ -69,12 +75,14 @@ void sim_net_init(struct sim_net *n, struct sim_world *w);
 void sim_net_deinit(struct sim_net *n);
 void sim_net_heal(struct sim_net *n); /* everything that is held back goes on, nothing breaks any more */
 
-struct sim_conn *sim_connect(struct sim_net *n, int client, void *peer); /* established or refused turns true in time, or never */
+struct sim_conn *sim_connect(struct sim_net *n, int client, int to, void *peer); /* established or refused turns true in time, or never */
 struct sim_conn *sim_accept(struct sim_net *n);                         /* NULL: nobody waits */
 /* Bytes taken, 0: none now (the host is woken when there is room), -1: the connection is broken. */
 int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *p, size_t n);
 /* Bytes read, or SIM_READ_*. */
 int64_t sim_read(struct sim_conn *c, enum sim_side side, void *p, size_t n);
+/* What the side has read ends at or behind something hostile. */
+bool sim_poisoned(const struct sim_conn *c, enum sim_side side);
 bool sim_readable(const struct sim_conn *c, enum sim_side side);
 void sim_close(struct sim_conn *c, enum sim_side side, bool reset); /* the caller lets go of it; it may be freed */
 /* The broker's process, or its machine, is gone: the other ends learn of it (a machine says nothing). */

@@ -70,7 +70,7 @@ static bool send_one(struct producer *p) {
     m->records[id].placed = partition >= 0;
     m->records[id].staged = partition < 0 && kc_accum_partition_count(&p->produce.accum, topic + 1) <= 0;
     struct kw_header_view headers[HEADERS];
-    sim_content_make(w->seed, id, &p->content);
+    sim_content_make(w->seed, id, false, &p->content);
     memcpy(headers, p->content.headers, sizeof p->content.headers);
     struct kc_rec r = {.topic = topic + 1,
                        .partition = partition,
@@ -91,6 +91,7 @@ static bool send_one(struct producer *p) {
         return true;
     }
     sim_model_unsent(m, id);
+    if (err == KC_NO_MEMORY) return false;
     if (err != KC_QUEUE_FULL) sim_fail(w, 27, "producer %d: a record was not accepted: %s", p->number, kc_err_name(err));
     p->full = true;
     kc_accum_arm_space(&p->produce.accum);
@@ -103,14 +104,14 @@ static void flushed(struct kc_flush *f) {
         struct producer *p;
     } *x = (void *)f;
     x->p->flushing = false;
-    kw_free(f);
+    free(x);
 }
 
 static void flush(struct producer *p) {
     struct {
         struct kc_flush f;
         struct producer *p;
-    } *x = sim_need(kw_calloc(1, sizeof *x));
+    } *x = sim_need(calloc(1, sizeof *x));
     x->f.done = flushed;
     x->p = p;
     p->flushing = true;
@@ -135,7 +136,9 @@ static void burst(struct producer *p) {
 static void take_reports(struct producer *p) {
     struct kc_reports *r;
     kc_report one;
-    if (kc_reports_collect(&p->produce.accum, NULL, &r) != KC_OK) return;
+    kc_err err = kc_reports_collect(&p->produce.accum, NULL, &r);
+    if (err == KC_NO_MEMORY) sim_host_wake(&p->role.client->host, p->w->now_us + SIM_MS);
+    if (err != KC_OK) return;
     uint32_t ok = 0, failed = 0;
     while (kc_reports_next(r, &one)) {
         one.err ? failed++ : ok++;

@@ -30,6 +30,7 @@ struct sim_consumer_plan {
     struct kc_config *config; /* taken */
     int64_t every_us;         /* between polls */
     uint32_t seek_ppm, pause_ppm, reassign_ppm;
+    int events; /* taken at one poll, at most */
     bool all; /* every partition of every topic; else a drawn subset */
     bool from_start;
 };
@@ -49,6 +50,14 @@ struct sim_lookup {
 };
 bool sim_consumer_lookup(struct sim_role *r, struct sim_lookup *items, size_t n, int64_t timeout_us,
                          void (*done)(void *ctx, struct sim_lookup *items, size_t n), void *ctx);
+
+/* ---- Clients of old days: legacy_app.c ---- */
+struct sim_role *sim_legacy_new(struct sim_client *c, struct sim_model *m, uint32_t quota, int64_t every_us);
+void sim_legacy_lost(struct sim_role *r, int topic, int partition, int64_t from);
+
+/* ---- Offset lookups all the time: prober.c; invariants 8 and 12 ---- */
+struct sim_run;
+struct sim_role *sim_prober_new(struct sim_client *c, struct sim_run *run);
 
 /* ---- Administration ---- */
 struct sim_role *sim_admin_new(struct sim_client *c, struct sim_model *m);

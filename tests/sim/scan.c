@@ -1,6 +1,8 @@
 /* scan.c - see scan.h. */
 #include "scan.h"
 
+#include "alloc.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -51,7 +53,11 @@ bool sim_scan_records(struct sim_disk *d, const struct sim_scan *s, const struct
     snprintf(path, sizeof path, "%s.log", s->segments[b->segment].path);
     size_t n, body_size;
     const uint8_t *p = sim_disk_peek(d, path, &n), *body;
-    if (!p || kw_batch_body(p + b->position, b->size, &b->h, 64 << 20, c, &body, &body_size) != KW_OK) return false;
+    if (!p) return false;
+    struct sim_host *turn = sim_alloc_turn(NULL); /* it may run in the middle of one */
+    kw_err err = kw_batch_body(p + b->position, b->size, &b->h, 64 << 20, c, &body, &body_size);
+    (void)sim_alloc_turn(turn);
+    if (err) return false;
     struct kw_record_iter it;
     struct kw_record_view r;
     int32_t rc;

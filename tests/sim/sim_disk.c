@@ -98,6 +98,7 @@ static enum kb_disk_err op_write(struct sim_disk *d, struct sim_node *n, int64_t
     }
     if (!n->spared && countdown(&d->faults.misdirect_at) && n->size >= 2 * SIM_SECTOR) { /* it lands on a sector that it has no business with */
         d->fired[SIM_DISK_MISDIRECTED]++;
+        if (d->faults.misdirects) d->faults.misdirects(d->faults.misdirects_ctx, n->opened_as);
         sim_node_resize(n, n->size > (size_t)offset + len ? n->size : (size_t)offset + len);
         size_t at = (size_t)kw_rng_below(&d->rng, n->size / SIM_SECTOR) * SIM_SECTOR;
         put(d, n, (int64_t)at, p, len < n->size - at ? len : n->size - at);
@@ -116,12 +117,13 @@ static enum kb_disk_err op_open(struct sim_disk *d, const char *path, uint32_t f
     if (n && n->folder) return KB_DISK_EOTHER;
     if (!n && !(flags & KB_DISK_CREATE)) return KB_DISK_ENOENT;
     if (!n) {
-        if (no_space(d, 0)) return KB_DISK_ENOSPC;
+        if (no_space(d, 1)) return KB_DISK_ENOSPC; /* its name takes some, too */
         n = sim_node_new(false);
         n->mtime_ms = d->now.wall_ms;
         sim_folder_set(dir, name, n, d->next_change++);
         sim_node_unref(n);
     }
+    snprintf(n->opened_as, sizeof n->opened_as, "%s", path);
     n->spared = d->faults.spare && strstr(path, d->faults.spare);
     *f = need(calloc(1, sizeof(**f)));
     (*f)->node = sim_node_ref(n);
@@ -201,7 +203,7 @@ static enum kb_disk_err op_mkdir(struct sim_disk *d, const char *path) {
     if (!dir) return KB_DISK_ENOENT;
     struct sim_node *n = sim_folder_get(dir, name);
     if (n) return n->folder ? KB_DISK_OK : KB_DISK_EEXIST;
-    if (no_space(d, 0)) return KB_DISK_ENOSPC;
+    if (no_space(d, 1)) return KB_DISK_ENOSPC;
     n = sim_node_new(true);
     sim_folder_set(dir, name, n, d->next_change++);
     sim_node_unref(n);
@@ -614,6 +616,26 @@ size_t sim_disk_names(struct sim_disk *d, const char *dir, char ***names) {
     *names = need(calloc(n->now.count + 1, sizeof(char *)));
     for (size_t i = 0; i < n->now.count; i++) (*names)[i] = need(strdup(n->now.v[i].name));
     return n->now.count;
+}
+
+struct sim_disk_image {
+    struct sim_node *root;
+};
+struct sim_disk_image *sim_disk_image_take(struct sim_disk *d) {
+    struct sim_disk_image *i = need(calloc(1, sizeof(*i)));
+    i->root = sim_tree_copy(d->root);
+    return i;
+}
+void sim_disk_image_restore(struct sim_disk *d, struct sim_disk_image *i) {
+    if (d->count || d->dead) abort();
+    sim_node_unref(d->root);
+    d->root = sim_node_ref(i->root);
+    sim_disk_image_free(i);
+}
+void sim_disk_image_free(struct sim_disk_image *i) {
+    if (!i) return;
+    sim_node_unref(i->root);
+    free(i);
 }
 
 void sim_disk_sync_all(struct sim_disk *d) { sim_tree_sync_all(d->root); }

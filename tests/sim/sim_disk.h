@@ -36,6 +36,8 @@ struct sim_disk_faults { /* change at any time; zeroed by sim_disk_new but for t
     int64_t misdirect_at;   /* countdown: that write lands elsewhere in its file; -1: off */
     bool sync_sticks;       /* after a sync that failed, those that follow succeed without effect, until the next restart */
     const char *spare;      /* not in files whose path has this; NULL: in any */
+    void (*misdirects)(void *ctx, const char *path); /* is told of the file, just before; may be NULL */
+    void *misdirects_ctx;
     uint32_t eio_read_ppm, eio_write_ppm, eio_sync_ppm, enospc_ppm;
     uint32_t slow_ppm;      /* a request takes slow_us more */
     int64_t slow_us;
@@ -71,6 +73,11 @@ void sim_disk_rot(struct sim_disk *d, const char *path, size_t offset, uint8_t m
 void sim_disk_cut(struct sim_disk *d, const char *path, size_t size);
 void sim_disk_remove(struct sim_disk *d, const char *path); /* a file, or a folder with all in it */
 size_t sim_disk_names(struct sim_disk *d, const char *dir, char ***names); /* sorted; free each and the array */
+/* An image of what is written at the moment; the disk goes back to it between a restart and the next request, when nothing is open. */
+struct sim_disk_image;
+struct sim_disk_image *sim_disk_image_take(struct sim_disk *d);
+void sim_disk_image_restore(struct sim_disk *d, struct sim_disk_image *i); /* and frees it */
+void sim_disk_image_free(struct sim_disk_image *i);
 void sim_disk_sync_all(struct sim_disk *d);
 uint64_t sim_disk_hash(struct sim_disk *d); /* of all names and contents */
 struct kb_fs *sim_disk_fs(struct sim_disk *d);

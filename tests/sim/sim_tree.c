@@ -213,6 +213,25 @@ static uint64_t mix(uint64_t h, const void *p, size_t n) {
     return h;
 }
 
+struct sim_node *sim_tree_copy(const struct sim_node *root) {
+    struct sim_node *n = sim_node_new(root->folder);
+    n->mtime_ms = root->mtime_ms;
+    n->spared = root->spared;
+    if (!root->folder) {
+        sim_node_resize(n, root->size);
+        if (root->size) memcpy(n->data, root->data, root->size);
+        sim_node_sync(n);
+        return n;
+    }
+    for (size_t i = 0; i < root->now.count; i++) {
+        struct sim_node *child = sim_tree_copy(root->now.v[i].node);
+        sim_folder_set(n, root->now.v[i].name, child, i);
+        sim_node_unref(child);
+    }
+    sim_folder_sync(n);
+    return n;
+}
+
 uint64_t sim_tree_hash(const struct sim_node *n, uint64_t h) {
     if (!n->folder) return mix(mix(h, &n->size, sizeof(n->size)), n->data, n->size);
     for (size_t i = 0; i < n->now.count; i++) {

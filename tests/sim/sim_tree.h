@@ -24,6 +24,7 @@ struct sim_node {
     uint32_t refs;
     bool folder, spared, stuck; /* spared: no write of it goes astray; stuck: a sync failed, and no later one does anything */
     int64_t mtime_ms;
+    char opened_as[96]; /* files: the path of the last open */
     uint8_t *data, *durable; /* files */
     size_t size, cap, durable_size;
     struct sim_entries now, synced; /* folders */
@@ -49,6 +50,7 @@ struct sim_losses {
 void sim_tree_power_loss(struct sim_node *root, struct kw_rng *rng, struct sim_losses *l);
 void sim_tree_sync_all(struct sim_node *root);
 void sim_tree_unstick(struct sim_node *n); /* a new process: syncs have their effect again */
+struct sim_node *sim_tree_copy(const struct sim_node *root); /* as it is written, all of it synced */
 uint64_t sim_tree_hash(const struct sim_node *root, uint64_t h);
 
 #endif

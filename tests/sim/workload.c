@@ -69,6 +69,8 @@ static void draw_network(struct sim_world *w, struct sim_plan *p) {
                                      .tail_delay = ppm(w, 60, 20000),
                                      .delay_us = sim_range(w, 20, 3000)};
     p->cut_s = often(w, 50, 5, 40);
+    p->net.hostile_answer = ppm(w, 30, 4000);
+    p->attack_s = often(w, 40, 1, 8);
     if (!p->net.one_byte && !p->net.short_send && !p->net.tail_delay) p->net.short_send = 50000; /* something is always wrong */
 }
 
@@ -88,13 +90,17 @@ static void draw_lives(struct sim_world *w, struct sim_plan *p) {
     p->drift = sim_below(w, 4) == 0;
     p->tamper_ppm = ppm(w, 40, 700000);
     p->rot_ppm = ppm(w, 15, 700000);
+    p->meta_rot_ppm = ppm(w, 25, 700000);
+    p->moves = sim_below(w, 4) == 0;
+    p->image = sim_below(w, 10) == 0;
+    p->alloc_s = often(w, 30, 1, 12);
 }
 
 static void draw_disk(struct sim_world *w, struct sim_plan *p) {
     p->hang_s = often(w, 30, 8, 60);
     p->eio_s = often(w, 30, 8, 60);
-    p->full_s = often(w, 30, 10, 60);
-    p->misdirect_s = often(w, 10, 15, 60);
+    p->full_s = often(w, 40, 6, 40);
+    p->misdirect_s = often(w, 20, 6, 40);
     p->slow_ppm = ppm(w, 40, 20000);
 }
 
@@ -177,14 +183,19 @@ static struct kc_config *consumer_config(struct sim_world *w) {
 
 static void add_consumer(struct sim_run *r, int i, bool all) {
     struct sim_world *w = &r->w;
-    bool fast = sim_below(w, 3);
+    bool fast = sim_below(w, 3), behind = sim_below(w, 4) == 0;
     struct sim_consumer_plan p = {.config = consumer_config(w),
                                   .every_us = fast ? sim_range(w, 5 * SIM_MS, 300 * SIM_MS) : sim_range(w, 500 * SIM_MS, 4 * SIM_S),
                                   .seek_ppm = ppm(w, 50, 30000),
                                   .pause_ppm = ppm(w, 50, 50000),
                                   .reassign_ppm = ppm(w, 50, 10000),
+                                  .events = behind ? 1 : 16,
                                   .all = all,
                                   .from_start = true};
+    if (behind) { /* takes a few records at a time, and so always has more fetched than taken */
+        sim_config_set(p.config, "max.poll.records", sim_below(w, 2) ? "3" : "20");
+        p.every_us = sim_range(w, 50 * SIM_MS, 600 * SIM_MS);
+    }
     r->consumers[i] = sim_consumer_new(&r->clients[i], &r->model, &p);
 }
 
@@ -194,12 +205,14 @@ void sim_client_new_life(struct sim_run *r, int i) {
     if (r->left[i]) add_producer(r, i, r->left[i]);
     r->left[i] = 0;
     if (i == 1 || sim_below(&r->w, 2)) add_consumer(r, i, i == 1 || sim_below(&r->w, 2));
+    if (!r->w.healed && sim_below(&r->w, 3) == 0)
+        r->legacy[i] = sim_legacy_new(c, &r->model, (uint32_t)sim_range(&r->w, 30, 300), sim_range(&r->w, 100 * SIM_MS, 2 * SIM_S));
     if (!r->w.healed) return;
     if (r->producers[i]) sim_producer_hurry(r->producers[i]);
     if (r->consumers[i]) sim_consumer_calm(r->consumers[i]);
 }
 
-static void set_client(struct sim_client *c) {
+static void set_client(struct sim_client *c, bool moves) {
     struct sim_world *w = c->w;
     char text[32];
     snprintf(text, sizeof text, "%d", (int)sim_range(w, 1000, 15000));
@@ -212,17 +225,23 @@ static void set_client(struct sim_client *c) {
     snprintf(text, sizeof text, "%d", (int)(sim_below(w, 2) ? 540000 : sim_range(w, 500, 20000)));
     sim_client_set(c, "connections.max.idle.ms", text);
     if (sim_below(w, 3) == 0) sim_client_set(c, "memory.max.bytes", "2000000");
-    if (sim_below(w, 3) == 0) sim_client_set(c, "metadata.recovery.rebootstrap.trigger.ms", "5000");
+    if (moves || sim_below(w, 3) == 0) sim_client_set(c, "metadata.recovery.rebootstrap.trigger.ms", "5000");
 }
 
 /* ---- The broker ---- */
 
 static void on_ready(struct sim_broker *b) {
+    sim_fault_meta_ready(b->ctx);
+    sim_check_meta_ready(b);
     sim_check_disk_ready(b);
 }
 static void on_dead(struct sim_broker *b, enum sim_death how) {
     sim_check_disk_dead(b, how);
     sim_faults_dead(b->ctx);
+}
+static void on_death(struct sim_broker *b, enum sim_death how) {
+    sim_check_meta_death(b);
+    sim_check_disk_death(b, how);
 }
 static void on_turn(struct sim_broker *b) {
     sim_check_marks(b);
@@ -236,14 +255,14 @@ static void set_broker(struct sim_run *r) {
     b->ctx = r;
     b->on_ready = on_ready;
     b->on_turn = on_turn;
-    b->on_death = sim_check_disk_death;
+    b->on_death = on_death;
     b->on_dead = on_dead;
     b->on_broken = sim_check_marks_broken;
     sim_broker_set(b, "auto.create.topics.enable", "false");
     r->model.flush_on_ack = sim_below(w, 3) == 0;
     sim_broker_set(b, "flush.on.ack", r->model.flush_on_ack ? "true" : "false");
-    if (sim_below(w, 2)) {
-        snprintf(text, sizeof text, "%d", (int)sim_range(w, 100, 10000));
+    if (sim_below(w, 4)) {
+        snprintf(text, sizeof text, "%d", (int)sim_range(w, 100, sim_below(w, 2) ? 2000 : 10000));
         sim_broker_set(b, "log.flush.interval.ms", text);
     }
     snprintf(text, sizeof text, "%d", (int)sim_range(w, 200, 60000));
@@ -259,8 +278,20 @@ static void set_broker(struct sim_run *r) {
 /* ---- The run ---- */
 
 static void verifier(struct sim_run *r) { /* has nothing assigned until the end; looks offsets up meanwhile */
-    struct sim_consumer_plan p = {.config = consumer_config(&r->w), .every_us = 10 * SIM_MS, .all = true};
+    struct sim_consumer_plan p = {.config = consumer_config(&r->w), .every_us = 10 * SIM_MS, .events = 16, .all = true};
     r->verifier = sim_consumer_new(&r->clients[0], &r->model, &p);
+}
+
+void sim_client_first_life(struct sim_run *r) {
+    struct sim_client *c = &r->clients[0];
+    bool again = c->lives > 0;
+    sim_client_kill(c);
+    sim_client_start(c, r->names, (size_t)r->model.topic_count);
+    r->admin = sim_admin_new(c, &r->model);
+    for (int t = 0; t < r->model.topic_count; t++) sim_admin_create(r->admin, t, r->configs[t]);
+    for (int t = 0; t < r->model.topic_count && again; t++) sim_admin_grow(r->admin, t, r->model.topics[t].partitions);
+    verifier(r);
+    sim_prober_new(c, r);
 }
 
 void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
@@ -276,13 +307,11 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     set_broker(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);
-        set_client(&r->clients[i]);
+        set_client(&r->clients[i], r->plan.moves);
         r->left[i] = i ? r->plan.records / (uint32_t)r->plan.clients : 0;
     }
-    sim_client_start(&r->clients[0], r->names, (size_t)r->model.topic_count);
-    r->admin = sim_admin_new(&r->clients[0], &r->model);
-    for (int t = 0; t < r->model.topic_count; t++) sim_admin_create(r->admin, t, r->configs[t]);
-    verifier(r);
+    sim_attacker_init(&r->attacker, w, &r->net);
+    sim_client_first_life(r);
     for (int i = 1; i <= r->plan.clients; i++) sim_client_new_life(r, i);
     sim_faults_start(r);
     sim_run_until(w, w->now_us + BUSY_S * SIM_S);
@@ -304,7 +333,9 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
 
 void sim_run_deinit(struct sim_run *r) {
     for (int i = 0; i <= r->plan.clients; i++) sim_client_deinit(&r->clients[i]);
+    sim_disk_image_free(r->image);
     sim_broker_deinit(&r->broker);
+    sim_attacker_deinit(&r->attacker);
     sim_net_deinit(&r->net);
     sim_check_disk_deinit();
     sim_model_deinit(&r->model);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "base/crc32c.h"
 
 enum { TURNS_A_SECOND_MAX = 200000, HEAP_MAX = 5000000 };
@@ -197,7 +198,9 @@ static void due(void *ctx, uint64_t arg) {
     h->turns++;
     if (++h->turns_in_second > h->turns_in_second_max) h->turns_in_second_max = h->turns_in_second;
     if (h->turns_in_second > TURNS_A_SECOND_MAX) sim_fail(w, 37, "%s had %d turns in one second: a busy loop", h->name, TURNS_A_SECOND_MAX);
+    (void)sim_alloc_turn(h);
     h->turn(h);
+    (void)sim_alloc_turn(NULL);
 }
 
 void sim_host_wake(struct sim_host *h, int64_t at_us) {

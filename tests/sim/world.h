@@ -27,7 +27,14 @@
     F(INDEX_GONE, "index missing") F(INDEX_CUT, "index cut") F(INDEX_ZERO, "index zeroed") F(CHECKPOINT_GONE, "checkpoint missing") \
     F(CHECKPOINT_CUT, "checkpoint cut") F(CHECKPOINT_ZERO, "checkpoint zeroed") F(SNAPSHOT_GONE, "snapshot missing") \
     F(SNAPSHOT_CUT, "snapshot cut") F(SNAPSHOT_ZERO, "snapshot zeroed") F(CONFIG, "config change") F(GROWTH, "partition growth") \
-    F(RECREATE, "delete and recreate") F(PURGE, "purge") F(DELETE_RECORDS, "delete records")
+    F(RECREATE, "delete and recreate") F(PURGE, "purge") F(DELETE_RECORDS, "delete records") \
+    F(ALLOC_BROKER, "no memory, broker") F(ALLOC_CLIENT, "no memory, client") F(WRONG_ADDRESS, "name with a wrong address") \
+    F(MOVED, "broker at another address") F(META_ROT, "rot of metadata") F(META_REFUSED, "start refused for rot") \
+    F(OLD_IMAGE, "restart on an old image") F(BAD_BYTES, "hostile: random bytes") F(BAD_LENGTH, "hostile: impossible length") \
+    F(BAD_CUT, "hostile: request cut short") F(BAD_CHANGED, "hostile: request changed") F(BAD_BODY, "hostile: random body") \
+    F(ANSWER_CUT, "answer cut short") F(ANSWER_LENGTH, "answer of impossible length") F(ANSWER_ID, "answer to another request") \
+    F(ANSWER_UNASKED, "answer unasked for") F(OLD_PRODUCE, "produce of message sets") F(OLD_FETCH, "fetch of message sets") \
+    F(OLD_LIST, "old offset lookup")
 enum sim_fault {
 #define F(name, text) SIM_F_##name,
     SIM_FAULTS(F)
@@ -100,6 +107,9 @@ struct sim_host {
     /* turns */
     int64_t wake_us, paused_until_us, paused_total_us;
     uint64_t wake_count;
+    /* memory: so many calls are served, then so many refused (alloc.h) */
+    uint64_t alloc_after;
+    uint32_t alloc_refusals;
     /* busy loops */
     int64_t second;
     uint64_t turns_in_second, turns, turns_in_second_max;
