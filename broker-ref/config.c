@@ -296,6 +296,16 @@ static kw_err set_unknown(const char *name, char *text, size_t size, void (*warn
         if (warn) warn(ctx, line);
         return KW_OK;
     }
+    const struct kb_config_def *topic = kb_config_def(name, KB_C_TOPIC);
+    struct kb_config_synonym broker;
+    if (topic && kb_config_synonym_at(topic, 0, &broker)) {
+        kb_config_text(text, size, "%s is a topic's property: the broker's default for all topics is %s", name, broker.def->name);
+        return KW_EINVAL;
+    }
+    if (topic) {
+        kb_config_text(text, size, "%s is a topic's property: set it on the topic, the broker has no default for it", name);
+        return KW_EINVAL;
+    }
     const char *nearest = kb_config_nearest(name, KB_C_BROKER);
     kb_config_text(text, size, "unknown property %.100s%s%s%s", name,
                    nearest ? ": did you mean " : ": neither kbroker nor Apache Kafka 4.4 has one like it", nearest ? nearest : "",

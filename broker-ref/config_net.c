@@ -169,7 +169,10 @@ static kw_err check_roles(struct kb_config *c, char *text, size_t size) {
 static kw_err check_folder(const struct kb_config *c, char *text, size_t size) {
     const char *dir = kb_config_log_dir(c);
     if (*dir && !strchr(dir, ',')) return KW_OK;
-    kb_config_text(text, size, "log.dirs=%s: exactly one folder is needed", dir);
+    if (*dir)
+        kb_config_text(text, size, "log.dirs=%.200s: several folders are not offered: name one, and run one broker a disk", dir);
+    else
+        kb_config_text(text, size, "log.dirs: a folder is needed");
     return KW_EINVAL;
 }
 
@@ -187,7 +190,7 @@ kw_err kb_config_profile(struct kb_config *c, const char *name, char *text, size
 static kw_err apply_reliable(struct kb_config *c, char *text, size_t size) {
     static const struct {
         const char *name, *value;
-    } set[] = {{"default.replication.factor", "3"}, {"min.insync.replicas", "2"}, {"unclean.leader.election.enable", "false"}};
+    } set[] = {{"default.replication.factor", "3"}, {"min.insync.replicas", "2"}, {"unclean.leader.election.enable", "false"}, {"last.known.leader.enable", "false"}};
     for (size_t i = 0; i < KW_COUNTOF(set); i++) {
         if (kb_config_is_set(c, set[i].name)) continue;
         kw_err err = kb_config_store(c, kb_config_def(set[i].name, KB_C_BROKER), set[i].value);

@@ -67,6 +67,9 @@ const struct kb_config_def kb_config_defs[] = {
     BBOOL("auto.create.topics.enable", "true", "A topic is created when a client first asks for it.")
     BBOOL("delete.topic.enable", "true", "Topics may be deleted.")
     BDBOOL("unclean.leader.election.enable", "false", "A replica that is not in sync may lead, with loss, when no other is left.")
+    BBOOL("last.known.leader.enable", "true",
+          "After the machine went down, the last replica leads though records that were acknowledged and not synced may be lost. "
+          "False: only with flush.on.ack. Not in Apache Kafka.")
     BDINT("min.insync.replicas", "1", 1, I32, "With acks=all, replicas that must be in sync for a write.")
     BSHORT("offsets.topic.replication.factor", "3", 1, INT16_MAX, "Replicas of __consumer_offsets; never more than there are brokers.")
     BINT("offsets.topic.num.partitions", "50", 1, I32, "Partitions of __consumer_offsets.")
@@ -96,7 +99,7 @@ const struct kb_config_def kb_config_defs[] = {
     BINT("log.retention.minutes", NULL, -1, I32, "Age at which a segment goes. Not set: log.retention.hours.")
     BINT("log.retention.hours", "168", -1, I32, "Age at which a segment goes.")
     BLONG("log.retention.check.interval.ms", "300000", 1, I64, "How often retention looks at the logs.")
-    BDLONG("log.segment.delete.delay.ms", "60000", 0, I64, "How long a removed segment stays as a file.")
+    BDLONG("log.segment.delete.delay.ms", "60000", 0, I64, "How long a deleted topic's folder stays. Removed segments go at once; who reads one reads on.")
     BDLIST("log.cleanup.policy", "delete", "delete,compact", "What happens to old records.")
     BDLONG("log.flush.interval.messages", NEVER_MS, 1, I64, "Records after which a log is synced.")
     BDLONG("log.flush.interval.ms", NULL, 0, I64, "Time after which a log is synced. Not set: log.flush.scheduler.interval.ms.")
@@ -115,7 +118,8 @@ const struct kb_config_def kb_config_defs[] = {
     TINT("compression.gzip.level", "-1", -1, 9, "compression.gzip.level", "Level where gzip is the topic's codec.")
     TINT("compression.lz4.level", "9", 1, 17, "compression.lz4.level", "Level where lz4 is the topic's codec.")
     TINT("compression.zstd.level", "3", -131072, 22, "compression.zstd.level", "Level where zstd is the topic's codec.")
-    TLONG("file.delete.delay.ms", "60000", 0, I64, "log.segment.delete.delay.ms", "How long a removed segment stays as a file.")
+    TLONG("file.delete.delay.ms", "60000", 0, I64, "log.segment.delete.delay.ms",
+          "How long a deleted topic's folder stays. Removed segments go at once; who reads one reads on.")
     TLONG("flush.messages", NEVER_MS, 1, I64, "log.flush.interval.messages", "Records after which the log is synced.")
     TLONG("flush.ms", NEVER_MS, 0, I64, "log.flush.interval.ms,log.flush.scheduler.interval.ms", "Time after which the log is synced.")
     TBOOL("flush.on.ack", "false", "flush.on.ack", "Records are synced to the disk before they are acknowledged. Not in Apache Kafka.")

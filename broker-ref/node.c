@@ -20,8 +20,10 @@ struct kb_boot {
     char *paths[READS];
     struct kb_found found;
     struct kb_iov mark_iov, boot_id_iov;
+    void (*then)(struct kb_node *n, struct kb_now now); /* once the boot id is stored */
     char mark_text[64];
     bool stop_clean;
+    bool unclean; /* no marker, and another boot id: the machine went down */
 };
 
 void kb_node_fail(struct kb_node *n, const char *fmt, ...) {
@@ -168,6 +170,32 @@ void kb_node_opened(struct kb_node *n, struct kb_now now) {
     if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
 
+static void load_partitions(struct kb_node *n, struct kb_now now) {
+    if (n->state != KB_NODE_LOADING) return;
+    if (kb_partitions_load(n, &n->boot->found, now) != KW_OK) kb_node_fail(n, "no memory to load the partitions");
+}
+
+static void boot_id_stored(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    n->now = now;
+    if (r->err != KB_DISK_OK) KB_SAY(n, KB_WARN, "%s cannot be written (error %d)", r->path, r->os_errno);
+    n->boot->then(n, now);
+}
+
+static void store_boot_id(struct kb_node *n, void (*then)(struct kb_node *n, struct kb_now now)) {
+    struct kb_boot *b = n->boot;
+    b->then = then;
+    b->boot_id_iov = (struct kb_iov){(const uint8_t *)n->boot_id, strlen(n->boot_id)};
+    b->boot_id = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                      .lane = KB_LANE_JOB,
+                                      .path = b->paths[READ_BOOT_ID],
+                                      .iov = &b->boot_id_iov,
+                                      .iov_count = 1,
+                                      .done = boot_id_stored,
+                                      .ctx = n};
+    kb_disk_submit(&n->parts.disk, &b->boot_id);
+}
+
 static void store_ready(void *ctx, kw_err err, struct kb_now now) {
     struct kb_node *n = ctx;
     n->now = now;
@@ -178,7 +206,10 @@ static void store_ready(void *ctx, kw_err err, struct kb_now now) {
         return;
     }
     if (n->state != KB_NODE_LOADING) return;
-    if (kb_partitions_load(n, &n->boot->found, now) != KW_OK) kb_node_fail(n, "no memory to load the partitions");
+    if (n->boot->unclean)
+        store_boot_id(n, load_partitions); /* only now: killed before, the next process must come to the same conclusion */
+    else
+        load_partitions(n, now);
 }
 
 static void store_refused(void *ctx, int64_t from, struct kb_now now) {
@@ -194,6 +225,7 @@ static void start_store(struct kb_node *n, struct kb_now now) {
                                   .image = &n->image,
                                   .port = n->port,
                                   .clean = n->boot->found.clean,
+                                  .unclean = n->boot->unclean,
                                   .applied = store_applied,
                                   .ready = store_ready,
                                   .refused = store_refused,
@@ -229,32 +261,40 @@ static void unmarked(struct kb_disk_req *r, struct kb_now now) {
     if (n->state == KB_NODE_LOADING) start_store(n, now);
 }
 
-static void boot_id_stored(struct kb_disk_req *r, struct kb_now now) {
-    (void)now;
-    if (r->err != KB_DISK_OK) KB_SAY((struct kb_node *)r->ctx, KB_WARN, "%s cannot be written (error %d)", r->path, r->os_errno);
+static bool has_metadata(const struct kb_found *f) {
+    const char *name = (const char *)f->names;
+    for (int64_t i = 0; i < f->name_count; i++, name += strlen(name) + 1)
+        if (strcmp(name, "__cluster_metadata-0") == 0) return true;
+    return false;
 }
 
-/* kill -9 leaves the page cache whole; a machine that went down does not. */
-static void compare_boot_id(struct kb_node *n) {
+/* kill -9 leaves the page cache whole; a machine that went down does not. True: the id is another than the folder's. */
+static bool compare_boot_id(struct kb_node *n) {
     struct kb_boot *b = n->boot;
     const struct kb_disk_req *r = &b->reads[READ_BOOT_ID];
-    if (!n->boot_id) return;
+    if (!n->boot_id) return false; /* it cannot be told */
     size_t size = strlen(n->boot_id);
     bool known = r->err == KB_DISK_OK && r->result > 0, same = known && (size_t)r->result == size && memcmp(r->data, n->boot_id, size) == 0;
-    if (same) return;
-    if (known && !b->found.clean)
-        KB_SAY(n, KB_WARN,
-               "the machine was started anew since the last run, which did not stop in order: what was written and not yet "
-               "synced may be lost (flush.on.ack=true keeps what was acknowledged)");
-    b->boot_id_iov = (struct kb_iov){(const uint8_t *)n->boot_id, size};
-    b->boot_id = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                      .lane = KB_LANE_JOB,
-                                      .path = b->paths[READ_BOOT_ID],
-                                      .iov = &b->boot_id_iov,
-                                      .iov_count = 1,
-                                      .done = boot_id_stored,
-                                      .ctx = n};
-    kb_disk_submit(&n->parts.disk, &b->boot_id);
+    if (same) return false;
+    b->unclean = !b->found.clean && has_metadata(&b->found);
+    if (b->unclean)
+        KB_SAY(n, KB_WARN, "%s",
+               known ? "the machine was started anew since the last run, which did not stop in order: what was written and not yet "
+                       "synced may be lost (flush.on.ack=true keeps what was acknowledged)"
+                     : "the last run did not stop in order, and whether the machine went down since is not known: it is taken to have");
+    return true;
+}
+
+static void go_on(struct kb_node *n, struct kb_now now) {
+    struct kb_boot *b = n->boot;
+    if (n->state != KB_NODE_LOADING) return;
+    if (!b->found.clean) {
+        start_store(n, now);
+        return;
+    }
+    b->unmark =
+        (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = b->paths[READ_MARKER], .done = unmarked, .ctx = n};
+    kb_disk_submit(&n->parts.disk, &b->unmark);
 }
 
 static void take_reads(struct kb_node *n, struct kb_now now) {
@@ -273,14 +313,10 @@ static void take_reads(struct kb_node *n, struct kb_now now) {
     }
     b->found.names = b->reads[READ_LIST].data;
     b->found.name_count = b->reads[READ_LIST].result;
-    compare_boot_id(n);
-    if (!b->found.clean) {
-        start_store(n, now);
-        return;
-    }
-    b->unmark =
-        (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = b->paths[READ_MARKER], .done = unmarked, .ctx = n};
-    kb_disk_submit(&n->parts.disk, &b->unmark);
+    if (compare_boot_id(n) && !b->unclean)
+        store_boot_id(n, go_on); /* before the marker goes: killed in between, it still counts as clean */
+    else
+        go_on(n, now);
 }
 
 static void boot_read(struct kb_disk_req *r, struct kb_now now) {

@@ -10,6 +10,7 @@
 struct kb_pid_source {
     struct kb_node *node;
     int64_t next, end;
+    int64_t floor; /* the logs hold ids below */
     struct kw_list waiting; /* struct wait */
     bool asking;
     struct kb_pid_block block;
@@ -34,6 +35,13 @@ void kb_pid_source_free(struct kb_node *n) {
     n->pid_source = NULL;
 }
 
+void kb_pid_source_from(struct kb_node *n, int64_t next) {
+    struct kb_pid_source *s = n->pid_source;
+    s->next = KW_MIN(KW_MAX(s->next, next), KW_MAX(s->end, s->next)); /* what is left of the block */
+    s->floor = KW_MAX(s->floor, next);
+    if (n->parts.controller) kb_controller_pids_from(n->parts.controller, next);
+}
+
 static void answer(struct kb_request *rq, int16_t code, int64_t pid) {
     struct kw_init_producer_id_response resp;
     kw_msg_init(&kw_init_producer_id_response_desc, &resp);
@@ -50,7 +58,7 @@ static void block_came(struct kb_change *c, struct kb_now now) {
     struct kb_pid_source *s = c->ctx;
     s->asking = false;
     if (s->block.result.code == KE_NONE) {
-        s->next = s->block.first;
+        s->next = KW_MIN(KW_MAX(s->block.first, s->floor), s->block.first + s->block.count);
         s->end = s->block.first + s->block.count;
     }
     struct kw_list *l;

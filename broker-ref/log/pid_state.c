@@ -125,6 +125,14 @@ size_t kb_pid_expire(struct kb_pid_state *s, int64_t older_than_wall_ms) {
     return n;
 }
 
+int64_t kb_pid_highest(const struct kb_pid_state *s) {
+    int64_t highest = -1;
+    const struct kb_pid_entry *e;
+    for (size_t it = 0; (e = kw_map_next(&s->by_pid, &it));)
+        if (e->pid <= KB_PID_HANDED_OUT_MAX) highest = KW_MAX(highest, e->pid);
+    return highest;
+}
+
 static void encode_entry(const struct kb_pid_entry *e, struct kw_out *out) {
     const struct kb_pid_batch *last = e->batch_count ? &e->batches[e->batch_count - 1] : NULL;
     kw_out_i64(out, e->pid);

@@ -43,6 +43,9 @@ const struct kb_pid_entry *kb_pid_get(const struct kb_pid_state *s, int64_t pid)
 kw_err kb_pid_merge(struct kb_pid_state *s, const struct kb_pid_state *old, int64_t to) KW_CHECK;
 size_t kb_pid_expire(struct kb_pid_state *s, int64_t older_than_wall_ms);
 void kb_pid_clear(struct kb_pid_state *s);
+/* The highest id that a broker may have handed out, one after the other from 0; -1: none. Ids that no counting reaches are a client's invention. */
+#define KB_PID_HANDED_OUT_MAX (INT64_C(1) << 56)
+int64_t kb_pid_highest(const struct kb_pid_state *s);
 /* Version 1 with CRC, which keeps a producer's last batch only; the other four follow it in a trailer of ours, under the same CRC, which Kafka
  * does not look at (BL-19: known after a restart too). */
 kw_err kb_pid_encode(const struct kb_pid_state *s, struct kw_out *out) KW_CHECK;

@@ -323,6 +323,10 @@ static struct kb_result *pid_result(struct kb_change *c, int32_t i) {
 
 static const struct kb_change_kind pid_kind = {.name = "AllocateProducerIds", .run = run_pids, .result = pid_result};
 
+void kb_controller_pids_from(struct kb_controller *k, int64_t next) {
+    k->next_pid = KW_MAX(k->next_pid, next);
+}
+
 kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block *b, struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &pid_kind, b, 1, false, now);
 }

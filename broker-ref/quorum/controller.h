@@ -112,6 +112,8 @@ struct kb_pid_block {
     int32_t count;
     struct kb_result result;
 };
+/* A log was opened that holds producers of ids below this (of another cluster's making): no block begins below. */
+void kb_controller_pids_from(struct kb_controller *k, int64_t next);
 kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block *b, struct kb_change *c, struct kb_now now) KW_CHECK;
 
 #endif

@@ -42,7 +42,7 @@ struct kb_controller {
     struct kw_map claims;    /* key -> struct kb_pending_change */
     struct kw_timer timer;
     struct kb_now now; /* of the last call */
-    int64_t next_pid;  /* above all blocks handed out, committed or not */
+    int64_t next_pid;  /* above all blocks handed out, committed or not, and above what the logs hold */
     bool failed, pumping;
     /* of the change being run */
     struct kw_arena arena;

@@ -18,6 +18,7 @@ struct kb_store_options {
     struct kb_image *image; /* initialised, empty */
     uint16_t port;          /* what a listener on port 0 got; registered instead of 0 */
     bool clean;             /* the last stop was clean (the node found and removed the marker): no recovery scan */
+    bool unclean;           /* the machine went down since the last run: what was written and not synced may be lost */
     /* After records up to image->offset were applied: the node creates, changes, deletes partitions. */
     void (*applied)(void *ctx, struct kb_now now);
     /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (kb_store_failure), then or later. */

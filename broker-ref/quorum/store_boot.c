@@ -3,6 +3,7 @@
  *
  * Called by store_load.c once everything is replayed; the batches are appended at once and cost one sync.
  */
+#include "effective.h"
 #include "kw_messages.h"
 #include "store_priv.h"
 
@@ -96,23 +97,69 @@ static bool has(const int32_t *v, int32_t n, int32_t id) {
     return false;
 }
 
-/* What this node may lead: it is in sync, or (as Apache Kafka leaves it after a clean stop) eligible. */
-static kw_err lead(struct kb_store *s, struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p) {
+enum { DIRECTORY_RESERVED = 100 }; /* ids below have meanings of their own: unassigned, lost, migrating */
+
+/* The partition was last on a disk of another id than this folder's: that one was wiped, or exchanged. */
+static bool other_disk(const struct kb_store *s, const struct kb_image_partition *p) {
+    for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++) {
+        if (p->replicas[i] != s->load.node_id || kw_uuid_eq(p->directories[i], s->load.directory_id)) continue;
+        for (size_t k = 0; k < 15; k++)
+            if (p->directories[i].b[k]) return true;
+        return p->directories[i].b[15] >= DIRECTORY_RESERVED;
+    }
+    return false;
+}
+
+/* May this replica have lost what it acknowledged? */
+static bool doubtful(const struct kb_store *s, const struct kb_image_topic *t, const struct kb_image_partition *p) {
+    if (other_disk(s, p)) return true;
+    return s->o.unclean && kb_effective_topic_int(s->o.image, s->o.config, kw_str_of(t->name), "flush.on.ack") <= 0;
+}
+
+static kw_err change(struct kb_store *s, struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p, bool whole,
+                     bool leads) {
     int32_t self = s->load.node_id;
-    bool in_sync = has(p->isr, p->isr_count, self), eligible = p->isr_count == 0 && has(p->elr, p->elr_count, self);
-    if ((!in_sync && !eligible) || (p->leader != self && p->leader != -1)) return KW_OK;
     struct kw_partition_change_record r;
     kw_msg_init(&kw_partition_change_record_desc, &r);
     r.partition_id = p->index;
     r.topic_id = t->id;
-    r.leader = self;
-    if (eligible) {
-        r.isr.v = &self;
-        r.isr.n = 1;
-        r.eligible_leader_replicas.v = r.last_known_elr.v = &self;
-        r.eligible_leader_replicas.n = r.last_known_elr.n = 0;
+    r.leader = leads ? self : -1;
+    if (whole) {
+        r.isr.v = r.eligible_leader_replicas.v = r.last_known_elr.v = &self;
+        r.isr.n = leads;
+        r.eligible_leader_replicas.n = 0;
+        r.last_known_elr.n = !leads;
     }
-    return kb_meta_batch_add(b, KW_RECORD_PARTITION_CHANGE, eligible ? 2 : 0, &r);
+    return kb_meta_batch_add(b, KW_RECORD_PARTITION_CHANGE, whole ? 2 : 0, &r);
+}
+
+/* What this node may lead: it is in sync, or (as Apache Kafka leaves it after a clean stop) eligible; or it is the last that was, and the
+ * switch is on. A quorum of one has no other replica that might know more. */
+static kw_err lead(struct kb_store *s, struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p) {
+    int32_t self = s->load.node_id;
+    bool in_sync = has(p->isr, p->isr_count, self), eligible = p->isr_count == 0 && has(p->elr, p->elr_count, self);
+    bool last_known = p->isr_count == 0 && p->elr_count == 0 && has(p->last_known_elr, p->last_known_elr_count, self);
+    if ((!in_sync && !eligible && !last_known) || (p->leader != self && p->leader != -1)) return KW_OK;
+    if (!last_known && !doubtful(s, t, p)) return change(s, b, t, p, eligible, true);
+    bool leads = kb_config_bool(s->o.config, "last.known.leader.enable");
+    if (leads)
+        s->unclean_leads++;
+    else
+        s->leaderless++;
+    return last_known && !leads ? KW_OK : change(s, b, t, p, true, leads);
+}
+
+static void say_doubts(const struct kb_store *s) {
+    if (s->unclean_leads > 0)
+        kb_say(s->o.env->logger, KB_WARN,
+               "%d partitions are led by their last known leader, this node, though the machine went down: what was acknowledged and not "
+               "synced may be lost (flush.on.ack=true keeps it)",
+               (int)s->unclean_leads);
+    if (s->leaderless > 0)
+        kb_say(s->o.env->logger, KB_ERROR,
+               "%d partitions have no leader: the machine went down, and what was acknowledged and not synced may be lost; to serve what is "
+               "left, set last.known.leader.enable=true and start again",
+               (int)s->leaderless);
 }
 
 static kw_err lead_all(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
@@ -143,5 +190,6 @@ void kb_store_boot(struct kb_store *s, struct kb_now now) {
                       s->log->failure);
         return;
     }
+    say_doubts(s);
     kb_store_flush(s, now);
 }

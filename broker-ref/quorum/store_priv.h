@@ -65,6 +65,7 @@ struct kb_store {
     int32_t epoch;
     int64_t broker_epoch;
     struct kw_uuid incarnation;
+    int32_t unclean_leads, leaderless; /* partitions that this node leads, or does not, after the machine went down */
     struct kb_disk_req vote; /* a second write of quorum-state, when the log knew a higher epoch */
     struct kw_out vote_bytes;
     struct kb_iov vote_iov;

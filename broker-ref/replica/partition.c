@@ -2,6 +2,8 @@
  *
  * Called by api/ (find, dirty, pin), by the log (marks, failures), by partitions.c. Calls log/ and purgatory.
  */
+#include "api/pid_source.h"
+#include "log/pid_state.h"
 #include "partitions_priv.h"
 #include "uuid.h"
 
@@ -124,6 +126,12 @@ void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_n
     p->log = log;
     p->state = KB_PART_ONLINE;
     p->was_online = true;
+    if (p->points[KB_POINT_HW] > log->leo) {
+        p->node->partitions->lost += p->points[KB_POINT_HW] - log->leo;
+        KB_SAY(p->node, KB_ERROR, "%s-%d ends at offset %lld, but was committed up to %lld: at least %lld records are lost", p->topic, p->index,
+               (long long)log->leo, (long long)p->points[KB_POINT_HW], (long long)(p->points[KB_POINT_HW] - log->leo));
+    }
+    kb_pid_source_from(p->node, kb_pid_highest(log->pids) + 1);
     p->hw = KW_MIN(KW_MAX(p->points[KB_POINT_HW], log->start), log->leo);
     marks_moved(p, log, now);
 }

@@ -35,6 +35,7 @@ struct kb_partitions {
     struct kw_list leaving; /* DELETED ones, until nothing is left of them */
     struct kw_list parked;  /* struct kb_opening that wait for those */
     size_t opening;
+    int64_t lost; /* records known to have been committed and to be lost, by the logs that were opened */
     bool loaded, stopping, failed;
     bool stale_points; /* the checkpoint files name partitions that the metadata does not know: nothing is opened until that has ended */
     struct kb_point_waiter stale[2];

@@ -269,6 +269,33 @@ static void test_init_producer_id(void **state) {
     down(&x);
 }
 
+/* A log that another broker wrote holds producers whose ids the metadata here never gave out: none of them is given to a new producer, who
+ * would be told that its first sequence is out of order. An id that no counting reaches moves nothing. */
+static void test_ids_of_a_foreign_log(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, 18, NULL, NULL);
+    int64_t first = new_pid(&x, 4, NULL).producer_id;
+    const int64_t foreign[] = {0, first + 1, first + 1500, INT64_MAX - 1};
+    for (size_t i = 0; i < KW_COUNTOF(foreign); i++)
+        for (int32_t seq = foreign[i] ? 0 : 7; seq < (foreign[i] ? 2 : 7); seq++)
+            assert_int_equal(rig_produce(x.c, "t", (struct rig_batch){.pid = foreign[i], .seq = seq, .count = 1}).error_code, KE_NONE);
+    for (int clean = 0; clean < 2; clean++) {
+        if (clean)
+            rig_stop(&x.r);
+        else
+            rig_kill(&x.r);
+        rig_start(&x.r);
+        x.c = rig_connect(&x.r);
+        struct kw_init_producer_id_response r = new_pid(&x, 4, NULL);
+        assert_int_equal(r.error_code, KE_NONE);
+        assert_true(r.producer_id > first + 1500);
+        assert_true(r.producer_id < first + 10000);
+        assert_int_equal(rig_produce(x.c, "t", (struct rig_batch){.pid = r.producer_id, .count = 1}).error_code, KE_NONE);
+    }
+    down(&x);
+}
+
 static void test_find_coordinator(void **state) {
     (void)state;
     struct fixture x;
@@ -303,6 +330,7 @@ int main(void) {
         cmocka_unit_test(test_describe_producers),
         cmocka_unit_test(test_describe_log_dirs),
         cmocka_unit_test(test_init_producer_id),
+        cmocka_unit_test(test_ids_of_a_foreign_log),
         cmocka_unit_test(test_find_coordinator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

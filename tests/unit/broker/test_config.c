@@ -233,7 +233,9 @@ static void test_listeners(void **state) {
     refuses("listeners", "", "NAME://HOST:PORT");
     refuses("advertised.listeners", "OTHER://h:1", "not a PLAINTEXT");
     refuses("advertised.listeners", "PLAINTEXT://0.0.0.0:1", "no address");
-    refuses("log.dirs", "/a,/b", "exactly one folder");
+    refuses("log.dirs", "/a,/b", "several folders are not offered: name one");
+    refuses("file.delete.delay.ms", "1", "topic's property: the broker's default for all topics is log.segment.delete.delay.ms");
+    refuses("retention.ms", "1", "the broker's default for all topics is log.retention.ms");
 }
 
 static void test_who_the_node_is(void **state) {

@@ -2,6 +2,7 @@
 #include "node_rig.h"
 
 #include "log/log.h"
+#include "replica/partitions_priv.h"
 
 static int64_t produce(struct rig_conn *c, const char *topic) {
     rig_produced a = rig_produce(c, topic, (struct rig_batch){.count = 3, .value_size = 50});
@@ -271,6 +272,106 @@ static void test_boot_id(void **state) {
     rig_deinit(&r);
 }
 
+static int64_t hw_of(struct rig *r, const char *topic) {
+    return rig_fetch_one(rig_connect(r), RIG_FETCH(.topic = topic))->high_watermark;
+}
+
+/* After the machine went down the last replica leads, and says so, or only with flush.on.ack where the switch is off; kill -9 costs nothing.
+ * Killed again before it could decide, the next process comes to the same conclusion. */
+static void test_machine_went_down(void **state) {
+    (void)state;
+    for (int on = 0; on < 2; on++) {
+        struct rig r;
+        rig_init(&r, 40);
+        r.boot_id = "one";
+        if (!on) rig_set(&r, "last.known.leader.enable", "false");
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        rig_create(c, "t", 1, NULL, NULL);
+        rig_create(c, "safe", 1, "flush.on.ack", "true");
+        produce(c, "t");
+        produce(c, "safe");
+        rig_kill(&r); /* the same machine: all is there */
+        r.lines[0] = 0;
+        rig_start(&r);
+        assert_string_equal(r.lines, "");
+        assert_int_equal(hw_of(&r, "t"), 3);
+        for (int kills = 0; kills < 2; kills++) {
+            rig_kill(&r);
+            r.boot_id = "two";
+            r.lines[0] = 0;
+            rig_start(&r);
+            assert_int_equal(hw_of(&r, "safe"), 3);
+            if (on) {
+                assert_int_equal(strstr(r.lines, "1 partitions are led by their last known leader") != NULL, kills == 0);
+                assert_int_equal(hw_of(&r, "t"), 3);
+            } else {
+                assert_non_null(strstr(r.lines, "1 partitions have no leader"));
+                assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+            }
+        }
+        rig_stop(&r);
+        if (!on) rig_set(&r, "last.known.leader.enable", "true");
+        r.lines[0] = 0;
+        rig_start(&r);
+        assert_int_equal(strstr(r.lines, "led by their last known leader") != NULL, !on);
+        assert_int_equal(hw_of(&r, "t"), 3);
+        produce(rig_connect(&r), "t");
+        rig_stop(&r);
+        r.boot_id = "three"; /* a machine that was shut down in order */
+        r.lines[0] = 0;
+        rig_start(&r);
+        assert_string_equal(r.lines, "");
+        rig_deinit(&r);
+    }
+}
+
+/* Killed at any step of the start after the machine went down. */
+static void test_killed_while_deciding(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 41);
+    r.boot_id = "one";
+    rig_set(&r, "last.known.leader.enable", "false");
+    rig_start(&r);
+    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    produce(rig_connect(&r), "t");
+    rig_kill(&r);
+    r.boot_id = "two";
+    for (int steps = 0; steps < 60; steps++) {
+        struct kb_node_options o = {
+            .config = r.config, .seed = r.seed++, .logger = {rig_line, &r, KB_INFO}, .port = 9092, .boot_id = r.boot_id};
+        assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
+        assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
+        for (int i = 0; i < steps; i++) {
+            if (rig_turn(&r)) continue;
+            int64_t next = sim_disk_next(r.disk);
+            if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
+        }
+        rig_kill(&r);
+    }
+    rig_start(&r);
+    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    rig_deinit(&r);
+}
+
+/* What is known to be lost is told and counted. */
+static void test_loss_is_told(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 42);
+    rig_start(&r);
+    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    produce(rig_connect(&r), "t");
+    rig_pass(&r, 10 * 1000000LL); /* the high watermark is stored */
+    rig_kill(&r);
+    sim_disk_cut(r.disk, "/data/t-0/00000000000000000000.log", 0);
+    rig_start(&r);
+    assert_non_null(strstr(r.lines, "t-0 ends at offset 0, but was committed up to 3: at least 3 records are lost"));
+    assert_int_equal(r.node->partitions->lost, 3);
+    rig_deinit(&r);
+}
+
 /* A stop at any step of the start ends, and the next start finds everything. */
 static void test_stop_while_loading(void **state) {
     (void)state;
@@ -365,6 +466,9 @@ int main(void) {
         cmocka_unit_test(test_disk_full),
         cmocka_unit_test(test_write_error),
         cmocka_unit_test(test_boot_id),
+        cmocka_unit_test(test_machine_went_down),
+        cmocka_unit_test(test_killed_while_deciding),
+        cmocka_unit_test(test_loss_is_told),
         cmocka_unit_test(test_stop_while_loading),
         cmocka_unit_test(test_idle_node_sleeps),
         cmocka_unit_test(test_no_memory_is_no_crash),
