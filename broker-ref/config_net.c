@@ -190,7 +190,8 @@ kw_err kb_config_profile(struct kb_config *c, const char *name, char *text, size
 static kw_err apply_reliable(struct kb_config *c, char *text, size_t size) {
     static const struct {
         const char *name, *value;
-    } set[] = {{"default.replication.factor", "3"}, {"min.insync.replicas", "2"}, {"unclean.leader.election.enable", "false"}, {"last.known.leader.enable", "false"}};
+    } set[] = {{"default.replication.factor", "3"}, {"min.insync.replicas", "2"}, {"unclean.leader.election.enable", "false"},
+               {"last.known.leader.enable", "false"}};
     for (size_t i = 0; i < KW_COUNTOF(set); i++) {
         if (kb_config_is_set(c, set[i].name)) continue;
         kw_err err = kb_config_store(c, kb_config_def(set[i].name, KB_C_BROKER), set[i].value);

@@ -72,5 +72,9 @@ void kb_dispatch_start(struct kb_request *rq) {
 }
 
 void kb_dispatch_run(struct kb_request *rq) {
+    if (rq->node->state != KB_NODE_READY) { /* its log may be shut by now */
+        kb_request_close(rq, "this broker is stopping");
+        return;
+    }
     entry_of(rq->head.api_key)->fn(rq);
 }

@@ -60,7 +60,7 @@ enum kb_disk_err {
     KB_DISK_ENOSPC,
     KB_DISK_EIO,
     KB_DISK_EFBIG,
-    KB_DISK_ENOMEM,
+    KB_DISK_ENOMEM, /* or no descriptor is left: nothing was tried, and it may be tried again */
     KB_DISK_EEXIST,
     KB_DISK_EOTHER
 };

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ struct run {
     uint16_t port;
     int lock_fd;
     int exit_code;
+    int32_t open_files_max;
     uint64_t seed;
 };
 
@@ -171,6 +173,18 @@ static bool lock_folder(struct run *r, const char *dir) {
     return true;
 }
 
+/* As many descriptors as the system allows: one a connection and one a log that is written to, and a share for old segments. */
+static int32_t raise_descriptors(void) {
+    enum { ENOUGH = 1 << 20, SHARE = 4, LEAST = 16, MOST = 1024 };
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0) return 0;
+    if (l.rlim_cur < l.rlim_max) {
+        struct rlimit more = {.rlim_cur = KW_MIN(l.rlim_max, (rlim_t)ENOUGH), .rlim_max = l.rlim_max};
+        if (more.rlim_cur > l.rlim_cur && setrlimit(RLIMIT_NOFILE, &more) == 0) l = more;
+    }
+    return (int32_t)KW_MAX(KW_MIN(l.rlim_cur / SHARE, (rlim_t)MOST), (rlim_t)LEAST);
+}
+
 /* ---- Putting it together ---- */
 
 static bool listen_all(struct run *r) {
@@ -213,6 +227,7 @@ static bool make_node(struct run *r) {
                                 .faults_json = r->options.faults_json,
                                 .port = r->port,
                                 .boot_id = read_boot_id(boot_id, sizeof(boot_id)),
+                                .open_files_max = r->open_files_max,
                                 .ephemeral = r->options.ephemeral};
     kw_err err = kb_node_new(&o, &r->shell.node);
     if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());
@@ -286,6 +301,7 @@ int main(int argc, char **argv) {
         kb_say(&r.logger, KB_ERROR, "the system gives no random numbers");
         return 1;
     }
+    r.open_files_max = raise_descriptors();
     kw_map_seed(seed[1], seed[2]); /* before any map is filled, and the configuration has some */
     r.seed = seed[0];
     int code = kb_options_parse(&r.options, argc, argv, &r.logger);

@@ -25,6 +25,7 @@ struct kb_node_options {
     uint16_t port;           /* of the first listener, bound by the shell before the node starts */
     const char
         *boot_id;   /* the operating system's, new after each of its starts: tells a killed process from a lost machine; NULL: unknown */
+    int32_t open_files_max; /* segments that are kept open for reading; 0: 1024 */
     bool ephemeral; /* nothing is ever synced: the data is to go at the end */
 };
 

@@ -27,6 +27,8 @@ static enum kb_disk_err kind_of(int os_errno) {
     case EFBIG:
         return KB_DISK_EFBIG;
     case ENOMEM:
+    case EMFILE:
+    case ENFILE:
         return KB_DISK_ENOMEM;
     case EEXIST:
         return KB_DISK_EEXIST;

@@ -138,10 +138,10 @@ void kb_log_drop_writes(struct kb_log *log) {
     }
 }
 
-void kb_log_disk_full(struct kb_log *log, struct kb_now now) {
+void kb_log_disk_full(struct kb_log *log, struct kb_now now, const char *what) {
     if (log->poisoned || (log->busy && log->priv->cut.disk_full)) return;
     log->read_only = true;
-    kb_say(log->env->logger, KB_ERROR, "%s: no space left on the disk; appends from offset %lld on are refused until there is some", log->dir,
+    kb_say(log->env->logger, KB_ERROR, "%s: %s; appends from offset %lld on are refused until there is some", log->dir, what,
            (long long)log->written);
     if (log->priv->cut.phase != KB_CUT_IDLE) { /* a truncation waits for these writes: it cuts below them anyway */
         log->priv->cut.to = KW_MIN(log->priv->cut.to, log->written);
@@ -190,7 +190,7 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_log *log = w->log;
     kb_log_pin(log);
     w->finished = true;
-    if (r->err == KB_DISK_ENOSPC) kb_log_disk_full(log, now);
+    if (r->err == KB_DISK_ENOSPC) kb_log_disk_full(log, now, "no space left on the disk");
     else if (r->err) kb_log_poison(log, now, "write", log->dir, r->os_errno);
     if (log->poisoned || log->priv->cut.disk_full) drop_finished(log);
     else advance(log, now);

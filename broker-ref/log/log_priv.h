@@ -201,7 +201,7 @@ kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) KW_CHECK;
 /* append.c */
 void kb_log_submit_writes(struct kb_log *log, struct kb_now now);
 void kb_log_drop_writes(struct kb_log *log); /* those not submitted */
-void kb_log_disk_full(struct kb_log *log, struct kb_now now);
+void kb_log_disk_full(struct kb_log *log, struct kb_now now, const char *what); /* what there is none of */
 void kb_write_spare_free(struct kb_log_env *env);
 void kb_tail_cut(struct kb_log *log, int64_t to);
 void kb_tail_drop_segment(struct kb_log *log, const struct kb_segment *s);

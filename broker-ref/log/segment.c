@@ -169,8 +169,11 @@ static void open_done(struct kb_op *op, struct kb_now now) {
         s->file = NULL;
         s->file_state = KB_ABSENT;
         s->file_err = op->req.err == KB_DISK_ENOMEM ? KW_ENOMEM : KW_EIO;
-        if (s->gone) s->file_err = KW_OK; /* who waits looks again, and elsewhere */
-        else if (op->req.err == KB_DISK_ENOSPC && s->fresh) kb_log_disk_full(log, now);
+        /* Who waits for one that is gone looks again, and elsewhere; a new one that could not be made is tried again by the next append. */
+        if (s->fresh && (op->req.err == KB_DISK_ENOSPC || op->req.err == KB_DISK_ENOMEM)) s->file_err = KW_OK;
+        if (s->gone) s->file_err = KW_OK;
+        else if (op->req.err == KB_DISK_ENOSPC && s->fresh) kb_log_disk_full(log, now, "no space left on the disk");
+        else if (op->req.err == KB_DISK_ENOMEM && s->fresh) kb_log_disk_full(log, now, "no descriptor or memory left to make a segment (ulimit -n)");
         else if (op->req.err == KB_DISK_EIO || op->req.err == KB_DISK_ENOENT || s->fresh) kb_log_poison(log, now, "open", op->path, op->req.os_errno);
         kb_seg_wake(s, now);
         kb_cut_step(log, now); /* no write is in flight that would: the file is not there */

@@ -288,11 +288,14 @@ static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     arm(n, t, config_us(n, "log.retention.check.interval.ms"));
 }
 
+#define SYNC_AGAIN_MS 100 /* with flush.on.ack the log syncs by itself; this is for a round that could not be tried */
+
 void kb_partitions_flush_due(struct kb_partition *p) {
-    if (p->flush_due_us != KW_NEVER || p->log_config.flush_ms > INT64_MAX / 4000) return;
+    int64_t ms = p->log_config.flush_on_ack ? KW_MIN(p->log_config.flush_ms, SYNC_AGAIN_MS) : p->log_config.flush_ms;
+    if (p->flush_due_us != KW_NEVER || ms > INT64_MAX / 4000) return;
     struct kb_node *n = p->node;
     struct kw_timer *t = &n->partitions->flush_timer;
-    p->flush_due_us = n->now.mono_us + p->log_config.flush_ms * 1000;
+    p->flush_due_us = n->now.mono_us + ms * 1000;
     if (kw_timer_armed(t) && t->at_us <= p->flush_due_us) return;
     if (kw_timers_set(&n->parts.timers, t, p->flush_due_us) != KW_OK) KB_SAY(n, KB_ERROR, "no memory for the timer of flush.ms");
 }

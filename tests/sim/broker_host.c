@@ -338,9 +338,14 @@ void sim_broker_stop(struct sim_broker *b) {
 
 void sim_broker_start(struct sim_broker *b) {
     if (b->life != SIM_DOWN) return;
-    struct kb_node_options o = {
-        .config = b->config, .seed = kw_rng_next(&b->w->rng), .logger = {say, b, b->w->loud ? KB_DEBUG : KB_INFO}, .port = 9092};
-    char text[400];
+    char boot_id[32], text[400];
+    b->boots += b->death == SIM_DEATH_POWER;
+    snprintf(boot_id, sizeof boot_id, "boot %llu", (unsigned long long)b->boots);
+    struct kb_node_options o = {.config = b->config,
+                                .seed = kw_rng_next(&b->w->rng),
+                                .logger = {say, b, b->w->loud ? KB_DEBUG : KB_INFO},
+                                .port = 9092,
+                                .boot_id = boot_id};
     if (b->lives++ == 0 && kb_config_finish(b->config, text, sizeof text) != KW_OK) sim_fail(b->w, 37, "configuration: %s", text);
     sim_disk_faults(b->disk)->hung_until_us = 0;
     sim_trace(b->w, "broker starts, life %llu", (unsigned long long)b->lives);

@@ -29,6 +29,7 @@ struct sim_broker {
     enum sim_life life;
     enum sim_death death; /* the last one */
     uint64_t lives, ready_lives;
+    uint64_t boots; /* of its machine */
     int failed_in_row;
     struct kw_list socks;
     int64_t stop_since_us, start_since_us;

@@ -364,11 +364,55 @@ static void test_delete(void **state) {
     rig_deinit(&r);
 }
 
+/* The first request of a kind comes back with this error; the others go on as they do. */
+static void refuse_one(struct rig *r, enum kb_disk_op op, enum kb_disk_err err) {
+    struct kw_list held;
+    struct kb_disk_req *q, *found = NULL;
+    kw_list_init(&held);
+    while ((q = kb_disk_take(&r->queue))) {
+        if (!found && q->op == op) found = q;
+        else kw_list_push(&held, &q->link);
+    }
+    for (struct kw_list *l; (l = kw_list_shift(&held));) kw_list_push(&r->queue.queue, l);
+    assert_non_null(found);
+    found->err = err;
+    kb_disk_complete(&r->queue, found, r->now);
+}
+
+/* No descriptor is left: appends are refused and the log stays; what could not be tried is tried again. */
+static void test_no_descriptor(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    rig_open(&r);
+    struct rig_batch b = RIG_BATCH;
+    rig_append(&r, &b);
+    kb_log_flush(r.log, r.now);
+    refuse_one(&r, KB_DISK_OPEN, KB_DISK_ENOMEM);
+    rig_idle(&r);
+    assert_false(r.log->poisoned);
+    assert_int_equal(r.cut_back, 1);
+    assert_int_equal(r.log->leo, 0);
+    assert_non_null(strstr(r.lines, "no descriptor"));
+    rig_append(&r, &b);
+    rig_flush(&r);
+    assert_int_equal(r.log->written, r.log->leo);
+    assert_true(r.log->leo > 0);
+    assert_int_equal(kb_log_sync(r.log), KW_OK);
+    refuse_one(&r, KB_DISK_SYNC_DIR, KB_DISK_ENOMEM);
+    rig_idle(&r);
+    assert_false(r.log->poisoned);
+    assert_int_equal(r.log->synced, 0);
+    rig_sync(&r);
+    assert_int_equal(r.log->synced, r.log->leo);
+    rig_deinit(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_append_read), cmocka_unit_test(test_bl14_large_batch), cmocka_unit_test(test_bl15_times), cmocka_unit_test(test_roll),
         cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_failing_disk),     cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_delete),
+        cmocka_unit_test(test_delete),           cmocka_unit_test(test_no_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
