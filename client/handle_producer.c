@@ -61,6 +61,12 @@ static kc_producer *producer_ref(kc_producer *p) {
 static void producer_unref(kc_producer *p) {
     if (atomic_fetch_sub(&p->refs, 1) > 1) return;
     kc_client *c = p->client;
+    if (kc_client_is_forked(c)) {
+        /* A child has neither the loop nor, perhaps, locks and lists in one piece: its copy of the producer's memory goes with the process. Not so the
+         * client's descriptors, which keep the parent's connections open. */
+        kc_client_unref(c);
+        return;
+    }
     kc_produce_deinit(&p->produce);
     kc_settings_free(p->settings);
     kw_free(p);
@@ -114,9 +120,7 @@ static void run_free(struct kc_post *post) { kc_produce_stop(&KW_CONTAINER_OF(po
 void kc_producer_free(kc_producer *p) {
     if (!p) return;
     if (kc_client_is_forked(p->client)) {
-        /* A child has neither the loop nor, perhaps, lists in one piece: its copy of the producer's memory goes with the process. Not so the client's
-         * descriptors, which keep the parent's connections open. */
-        kc_client_unref(p->client);
+        producer_unref(p);
         return;
     }
     kc_client *c = kc_client_ref(p->client);
@@ -527,8 +531,7 @@ kc_err kc_producer_reports(kc_producer *p, kc_reports **reports, int64_t timeout
 void kc_reports_free(kc_reports *r) {
     if (!r) return;
     kc_producer *p = r->owner;
-    if (kc_client_is_forked(p->client)) return;
-    kc_reports_give_back(r);
+    if (!kc_client_is_forked(p->client)) kc_reports_give_back(r);
     producer_unref(p);
 }
 

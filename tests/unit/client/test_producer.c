@@ -646,6 +646,11 @@ static void test_CX_05_fork(void **state) {
     kc_report report;
     assert_int_equal(kc_producer_send_wait(r.producer, &rec, &report, NULL), KC_OK);
     assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    kc_reports *taken;
+    kc_op *op;
+    assert_int_equal(kc_producer_reports(r.producer, &taken, 20000000), KC_OK);
+    assert_int_equal(kc_producer_flush_start(r.producer, 0, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_wait(op, 20000000, NULL), KC_OK);
     for (int fd = 0; fd < 256; fd++) inherited[fd] = 1;
     for (int fd = 3; fd < 256; fd++) {
         struct sockaddr_in a;
@@ -668,9 +673,13 @@ static void test_CX_05_fork(void **state) {
         for (int fd = 3; fd < 256; fd++) before += is_clients(fd);
         kc_producer_free(r.producer);
         kc_client_free(r.client);
+        kc_op_free(op);
+        kc_reports_free(taken); /* in any order */
         for (int fd = 3; fd < 256; fd++) after += is_clients(fd);
         _exit(good && after == 0 && before > 2 ? 0 : 1);
     }
+    kc_reports_free(taken);
+    kc_op_free(op);
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
