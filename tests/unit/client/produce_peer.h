@@ -405,7 +405,18 @@ static inline void world_send_n(struct world *w, int32_t partition, int n, int32
         assert_int_equal(world_send(w, partition, NULL, -1, value, size, v), KC_OK);
     }
 }
-/* The same, each in a batch of its own. */
+/* One with a limit of its own; `urgent` leaves at once. */
+static inline void world_send_within(struct world *w, int32_t partition, int64_t timeout_us, bool urgent) {
+    struct rec_room room;
+    uint64_t v = ++w->next_value;
+    struct kc_rec r = {.topic = w->topic, .partition = partition, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = room.headers,
+                       .opaque = v, .timeout_us = timeout_us};
+    bool wake = false;
+    assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
+    assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, urgent, &wake), KC_OK);
+    if (wake) kc_produce_turn(w->p);
+}
+/* n records as world_send_n has them, each in a batch of its own. */
 static inline void world_send_batches(struct world *w, int32_t partition, int n) {
     for (int i = 0; i < n; i++) {
         world_send_n(w, partition, 1, 16);

@@ -505,17 +505,8 @@ static void test_records_own_deadline(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     w->net->topics[0].leader[0] = -1;
-    struct kw_header_view headers[2];
-    bool wake = false;
     static const int64_t timeouts[] = {500 * MS, 0, 500 * MS, -1};
-    for (uint64_t i = 0; i < 4; i++) {
-        uint64_t v = ++w->next_value;
-        struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = headers, .opaque = v,
-                           .timeout_us = timeouts[i]};
-        assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
-        assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, false, &wake), KC_OK);
-        if (wake) kc_produce_turn(w->p);
-    }
+    for (int i = 0; i < 4; i++) world_send_within(w, 0, timeouts[i], false);
     net_advance(w->net, 600 * MS);
     world_drain(w);
     assert_int_equal(w->report_count, 2);
@@ -539,16 +530,7 @@ static void test_CX_08_absurd_deadlines(void **state) {
     static const int64_t timeouts[] = {INT64_MAX, INT64_MAX / 2, (int64_t)36 * 3600 * SECOND, -1};
     struct world *w = world_new(idempotent, 1);
     w->net->topics[0].leader[0] = -1;
-    struct kw_header_view headers[2];
-    bool wake = false;
-    for (uint64_t i = 0; i < 4; i++) {
-        uint64_t v = ++w->next_value;
-        struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = headers, .opaque = v,
-                           .timeout_us = timeouts[i]};
-        assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
-        assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, false, &wake), KC_OK);
-        if (wake) kc_produce_turn(w->p);
-    }
+    for (int i = 0; i < 4; i++) world_send_within(w, 0, timeouts[i], false);
     net_advance(w->net, 200 * SECOND);
     world_drain(w);
     assert_int_equal(w->report_count, 0);

@@ -121,14 +121,7 @@ static void two_on_a_lost_connection(struct world *w) {
     world_send_n(w, 0, 1, 16);
     net_advance(w->net, 100 * MS);
     w->script = never_answer;
-    struct rec_room room;
-    uint64_t v = ++w->next_value;
-    struct kc_rec r = {.topic = w->topic, .partition = 0, .key = {NULL, -1}, .value = {(const uint8_t *)&v, 8}, .headers = room.headers, .opaque = v,
-                       .timeout_us = 300 * MS};
-    bool wake = false;
-    assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
-    assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, true, &wake), KC_OK);
-    kc_produce_turn(w->p);
+    world_send_within(w, 0, 300 * MS, true);
     world_send_batches(w, 0, 1);
     net_advance(w->net, 400 * MS);
     assert_int_equal(w->trace_count, 3);
