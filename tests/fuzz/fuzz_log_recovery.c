@@ -48,12 +48,16 @@ static void put_edited(struct run *x, int64_t base, const char *suffix, struct k
     kw_out_deinit(out);
 }
 
+static int64_t behind(int64_t base, uint64_t by) {
+    return (int64_t)(((uint64_t)base + by) & INT64_MAX);
+}
+
 static int64_t draw_base(struct run *x, uint8_t arg, struct fuzz_src *s) {
     switch (arg & 7) {
     case 6: return (int64_t)(fuzz_bytes(s, 8) & INT64_MAX);
     case 5: return fuzz_u8(s);
-    case 4: return x->records.base_offset + INT32_MAX;
-    case 3: return x->records.base_offset + fuzz_u8(s);
+    case 4: return behind(x->records.base_offset, INT32_MAX);
+    case 3: return behind(x->records.base_offset, fuzz_u8(s));
     default: return x->records.base_offset;
     }
 }
