@@ -120,6 +120,7 @@ static void end_turn(struct kc_consume *c, int64_t now_us) {
         kw_list_push(&c->waiting, n);
         c->waiting_until_us = KW_MIN(c->waiting_until_us, p->look_at_us);
     }
+    if (!kw_list_empty(&c->held) && !kc_consume_may_queue(c)) (void)kc_consume_drop_paused(c);
     if (!kw_list_empty(&c->look)) c->kick(c->ctx); /* something changed on the way */
 }
 

@@ -203,6 +203,8 @@ struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partit
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */
 void kc_part_look(struct kc_part *p); /* under the lock: loop context is to look at it at its next run */
+/* Under the lock. When nothing can be taken, and what was fetched for paused partitions leaves no room for others: drops that. */
+bool kc_consume_drop_paused(struct kc_consume *c);
 bool kc_consume_may_queue(const struct kc_consume *c); /* whether more may be fetched, as far as what waits to be taken goes */
 int64_t kc_part_position(const struct kc_part *p); /* under the lock: the next offset that the application will see; -1 not known */
 void kc_part_fetch_size(struct kc_part *p, int32_t size); /* under the lock; 0: the usual */

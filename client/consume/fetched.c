@@ -380,9 +380,9 @@ static void settle(struct taker *t, uint64_t generation) {
         kc_part_look(p);
         kick = true;
     }
-    if (!kw_list_empty(&c->held) && kc_consume_may_queue(c)) kick = true;
     kw_list_remove(&p->ready_link); /* its turn is over */
     kc_part_show(p);
+    if (!kw_list_empty(&c->held) && (kc_consume_may_queue(c) || kw_list_empty(&c->ready))) kick = true;
     if (t->e && t->e->kind == KC_EVENT_RECORDS) t->e->offset = t->position;
     if (kick) c->kick(c->ctx);
 }

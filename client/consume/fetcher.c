@@ -380,6 +380,7 @@ static int64_t reserve(struct kc_fetcher *f) {
 static void send_fetch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
     struct kc_consume *c = f->consume;
     f->reserved = reserve(f);
+    if (f->reserved == 0 && kc_consume_drop_paused(c)) f->reserved = reserve(f);
     if (f->reserved == 0) { /* the application holds it all, in events that it may free on any thread: look again */
         *next_us = KW_MIN(*next_us, now_us + BUDGET_RETRY_US);
         return;

@@ -86,6 +86,26 @@ void kc_part_show(struct kc_part *p) {
     }
 }
 
+/* Nothing but records, which can be fetched again. */
+static bool may_drop(const struct kc_part *p) {
+    if (!p->assigned || !p->paused || (p->queued_bytes == 0 && !p->kept)) return false;
+    for (struct kw_list *it = p->chunks.next; it != &p->chunks; it = it->next)
+        if (KW_CONTAINER_OF(it, struct kc_chunk, link)->error) return false;
+    return true;
+}
+
+bool kc_consume_drop_paused(struct kc_consume *c) {
+    bool any = false;
+    if (!kw_list_empty(&c->ready)) return false;
+    for (struct kw_list *it = c->parts.next; it != &c->parts; it = it->next) {
+        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
+        if (!may_drop(p)) continue;
+        kc_part_restart(p, kc_part_position(p), p->position_epoch, p->since_us);
+        any = true;
+    }
+    return any;
+}
+
 void kc_part_queue(struct kc_part *p, struct kc_chunk *k) {
     kw_list_push(&p->chunks, &k->link);
     p->queued_bytes += k->size;

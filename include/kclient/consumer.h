@@ -30,7 +30,8 @@ KC_API kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts
 /** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. offset and leader_epoch as
  * in kc_consumer_assign. Per-item errors in parts[].err (KC_NOT_ASSIGNED, KC_INVALID); returns the first of them. */
 KC_API kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
-/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits. Resuming what is not paused
+/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits, or
+ * is fetched again if others need the room. Resuming what is not paused
  * changes nothing (CC-08). */
 KC_API kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 KC_API kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);

@@ -111,6 +111,42 @@ static void an_answer_costs_what_is_in_it(void **state) {
     cw_free(w);
 }
 
+/* ---- Paused ---- */
+
+/* What was fetched for paused partitions waits, but not at the expense of the others: it is fetched again if they need the room. */
+static void paused_partitions_take_no_room_from_others(const char *const *pairs, bool eof) {
+    struct cw *w = cw_new(pairs);
+    int t = cw_topic(w, "t", 4, 1);
+    for (int p = 0; p < 4; p++) log_fill(&w->logs[t][p], 3000, 10, 100);
+    for (int p = 0; p < 3; p++) cw_assign(w, t, p, 0);
+    cw_advance(w, 100000);
+    for (int i = 0; i < 3; i++) cw_take(w); /* of some a part is taken, and the rest kept */
+    int before[3];
+    for (int p = 0; p < 3; p++) {
+        before[p] = cw_count(w, KC_EVENT_RECORDS, p);
+        cw_pause(w, t, p, true);
+    }
+    cw_assign(w, t, 3, 0);
+    cw_consume(w, 5000000);
+    cw_expect(w, t, 3, 0, 3000);
+    for (int p = 0; p < 3; p++) assert_int_equal(cw_count(w, KC_EVENT_RECORDS, p), before[p]);
+    for (int p = 0; p < 3; p++) cw_pause(w, t, p, false);
+    cw_consume(w, 5000000);
+    for (int p = 0; p < 4; p++) cw_expect(w, t, p, 0, 3000);
+    if (eof) assert_int_equal(cw_count(w, KC_EVENT_PARTITION_END, -1), 4);
+    assert_int_equal(cw_count(w, KC_EVENT_ERROR, -1), 0);
+    cw_free(w);
+}
+static void paused_partitions_do_not_fill_the_queue(void **state) {
+    (void)state;
+    paused_partitions_take_no_room_from_others(
+        PAIRS("queued.max.messages.kbytes", "64", "max.partition.fetch.bytes", "60000", "max.poll.records", "7", "enable.partition.eof", "true"), true);
+}
+static void paused_partitions_do_not_use_up_the_memory(void **state) {
+    (void)state;
+    paused_partitions_take_no_room_from_others(PAIRS("memory.max.bytes", "1048576", "max.partition.fetch.bytes", "500000", "max.poll.records", "7"), false);
+}
+
 /* A seek that comes between choosing and encoding: the request does not ask for the offset that is still to be looked up, whose answer, an
  * error, would count for the new position. */
 static void quiet_kick(void *ctx) {
@@ -150,6 +186,8 @@ int main(void) {
         cmocka_unit_test(an_idle_partition_does_not_slow_down_a_busy_one),
         cmocka_unit_test(what_is_asked_for_beside_a_poll_is_not_asked_for_often),
         cmocka_unit_test(an_answer_costs_what_is_in_it),
+        cmocka_unit_test(paused_partitions_do_not_fill_the_queue),
+        cmocka_unit_test(paused_partitions_do_not_use_up_the_memory),
         cmocka_unit_test(a_seek_just_before_encoding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
