@@ -77,6 +77,42 @@ struct kw_str kb_admin_text(const struct kb_admin_wait *w, const struct kb_resul
     return r->code ? kw_str_of(r->text) : kw_str_null();
 }
 
+/* ---- Changing configurations ---- */
+
+/* Neither request has a timeout: this is what clients wait by default. */
+#define ALTER_WAIT_MS 30000
+
+static void altered(struct kb_admin_wait *w) {
+    const struct kb_alter *a = w->items;
+    if (a->answer(w->rq, w, a) != KW_OK) kb_admin_no_memory(w->rq);
+}
+
+struct kb_alter *kb_alter_new(struct kb_request *rq, int32_t count,
+                              kw_err (*answer)(struct kb_request *rq, const struct kb_admin_wait *w, const struct kb_alter *a)) {
+    struct kb_alter *a = kw_arena_calloc(&rq->arena, 1, sizeof(*a));
+    if (!a) return NULL;
+    a->count = KW_MAX(count, 0);
+    a->answer = answer;
+    a->alters = kw_arena_calloc(&rq->arena, (size_t)a->count + 1, sizeof(*a->alters));
+    return a->alters ? a : NULL;
+}
+
+struct kb_config_kv *kb_alter_resource(struct kb_request *rq, struct kb_config_alter *out, int8_t type, struct kw_str name, int32_t kv_count) {
+    struct kb_config_kv *v = kw_arena_calloc(&rq->arena, (size_t)KW_MAX(kv_count, 0) + 1, sizeof(*v));
+    *out = (struct kb_config_alter){.type = type, .name = name, .kvs = v, .kv_count = KW_MAX(kv_count, 0)};
+    return v;
+}
+
+void kb_alter_run(struct kb_request *rq, struct kb_alter *a, bool validate_only) {
+    struct kb_admin_wait *w = kb_admin_wait_new(rq, a, altered);
+    if (!w) {
+        kb_admin_no_memory(rq);
+        return;
+    }
+    kw_err err = kb_controller_alter_configs(parts_of(rq)->controller, a->alters, a->count, validate_only, &w->change, rq->arrived);
+    kb_admin_wait_begin(w, err, ALTER_WAIT_MS);
+}
+
 /* ---- Views ---- */
 
 int32_t kb_admin_self(const struct kb_parts *p) {

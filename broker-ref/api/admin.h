@@ -31,6 +31,19 @@ struct kw_str kb_admin_text(const struct kb_admin_wait *w, const struct kb_resul
 
 void kb_admin_no_memory(struct kb_request *rq); /* closes: nothing can be answered */
 
+/* AlterConfigs and IncrementalAlterConfigs: the same but for the form of the messages. alters: count of them in the request's arena, whose
+ * results `answer` puts into its response. */
+struct kb_alter {
+    struct kb_config_alter *alters;
+    int32_t count;
+    kw_err (*answer)(struct kb_request *rq, const struct kb_admin_wait *w, const struct kb_alter *a); /* replies; KW_ENOMEM: nothing was */
+};
+struct kb_alter *kb_alter_new(struct kb_request *rq, int32_t count,
+                              kw_err (*answer)(struct kb_request *rq, const struct kb_admin_wait *w, const struct kb_alter *a)); /* NULL: no memory */
+struct kb_config_kv *kb_alter_resource(struct kb_request *rq, struct kb_config_alter *out, int8_t type, struct kw_str name,
+                                       int32_t kv_count); /* room for its entries; NULL: no memory */
+void kb_alter_run(struct kb_request *rq, struct kb_alter *a, bool validate_only);
+
 /* Bits of what anyone may do without an authorizer (KIP-430). */
 enum { KB_TOPIC_OPERATIONS = 0xdf8, KB_CLUSTER_OPERATIONS = 0x1fa0, KB_OPERATIONS_NOT_ASKED = INT32_MIN };
 

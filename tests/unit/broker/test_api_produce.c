@@ -236,6 +236,76 @@ static void test_SE_06(void **state) {
     down(&x);
 }
 
+static size_t largest; /* of all allocations since it was set to 0 */
+
+static void *noting_malloc(size_t n, void *ctx) {
+    (void)ctx;
+    largest = KW_MAX(largest, n);
+    return malloc(n);
+}
+static void *noting_realloc(void *p, size_t n, void *ctx) {
+    (void)ctx;
+    largest = KW_MAX(largest, n);
+    return realloc(p, n);
+}
+static void noting_free(void *p, void *ctx) {
+    (void)ctx;
+    free(p);
+}
+
+/* One kilobyte of a codec whose own header claims 4 GiB (or the most that it can). */
+static size_t claim_of(int codec, uint8_t out[1024]) {
+    static const uint8_t zstd[] = {0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58, 0, 0, 0, 0, 1, 0, 0, 0, 0x03, 0x00, 0x10, 'x'};
+    static const uint8_t lz4[] = {0x04, 0x22, 0x4d, 0x18, 0x68, 0x70, 0, 0, 0, 0, 1, 0, 0, 0, 0x7a};
+    static const uint8_t raw[] = {0xff, 0xff, 0xff, 0xff, 0x0f, 0xf0, 0xff};
+    static const uint8_t xerial[] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 3, 0xec, 0xff, 0xff, 0xff, 0xff, 0x0f};
+    static const uint8_t gzip[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
+    const uint8_t *p = codec == KW_CODEC_ZSTD ? zstd : codec == KW_CODEC_LZ4 ? lz4 : codec == KW_CODEC_SNAPPY ? raw : codec < 0 ? xerial : gzip;
+    size_t n = codec == KW_CODEC_ZSTD     ? sizeof(zstd)
+               : codec == KW_CODEC_LZ4    ? sizeof(lz4)
+               : codec == KW_CODEC_SNAPPY ? sizeof(raw)
+               : codec < 0                ? sizeof(xerial)
+                                          : sizeof(gzip);
+    memset(out, codec == KW_CODEC_GZIP ? 0xff : 0, 1024); /* gzip: the length at the end says 4 GiB - 1 */
+    memcpy(out, p, n);
+    return 1024;
+}
+
+/* SE-06, the claim: whatever the limit, nothing is allocated on the word of a header; one error, and the connection serves on. */
+static void test_SE_06_claims(void **state) {
+    (void)state;
+    static const char *const limits[] = {"1000000", "2147483639"};
+    for (size_t l = 0; l < KW_COUNTOF(limits); l++) {
+        struct fixture x;
+        up(&x, 19, "max.decompressed.message.bytes", limits[l]);
+        for (int codec = -1; codec < KW_CODEC_COUNT; codec++) { /* -1: snappy in its other framing */
+            uint8_t bomb[KW_BATCH_HEADER_SIZE + 1024];
+            int as = codec < 0 ? KW_CODEC_SNAPPY : codec;
+            if (codec == KW_CODEC_NONE || !kw_codec_built(as)) continue;
+            size_t size = KW_BATCH_HEADER_SIZE + claim_of(codec, bomb + KW_BATCH_HEADER_SIZE);
+            struct kw_batch_header h = {.length = (int32_t)(size - KW_BATCH_OVERHEAD),
+                                        .leader_epoch = -1,
+                                        .magic = 2,
+                                        .attributes = (int16_t)as,
+                                        .base_timestamp = x.r.now.wall_ms,
+                                        .max_timestamp = x.r.now.wall_ms,
+                                        .producer_id = -1,
+                                        .producer_epoch = -1,
+                                        .base_sequence = -1,
+                                        .record_count = 1};
+            kw_batch_write_header(bomb, &h);
+            kw_batch_crc_set(bomb, size);
+            largest = 0;
+            rig_produced a = rig_produce_bytes(x.c, "t", 0, 9, 1, bomb, size);
+            if (a.error_code != KE_MESSAGE_TOO_LARGE && a.error_code != KE_INVALID_RECORD && a.error_code != KE_CORRUPT_MESSAGE)
+                fail_msg("codec %d: %s", codec, kw_kerror_name(a.error_code));
+            if (largest > 8u << 20) fail_msg("codec %d, limit %s: %zu bytes were allocated", codec, limits[l], largest);
+        }
+        expect(rig_produce(x.c, "t", (struct rig_batch){.count = 2}), KE_NONE, 0);
+        down(&x);
+    }
+}
+
 /* ---- Idempotence ---- */
 
 /* BL-17: of a producer that the partition does not know only sequence 0 is stored; the later one of two in flight is refused until then. */
@@ -425,6 +495,7 @@ static void test_old_formats(void **state) {
 }
 
 int main(void) {
+    kw_allocator_set(&(struct kw_allocator){noting_malloc, noting_realloc, noting_free, NULL});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_acks_0),
@@ -435,6 +506,7 @@ int main(void) {
         cmocka_unit_test(test_compacted_topic_needs_keys),
         cmocka_unit_test(test_topic_codec),
         cmocka_unit_test(test_SE_06),
+        cmocka_unit_test(test_SE_06_claims),
         cmocka_unit_test(test_BL_17),
         cmocka_unit_test(test_BL_18),
         cmocka_unit_test(test_BL_19),
