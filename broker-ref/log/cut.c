@@ -55,6 +55,7 @@ static void cut_segment(struct kb_segment *s, int64_t position, int64_t to) {
     kb_times_cut(&s->times, s->base, to);
     kb_seg_check_cut(s, position);
     s->index_stored = s->index_crc_known = s->index_durable = false;
+    s->cut_timestamp = KW_MAX(s->cut_timestamp, s->max_timestamp);
     s->max_timestamp = s->max_timestamp_offset = -1;
     size_t n = kb_times_count(&s->times);
     if (n) kb_times_get(&s->times, s->base, n - 1, &s->max_timestamp, &s->max_timestamp_offset);
@@ -260,6 +261,7 @@ static void finish(struct kb_log *log, struct kb_now now) {
     kw_free(k->doomed);
     k->doomed = NULL;
     k->doomed_count = 0;
+    kb_log_active(log)->cut_timestamp = -1;
     bool disk_full = k->disk_full;
     k->disk_full = false;
     log->busy = false;

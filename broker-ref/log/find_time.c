@@ -8,7 +8,7 @@ enum { TIME_SEGMENT, TIME_INDEX, TIME_SCAN, TIME_BATCH };
 #define BODY_MAX (512u << 20) /* decompressed records of one batch */
 
 static bool worth(const struct kb_log *log, const struct kb_segment *s, int64_t timestamp) {
-    return s->written_size > 0 && s->end > log->start && s->max_timestamp >= timestamp;
+    return s->written_size > 0 && s->end > log->start && KW_MAX(s->max_timestamp, s->cut_timestamp) >= timestamp;
 }
 
 static bool newest_segment(const struct kb_log *log, size_t *at) {
@@ -29,6 +29,7 @@ static int32_t segment(struct kb_cursor *c, struct kb_find_time *f) {
     struct kb_log *log = c->log;
     size_t i = c->seg_index;
     if (f->timestamp == KB_TS_MAX) {
+        if (kb_log_active(log)->cut_timestamp >= 0) return KW_EBUSY; /* not known yet: the client asks again */
         if (i > 0 || !newest_segment(log, &i)) return KB_STEP_END;
         c->target = log->priv->segs[i]->max_timestamp;
     } else {

@@ -17,7 +17,7 @@ struct producer {
     struct kc_produce produce;
     int number; /* in the model */
     uint32_t sent;
-    bool woken, flushing, closing, closed, stopping, stopped_, full;
+    bool woken, flushing, closing, told_closed, closed, stopping, stopped_, full;
     int64_t close_mono_us, close_paused_us;
     uint64_t unreported;
     struct sim_content content;
@@ -133,12 +133,13 @@ static void burst(struct producer *p) {
         p->sent < p->plan.quota ? w->now_us + p->plan.every_us / 2 + (int64_t)sim_below(w, (uint64_t)p->plan.every_us + 1) : SIM_NEVER;
 }
 
-static void take_reports(struct producer *p) {
+/* false: no memory to take them; tried again in a moment. */
+static bool take_reports(struct producer *p) {
     struct kc_reports *r;
     kc_report one;
     kc_err err = kc_reports_collect(&p->produce.accum, NULL, &r);
     if (err == KC_NO_MEMORY) sim_host_wake(&p->role.client->host, p->w->now_us + SIM_MS);
-    if (err != KC_OK) return;
+    if (err != KC_OK) return err != KC_NO_MEMORY;
     uint32_t ok = 0, failed = 0;
     while (kc_reports_next(r, &one)) {
         one.err ? failed++ : ok++;
@@ -148,12 +149,24 @@ static void take_reports(struct producer *p) {
     }
     kc_reports_give_back(r);
     sim_trace(p->w, "producer %d: %u ok, %u failed", p->number, ok, failed);
+    return true;
+}
+
+static void finish_close(struct producer *p) {
+    if (!take_reports(p)) return;
+    p->closed = true;
+    sim_check_reports_done(p->m, p->number);
+    if (p->unreported)
+        sim_fail(p->w, 27, "producer %d: %llu records have no report after its close", p->number, (unsigned long long)p->unreported);
 }
 
 static bool work(struct sim_role *r) {
     struct producer *p = (struct producer *)r;
     if (!p->stopping && !p->closing && r->next_us <= p->w->now_us) burst(p);
-    take_reports(p);
+    if (p->told_closed && !p->closed)
+        finish_close(p);
+    else
+        (void)take_reports(p);
     if (!p->woken) return false;
     p->woken = false;
     kc_produce_turn(&p->produce);
@@ -174,7 +187,7 @@ static void check(struct sim_role *r) {
     struct kc_budget *b = kc_core_budget(r->client->core);
     if (b->used[KC_ROLE_PRODUCE] > b->max)
         sim_fail(p->w, 29, "producing takes %lld bytes of a budget of %lld", (long long)b->used[KC_ROLE_PRODUCE], (long long)b->max);
-    if (p->closing && !p->closed) {
+    if (p->closing && !p->told_closed) {
         int64_t late = sim_client_now(r->client).mono_us - p->close_mono_us - (r->client->host.paused_total_us - p->close_paused_us);
         if (late > CLOSE_SLACK_US) sim_fail(p->w, 28, "producer %d: its close is %lld us late", p->number, (long long)late);
     }
@@ -188,11 +201,8 @@ static void on_closed(struct kc_produce *produce, void *ctx, kc_err err) {
     (void)produce;
     struct producer *p = ctx;
     sim_trace(p->w, "producer %d is closed: %s", p->number, kc_err_name(err));
-    p->closed = true;
-    take_reports(p);
-    sim_check_reports_done(p->m, p->number);
-    if (p->unreported)
-        sim_fail(p->w, 27, "producer %d: %llu records have no report after its close", p->number, (unsigned long long)p->unreported);
+    p->told_closed = true;
+    finish_close(p);
 }
 
 void sim_producer_close(struct sim_role *r, int64_t timeout_us) {
