@@ -309,7 +309,7 @@ static void bury(struct sim_broker *b, enum sim_death how) {
     drain(b);
     kb_node_free(b->node);
     b->node = NULL;
-    if (how != SIM_DEATH_STOP) sim_disk_restart(b->disk);
+    sim_disk_restart(b->disk);
     if (b->on_dead) b->on_dead(b, how);
 }
 
