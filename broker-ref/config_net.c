@@ -88,7 +88,7 @@ static kw_err check_listeners(const struct kb_config *c, const char *property, c
     while (kb_config_item(&rest, &p, &n)) {
         struct kb_listener l;
         if (!parse_listener(p, n, &l)) {
-            kb_config_text(text, size, "%s: \"%.*s\" is not NAME://HOST:PORT", property, (int)KW_MIN(n, 200), p);
+            kb_config_text(text, size, "%s: \"%.*s\" is not NAME://HOST:PORT with a port from 0 to 65535", property, (int)KW_MIN(n, 200), p);
             return KW_EINVAL;
         }
         if (named_before(value, p, l.name)) {

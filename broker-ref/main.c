@@ -289,8 +289,15 @@ static int run_node(struct run *r) {
     return r->exit_code;
 }
 
+/* A standard descriptor that is closed would go to the next file that is opened, a log say, and log lines with it. */
+static void hold_standard_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) /* open gives the lowest that is free */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
+}
+
 int main(int argc, char **argv) {
     static struct run r;
+    hold_standard_descriptors();
     mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
     mallopt(M_ARENA_MAX, 2);

@@ -316,6 +316,20 @@ static void acceptable(uv_poll_t *p, int status, int events) {
     }
 }
 
+/* What to do about it. */
+static const char *listen_advice(int err) {
+    switch (err) {
+    case EADDRINUSE:
+        return "; another program uses the port: stop it, or choose another with --listen HOST:PORT (port 0: any free one)";
+    case EADDRNOTAVAIL:
+        return "; this machine has no such address: choose one of its own with --listen HOST:PORT (no host: all of them)";
+    case EACCES:
+        return "; this user may not take the port: choose one from 1024 on with --listen HOST:PORT";
+    default:
+        return "";
+    }
+}
+
 static int bind_one(const struct addrinfo *a, int backlog, uint16_t *got) {
     int on = 1, off = 0, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
@@ -344,7 +358,7 @@ int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port,
     }
     int err = getaddrinfo(host[0] ? host : "::", service, &hints, &found);
     if (err != 0) {
-        snprintf(text, size, "cannot listen on %s: %s", host, gai_strerror(err));
+        snprintf(text, size, "cannot listen on %s: %s; is the host's name right?", host, gai_strerror(err));
         return -1;
     }
     int fd = -1;
@@ -359,10 +373,7 @@ int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port,
         n->listener_count++;
         return 0;
     }
-    snprintf(text, size, "cannot listen on %s:%u: %s%s", host, port, strerror(errno),
-             errno == EADDRINUSE
-                 ? "; another program uses the port: stop it, or choose another with --listen HOST:PORT (port 0: any free one)"
-                 : "");
+    snprintf(text, size, "cannot listen on %s:%u: %s%s", host, port, strerror(errno), listen_advice(errno));
     if (fd >= 0) close(fd);
     return -1;
 }

@@ -53,8 +53,9 @@ static char *read_file(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
     if (!f) return NULL;
     char *p = malloc(FILE_SIZE_MAX + 1);
+    errno = 0;
     size_t n = p ? fread(p, 1, FILE_SIZE_MAX + 1, f) : 0;
-    int err = !p ? ENOMEM : ferror(f) ? EIO : n > FILE_SIZE_MAX ? EFBIG : 0;
+    int err = !p ? ENOMEM : ferror(f) ? (errno ? errno : EIO) : n > FILE_SIZE_MAX ? EFBIG : 0;
     fclose(f);
     if (err != 0) {
         free(p);
@@ -129,6 +130,7 @@ static int load(struct kb_options *o, const char *path, struct kb_logger *logger
 }
 
 static int with_value(struct kb_options *o, const char *name, const char *value, struct kb_logger *logger) {
+    if (!value[0]) return wrong("%s needs a value", name, NULL);
     if (strcmp(name, "--data") == 0) return set(o, "log.dirs", value, logger);
     if (strcmp(name, "--listen") == 0) return set_listen(o, value, logger);
     if (strcmp(name, "--set") == 0) return set_pair(o, value, logger);

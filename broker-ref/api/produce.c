@@ -173,6 +173,8 @@ static void produce_one(struct produce *s, const struct kw_produce_request_topic
     struct kb_checked c;
     struct kb_verdict v = kb_produce_check(s->rq, p, d->records, &c);
     if (v.code != KE_NONE) {
+        if (v.code == KE_CORRUPT_MESSAGE) /* many clients show its name alone */
+            kb_conn_say(s->rq->conn, KB_WARN, "a batch for %s-%d was refused: %s", p->topic, (int)d->index, v.text);
         refuse(s, a, v.code, v.text);
         a->record_errors.v = v.record_errors;
         a->record_errors.n = v.record_error_count;

@@ -62,9 +62,14 @@ static int take(const struct cli_command *c, const struct cli_option *o, const c
     case CLI_TEXT:
         *(const char **)o->out = value;
         return -1;
-    case CLI_NUMBER:
-        if (!cli_number(value, INT64_MIN, INT64_MAX, o->out))
-            return cli_usage_error(c, "--%s takes a whole number, not '%s'", o->name, value);
+    case CLI_INDEX:
+    case CLI_COUNT:
+        if (!cli_number(value, o->kind == CLI_COUNT, INT32_MAX, o->out))
+            return cli_usage_error(c, "--%s takes a whole number from %d to %d, not '%s'", o->name, o->kind == CLI_COUNT, INT32_MAX, value);
+        return -1;
+    case CLI_TOTAL:
+        if (!cli_number(value, 1, INT64_MAX, o->out))
+            return cli_usage_error(c, "--%s takes a whole number from 1, not '%s'", o->name, value);
         return -1;
     case CLI_MANY: {
         struct cli_many *m = o->out;

@@ -17,6 +17,9 @@ struct bench {
     size_t stride;
 };
 #define POOL 1024
+#define SIZE_MAX_BENCH (1 << 30)
+#define IDLE_US ((int64_t)10000000) /* a topic that gives nothing for so long has no more */
+#define SLICE_US ((int64_t)200000)  /* so often a wait looks for Ctrl-C and log lines */
 
 static int64_t cpu_ns(void) {
     struct rusage r;
@@ -61,9 +64,12 @@ static int make_pool(struct bench *k) {
 static int ensure_topic(struct bench *k) {
     kc_topic_new item = {.name = k->topic, .partitions = (int32_t)k->partitions, .replication_factor = (int32_t)k->rf};
     kc_error *error = NULL;
-    kc_err err = kc_admin_create_topics(k->s.client, &item, sizeof item, 1, 0, CLI_TIMEOUT_US, &error);
+    kc_op *op = NULL;
+    kc_err err = kc_admin_create_topics_start(k->s.client, &item, sizeof item, 1, 0, 0, 0, &op, &error);
+    if (err == KC_OK) err = cli_wait(&k->s, op, &error);
+    kc_op_free(op);
     k->topic_id = kc_client_topic(k->s.client, k->topic);
-    if (err == KC_OK || item.err == 36 /* TOPIC_ALREADY_EXISTS */) {
+    if (err == KC_OK || err == 36 /* TOPIC_ALREADY_EXISTS */) {
         kc_error_free(error);
         return CLI_OK;
     }
@@ -102,6 +108,11 @@ static void result(const struct bench *k, const char *mode, uint64_t records, in
            per_s, per_s * (double)k->size / 1e6, records ? (double)cpu / (double)records : 0, rss_kb());
     if (n) printf("; p50 %u us, p99 %u us, p999 %u us", p[0], p[1], p[2]);
     printf("\n");
+}
+
+static int interrupted(uint64_t records) {
+    fprintf(stderr, "kc: bench: interrupted after %llu records: no figures\n", (unsigned long long)records);
+    return CLI_FAILURE;
 }
 
 /* ---- produce ---- */
@@ -155,7 +166,9 @@ static int bench_produce(struct bench *k) {
         kc_record r = {.topic = k->topic_id, .value = {k->pool + sent % POOL * k->stride, (size_t)k->size}};
         err = kc_producer_send(p, &r, 0);
         if (err == KC_QUEUE_FULL) {
+            err = KC_OK;
             drain(p, &t, 100000);
+            cli_session_logs(&k->s);
             continue;
         }
         if (err != KC_OK) break;
@@ -167,7 +180,10 @@ static int bench_produce(struct bench *k) {
     }
     kc_op *op = NULL;
     if (kc_producer_flush_start(p, 0, &op, NULL) == KC_OK)
-        while (t.done < sent && !cli_interrupted) drain(p, &t, 100000);
+        while (t.done < sent && !cli_interrupted) {
+            drain(p, &t, 100000);
+            cli_session_logs(&k->s);
+        }
     kc_op_free(op);
     int64_t us = cli_now_us() - start;
     cpu = cpu_ns() - cpu;
@@ -175,6 +191,7 @@ static int bench_produce(struct bench *k) {
     (void)kc_producer_close(p, 5000000, NULL);
     kc_producer_free(p);
     if (err != KC_OK) return cli_fail("bench: send", err, NULL);
+    if (cli_interrupted) return interrupted(t.done);
     if (t.failed) {
         fprintf(stderr, "kc: bench: %llu records failed, the last with %s\n", (unsigned long long)t.failed, kc_err_name(t.last));
         return CLI_FAILURE;
@@ -191,7 +208,7 @@ static kc_consumer *open_consumer(struct bench *k, int64_t offset) {
     kc_cluster_info *info = NULL;
     kc_topic_info t = {0};
     k->topic_id = kc_client_topic(k->s.client, k->topic);
-    kc_err err = kc_admin_describe(k->s.client, k->topic, CLI_TIMEOUT_US, &info, &error);
+    kc_err err = cli_describe(&k->s, k->topic, &info, &error);
     if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &t);
     if (err == KC_OK) err = t.err;
     if (err == KC_OK) err = kc_consumer_new(k->s.client, NULL, KC_PROCESSED_EXPLICIT, &c, &error);
@@ -210,13 +227,28 @@ static kc_consumer *open_consumer(struct bench *k, int64_t offset) {
     return NULL;
 }
 
-static uint64_t take_batches(const struct bench *k, kc_consumer *c, int64_t *start, int64_t *cpu, uint64_t *sum) {
+/* Nothing came for a slice: false when it is time to give up. */
+static bool wait_on(struct bench *k, int64_t *idle_us) {
+    cli_session_logs(&k->s);
+    *idle_us += SLICE_US;
+    return *idle_us < IDLE_US;
+}
+
+static void show_event_error(const kc_event *e) {
+    if (kc_event_kind(e) == KC_EVENT_ERROR) fprintf(stderr, "kc: bench: %s\n", kc_error_message(kc_event_error(e)));
+}
+
+static uint64_t take_batches(struct bench *k, kc_consumer *c, int64_t *start, int64_t *cpu, uint64_t *sum) {
     uint64_t n = 0;
+    int64_t idle_us = 0;
     while (n < (uint64_t)k->count && !cli_interrupted) {
         kc_event *e = NULL;
-        kc_err err = kc_consumer_poll(c, &e, 10000000);
+        kc_err err = kc_consumer_poll(c, &e, SLICE_US);
+        if (err == KC_TIMED_OUT && wait_on(k, &idle_us)) continue;
         if (err != KC_OK) break;
+        show_event_error(e);
         if (kc_event_kind(e) == KC_EVENT_RECORDS) {
+            idle_us = 0;
             if (!*start) *start = cli_now_us(), *cpu = cpu_ns();
             size_t size, count = kc_event_count(e);
             const kc_view *v = kc_event_views(e);
@@ -229,16 +261,21 @@ static uint64_t take_batches(const struct bench *k, kc_consumer *c, int64_t *sta
     return n;
 }
 
-static uint64_t take_singly(const struct bench *k, kc_consumer *c, int64_t *start, int64_t *cpu, uint64_t *sum) {
+static uint64_t take_singly(struct bench *k, kc_consumer *c, int64_t *start, int64_t *cpu, uint64_t *sum) {
     uint64_t n = 0;
+    int64_t idle_us = 0;
     while (n < (uint64_t)k->count && !cli_interrupted) {
         kc_event *e = NULL;
         kc_message m;
-        if (kc_consumer_poll_one(c, &m, &e, 10000000) != KC_OK) break;
+        kc_err err = kc_consumer_poll_one(c, &m, &e, SLICE_US);
+        if (err == KC_TIMED_OUT && wait_on(k, &idle_us)) continue;
+        if (err != KC_OK) break;
         if (e) {
+            show_event_error(e);
             kc_event_free(e);
             continue;
         }
+        idle_us = 0;
         if (!*start) *start = cli_now_us(), *cpu = cpu_ns();
         *sum += m.value.size ? *(const uint8_t *)m.value.p : 0;
         n++;
@@ -259,8 +296,10 @@ static int bench_consume(struct bench *k) {
     cpu = cpu_ns() - cpu;
     (void)kc_consumer_close(c, 2000000, NULL);
     kc_consumer_free(c);
-    if (n < (uint64_t)k->count && !cli_interrupted) {
-        fprintf(stderr, "kc: bench: only %llu of %lld records came; the topic has no more\n", (unsigned long long)n, (long long)k->count);
+    if (cli_interrupted) return interrupted(n);
+    if (n < (uint64_t)k->count) {
+        fprintf(stderr, "kc: bench: only %llu of %lld records came, and then none for %d s: has the topic more? --count N takes fewer\n",
+                (unsigned long long)n, (long long)k->count, (int)(IDLE_US / 1000000));
         return CLI_FAILURE;
     }
     result(k, k->one_by_one ? "consume one by one" : "consume", n, us, cpu, NULL, 0);
@@ -276,14 +315,17 @@ static int by_value(const void *a, const void *b) {
 
 /* One record in flight, each waited for. */
 static size_t round_trips(struct bench *k, kc_producer *p, uint32_t *latency, kc_err *err) {
-    for (size_t i = 0; i < (size_t)k->count && !cli_interrupted; i++) {
+    int64_t start = cli_now_us();
+    size_t i = 0;
+    for (; i < (size_t)k->count && !cli_interrupted; i++) {
         kc_record r = {.topic = k->topic_id, .value = {k->pool + i % POOL * k->stride, (size_t)k->size}};
         kc_report report;
+        pace(k, start, i);
         int64_t t = cli_now_us();
         if ((*err = kc_producer_send_wait(p, &r, &report, NULL)) != KC_OK) return i;
         latency[i] = (uint32_t)(cli_now_us() - t);
     }
-    return (size_t)k->count;
+    return i;
 }
 
 /* Records carry the time they were handed over; a consumer in the same process reads them. Producer and consumer take turns in this thread:
@@ -299,7 +341,7 @@ static size_t end_to_end(struct bench *k, kc_producer *p, uint32_t *latency, kc_
     kc_event_free(e);
     struct tally t = {0};
     size_t got = 0;
-    int64_t start = cli_now_us();
+    int64_t start = cli_now_us(), idle_us = 0;
     for (uint64_t sent = 0; got < (size_t)k->count && !cli_interrupted && *err == KC_OK;) {
         int64_t now = cli_now_us(), due = start + (int64_t)((double)sent * 1e6 / (double)k->rate);
         if (sent < (uint64_t)k->count && now >= due) {
@@ -311,10 +353,13 @@ static size_t end_to_end(struct bench *k, kc_producer *p, uint32_t *latency, kc_
             if (sent % 256 == 0) drain(p, &t, 0);
             continue;
         }
-        if (kc_consumer_poll(c, &e, sent < (uint64_t)k->count ? due - now : 5000000) != KC_OK) {
-            if (sent < (uint64_t)k->count) continue;
+        int64_t wait = sent < (uint64_t)k->count ? due - now : SLICE_US;
+        if (kc_consumer_poll(c, &e, wait < SLICE_US ? wait : SLICE_US) != KC_OK) {
+            if (sent < (uint64_t)k->count || wait_on(k, &idle_us)) continue;
             break;
         }
+        show_event_error(e);
+        idle_us = 0;
         size_t size, count = kc_event_kind(e) == KC_EVENT_RECORDS ? kc_event_count(e) : 0;
         const kc_view *v = kc_event_views(e);
         const uint8_t *span = kc_event_span(e, &size);
@@ -344,9 +389,14 @@ static int bench_latency(struct bench *k) {
     (void)kc_producer_close(p, 2000000, NULL);
     kc_producer_free(p);
     int rc = CLI_OK;
-    if (err != KC_OK) {
+    if (cli_interrupted) {
+        rc = interrupted(n);
+    } else if (err != KC_OK) {
         rc = cli_fail("bench: latency", err, NULL);
-    } else if (n) {
+    } else if (n < (size_t)k->count) {
+        fprintf(stderr, "kc: bench: only %zu of %lld records came back\n", n, (long long)k->count);
+        rc = CLI_FAILURE;
+    } else {
         qsort(latency, n, sizeof *latency, by_value);
         result(k, k->end_to_end ? "end to end" : "latency", n, us, cpu, latency, n);
     }
@@ -359,12 +409,12 @@ static int run_bench(const char *name, const char *summary, int (*run)(struct be
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&k.s),
         {'t', "topic", "TOPIC", "the topic; made when it does not exist", CLI_TEXT, &k.topic},
-        {0, "size", "BYTES", "value size (default 1024)", CLI_NUMBER, &k.size},
-        {0, "count", "N", "records (default 100000)", CLI_NUMBER, &k.count},
+        {0, "size", "BYTES", "value size (default 1024)", CLI_INDEX, &k.size},
+        {0, "count", "N", "records (default 100000)", CLI_TOTAL, &k.count},
         {0, "acks", "0|1|-1", "acknowledgements to wait for", CLI_TEXT, &k.acks},
-        {0, "partitions", "N", "of the topic when it is made", CLI_NUMBER, &k.partitions},
-        {0, "rf", "N", "its replication factor", CLI_NUMBER, &k.rf},
-        {0, "rate", "N", "records a second (default: as fast as it goes)", CLI_NUMBER, &k.rate},
+        {0, "partitions", "N", "of the topic when it is made", CLI_INDEX, &k.partitions},
+        {0, "rf", "N", "its replication factor", CLI_INDEX, &k.rf},
+        {0, "rate", "N", "records a second (default: as fast as it goes)", CLI_TOTAL, &k.rate},
         {0, "payload", "rand|json", "what values look like", CLI_TEXT, &k.payload},
         {'z', "compression", "CODEC", "none, gzip, snappy, lz4, zstd", CLI_TEXT, &k.codec},
         {0, "one", NULL, "consume: one record a call", CLI_FLAG, &k.one_by_one},
@@ -376,8 +426,10 @@ static int run_bench(const char *name, const char *summary, int (*run)(struct be
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;
     if (!k.topic) return cli_usage_error(&c, "needs -t TOPIC");
-    if (k.size < 0 || k.size > 1 << 30 || k.count <= 0 || k.partitions < 0 || k.rf < 0)
-        return cli_usage_error(&c, "--size, --count, --partitions and --rf are positive numbers");
+    if (k.size > SIZE_MAX_BENCH) return cli_usage_error(&c, "--size is at most %d", SIZE_MAX_BENCH);
+    if (k.rf > INT16_MAX) return cli_usage_error(&c, "--rf is at most %d", INT16_MAX);
+    if (k.payload && strcmp(k.payload, "rand") != 0 && strcmp(k.payload, "json") != 0)
+        return cli_usage_error(&c, "--payload takes rand or json, not '%s'", k.payload);
     if (k.end_to_end && k.size < 8) return cli_usage_error(&c, "--e2e needs --size 8 or more: the record carries its time");
     if (k.end_to_end && k.rate <= 0) k.rate = 5000;
     cli_catch_signals(NULL, NULL);

@@ -18,7 +18,8 @@ enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
 
 /* ---- Command lines (args.c) ---- */
 
-enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_MANY }; /* CLI_MANY: may be repeated */
+/* CLI_MANY: may be repeated. Numbers: CLI_INDEX from 0, CLI_COUNT from 1, each up to 2^31-1; CLI_TOTAL from 1, 64 bits. */
+enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INDEX, CLI_COUNT, CLI_TOTAL, CLI_MANY };
 struct cli_option {
     char letter;       /* 0: none */
     const char *name;  /* without the dashes */
@@ -67,14 +68,25 @@ struct cli_session { /* the options that every command has, and the client they 
 int cli_session_open(struct cli_session *s); /* CLI_OK, or the exit code with the error printed */
 void cli_session_close(struct cli_session *s);
 void cli_session_logs(struct cli_session *s); /* prints waiting log lines when verbose */
-#define CLI_TIMEOUT_US ((int64_t)30000000)
+#define CLI_TIMEOUT_MS "30000" /* default.api.timeout.ms of kc, unless --set says another */
 
-/* Prints "kc WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
+/* Waits for an operation; log lines are shown meanwhile, Ctrl-C (where signals are caught) cancels it. */
+kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error);
+/* The same for one that changes n items: prints what failed. CLI_OK: all succeeded. *whole: the call failed, no item has a result. */
+int cli_wait_items(struct cli_session *s, const char *what, kc_op *op, kc_admin_result *out, size_t n, bool *whole);
+/* Describes the cluster, or one topic of it. */
+kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_error **error);
+
+/* Prints "kc: WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
 void cli_attempts(const kc_error *error); /* what was tried, a line each */
 
 extern volatile sig_atomic_t cli_interrupted;            /* SIGINT or SIGTERM came */
 void cli_catch_signals(void (*wake)(void *), void *ctx); /* wake is called in the handler */
+
+/* Standard output took all so far. The first failure is remembered, and main tells it. */
+bool cli_output_ok(void);
+extern int cli_output_errno;
 
 /* ---- Time, progress, text (text.c) ---- */
 

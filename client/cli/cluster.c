@@ -79,7 +79,7 @@ int cmd_cluster(int argc, char **argv) {
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_cluster_info *info = NULL;
     kc_error *error = NULL;
-    kc_err err = kc_admin_describe(s.client, NULL, CLI_TIMEOUT_US, &info, &error);
+    kc_err err = cli_describe(&s, NULL, &info, &error);
     if (err != KC_OK) {
         rc = cli_fail("cluster", err, error);
     } else {

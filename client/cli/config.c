@@ -17,6 +17,37 @@ static int resource_of(const struct cli_command *c, const char *word, int32_t *r
     return -1;
 }
 
+/* A broker is named by its number; "" stands for the default of all. -1: fine, else the exit code. */
+static int check_broker(const struct cli_command *c, struct cli_session *s, const char *name) {
+    int64_t id;
+    if (!*name) return -1;
+    if (!cli_number(name, 0, INT32_MAX, &id))
+        return cli_usage_error(c, "'%s' is no broker: give its number (kc cluster shows them), or '' for the default of all", name);
+    if (!s) return -1;
+    kc_cluster_info *info = NULL;
+    kc_error *error = NULL;
+    kc_err err = cli_describe(s, NULL, &info, &error);
+    if (err != KC_OK) return cli_fail(c->name, err, error);
+    bool found = false;
+    for (size_t i = 0; i < kc_cluster_info_broker_count(info); i++) {
+        kc_broker_info b;
+        found |= kc_cluster_info_broker(info, i, &b) == KC_OK && b.id == id;
+    }
+    kc_cluster_info_free(info);
+    if (found) return -1;
+    fprintf(stderr, "kc: %s: there is no broker %s now; kc cluster shows which there are\n", c->name, name);
+    return CLI_FAILURE;
+}
+
+static kc_err describe(struct cli_session *s, int32_t resource, const char *name, kc_config_list **list, kc_error **error) {
+    kc_op *op = NULL;
+    kc_err err = kc_admin_describe_configs_start(s->client, resource, name, 0, 0, &op, error);
+    if (err == KC_OK) err = cli_wait(s, op, error);
+    if (err == KC_OK && !(*list = kc_op_result_configs(op))) err = KC_NO_MEMORY;
+    kc_op_free(op);
+    return err;
+}
+
 static void print_value(const kc_config_item *v) {
     if (v->value)
         cli_json_text(stdout, v->value, strlen(v->value));
@@ -45,11 +76,17 @@ static int config_describe(int argc, char **argv) {
     int32_t resource = 0;
     int rc = cli_parse(&c, argc, argv, &o);
     if (rc >= 0 || (rc = resource_of(&c, o.v[0], &resource)) >= 0) return rc;
+    bool broker = resource == KC_RESOURCE_BROKER;
+    if (broker && (rc = check_broker(&c, NULL, o.v[1])) >= 0) return rc;
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_config_list *list = NULL;
     kc_error *error = NULL;
-    kc_err err = kc_admin_describe_configs(s.client, resource, o.v[1], CLI_TIMEOUT_US, &list, &error);
-    if (err != KC_OK) rc = cli_fail(o.v[1], err, error);
+    if (broker && (rc = check_broker(&c, &s, o.v[1])) >= 0) {
+        cli_session_close(&s);
+        return rc;
+    }
+    kc_err err = describe(&s, resource, o.v[1], &list, &error);
+    rc = err == KC_OK ? CLI_OK : cli_fail(c.name, err, error);
     for (size_t i = 0; err == KC_OK && i < kc_config_list_count(list); i++) {
         kc_config_item v;
         if (kc_config_list_get(list, i, &v) != KC_OK || (!all && !strcmp(v.source, "default"))) continue;
@@ -87,6 +124,7 @@ static int config_alter(int argc, char **argv) {
     int32_t resource = 0;
     int rc = cli_parse(&c, argc, argv, &o);
     if (rc >= 0 || (rc = resource_of(&c, o.v[0], &resource)) >= 0) return rc;
+    if (resource == KC_RESOURCE_BROKER && (rc = check_broker(&c, NULL, o.v[1])) >= 0) return rc;
     kc_config_pair pairs[2 * CLI_MANY_MAX];
     static char names[CLI_MANY_MAX][128];
     size_t count = 0;
@@ -100,17 +138,13 @@ static int config_alter(int argc, char **argv) {
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_config_alter item = {.resource = resource, .name = o.v[1], .pairs = pairs, .pair_count = count};
     kc_error *error = NULL;
-    kc_err err = kc_admin_alter_configs(s.client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
-    if (item.err != KC_OK) {
-        kc_error_free(error);
-        fprintf(stderr, "kc: config alter: %s %s: %s (%s)\n", o.v[0], o.v[1], *item.message ? item.message : kc_err_text(item.err),
-                kc_err_name(item.err));
-        rc = CLI_FAILURE;
-    } else if (err != KC_OK) {
-        rc = cli_fail("config alter", err, error);
-    } else {
-        printf("altered %s %s\n", o.v[0], o.v[1]);
-    }
+    kc_op *op = NULL;
+    kc_admin_result result;
+    bool whole;
+    kc_err err = kc_admin_alter_configs_start(s.client, &item, sizeof item, 1, 0, 0, &op, &error);
+    rc = err == KC_OK ? cli_wait_items(&s, "config alter", op, &result, 1, &whole) : cli_fail("config alter", err, error);
+    kc_op_free(op);
+    if (rc == CLI_OK) printf(*o.v[1] ? "altered %s %s\n" : "altered all %ss\n", o.v[0], o.v[1]);
     cli_session_close(&s);
     return rc;
 }

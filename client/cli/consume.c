@@ -29,13 +29,22 @@ static int32_t partitions_of(struct consume *k) {
     kc_cluster_info *info = NULL;
     kc_error *error = NULL;
     kc_topic_info t;
-    kc_err err = kc_admin_describe(k->s.client, k->topic, CLI_TIMEOUT_US, &info, &error);
+    kc_err err = cli_describe(&k->s, k->topic, &info, &error);
     if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &t);
     if (err == KC_OK) err = t.err;
     int32_t count = err == KC_OK ? (int32_t)t.partition_count : -1;
     if (err != KC_OK) cli_fail(k->topic, err, error);
     kc_cluster_info_free(info);
     return count;
+}
+
+static kc_err look_up(struct consume *k, kc_topic_partition *parts, size_t n, kc_error **error) {
+    kc_op *op = NULL;
+    kc_err err = kc_consumer_offsets_start(k->consumer, parts, sizeof *parts, n, 0, &op, error);
+    if (err == KC_OK) err = cli_wait(&k->s, op, error);
+    if (err == KC_OK) (void)kc_op_result_offsets(op, parts, sizeof *parts, n);
+    kc_op_free(op);
+    return err;
 }
 
 /* Resolves "beginning", "end", OFFSET, -N (N before the end), @MS into offsets. end_rule: @MS past the last record means the end. */
@@ -53,7 +62,7 @@ static int resolve(struct consume *k, const struct cli_command *c, const char *w
     } else {
         return cli_usage_error(c, "'%s' is no offset: beginning, end, OFFSET, -N (before the end), or @MILLISECONDS", word);
     }
-    kc_err err = kc_consumer_offsets(k->consumer, parts, sizeof *parts, n, CLI_TIMEOUT_US, &error);
+    kc_err err = look_up(k, parts, n, &error);
     if (err != KC_OK) return cli_fail("offset lookup", err, error);
     for (size_t i = 0; i < n; i++) {
         if (parts[i].offset < 0)
@@ -69,7 +78,7 @@ static int resolve(struct consume *k, const struct cli_command *c, const char *w
         if (!ends) return cli_fail("offset lookup", KC_NO_MEMORY, NULL);
         memcpy(ends, parts, n * sizeof *ends);
         for (size_t i = 0; i < n; i++) ends[i].offset = KC_OFFSET_END;
-        err = kc_consumer_offsets(k->consumer, ends, sizeof *ends, n, CLI_TIMEOUT_US, &error);
+        err = look_up(k, ends, n, &error);
         for (size_t i = 0; err == KC_OK && i < n; i++)
             if (parts[i].offset == KC_OFFSET_END) parts[i].offset = ends[i].offset;
         free(ends);
@@ -156,6 +165,7 @@ static bool print_records(struct consume *k, const kc_event *e) {
             cli_json_message(stdout, k->topic, &m, k->headers, n, k->base64);
         else
             cli_format_print(k->f, stdout, k->topic, &m, k->headers, n);
+        if (!cli_output_ok()) break;
         k->records++;
         k->bytes += m.key.size + m.value.size;
         if (p->stop >= 0 && m.offset + 1 >= p->stop) finish_partition(k, m.partition);
@@ -199,7 +209,7 @@ static int run(struct consume *k) {
             break;
         }
         kc_event_free(e);
-        if (ferror(stdout)) return CLI_FAILURE;
+        if (!cli_output_ok()) return CLI_FAILURE;
     }
     return rc;
 }
@@ -241,6 +251,7 @@ static int consume(struct consume *k, const struct cli_command *c) {
     }
     cli_catch_signals(NULL, NULL);
     if (fflush(stdout) != 0) rc = CLI_FAILURE;
+    (void)cli_output_ok();
     if (!k->quiet && rc == CLI_OK && k->progress.on) fprintf(stderr, "%llu records\n", (unsigned long long)k->records);
     if (k->consumer) (void)kc_consumer_close(k->consumer, 2000000, NULL);
     kc_consumer_free(k->consumer);
@@ -256,11 +267,11 @@ int cmd_consume(int argc, char **argv) {
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&k.s),
         {'t', "topic", "TOPIC", "the topic", CLI_TEXT, &k.topic},
-        {'p', "partition", "N", "only this partition", CLI_NUMBER, &k.partition},
+        {'p', "partition", "N", "only this partition", CLI_INDEX, &k.partition},
         {'o', "offset", "WHERE", "beginning, end (default), OFFSET, -N, or @MS since 1970", CLI_TEXT, &k.offset},
         {0, "to", "WHERE", "stop before this OFFSET, @MS, or the end as of now", CLI_TEXT, &k.to},
         {'e', "exit", NULL, "exit at the end of the partitions", CLI_FLAG, &k.exit_at_end},
-        {'c', "count", "N", "exit after N records", CLI_NUMBER, &k.count},
+        {'c', "count", "N", "exit after N records", CLI_TOTAL, &k.count},
         {'f', "format", "FORMAT", "how to print a record (default '%s\\n')", CLI_TEXT, &k.format},
         {'J', "json", NULL, "print JSON, a line a record", CLI_FLAG, &k.json},
         {0, "base64", NULL, "with --json: keys, values and header values in base64", CLI_FLAG, &k.base64},
@@ -279,6 +290,7 @@ int cmd_consume(int argc, char **argv) {
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;
     if (!k.topic) return cli_usage_error(&c, "needs -t TOPIC");
-    if (k.count < 0) return cli_usage_error(&c, "-c takes a positive number");
+    if (k.base64 && !k.json) return cli_usage_error(&c, "--base64 goes with --json");
+    if (k.format && k.json) return cli_usage_error(&c, "-f and --json do not go together");
     return consume(&k, &c);
 }

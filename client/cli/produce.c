@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/nearest.h"
+
 #define FAILURES_SHOWN 5
 
 struct produce {
@@ -23,7 +25,8 @@ struct produce {
     kc_producer *producer;
     kc_header *headers; /* those of -H, then the record's own */
     size_t fixed_headers, header_cap;
-    uint64_t sent, ok, failed, bytes, shown;
+    uint64_t sent, ok, failed, bytes, shown, line;
+    char why[160]; /* a JSON line is no record */
     struct cli_progress progress;
 };
 
@@ -39,6 +42,7 @@ static void show_report(struct produce *k, const kc_report *r, const kc_error *e
                r->outcome == KC_PERSISTED         ? "persisted"
                : r->outcome == KC_MAYBE_PERSISTED ? "maybe persisted"
                                                   : "not persisted");
+        (void)cli_output_ok();
     }
     if (r->err == KC_OK || k->shown >= FAILURES_SHOWN) return;
     k->shown++;
@@ -133,10 +137,15 @@ static bool headers_room(struct produce *k, size_t n) {
     return true;
 }
 
-static bool json_bytes(const struct produce *k, const json_t *v, kc_bytes *out, uint8_t **scratch) {
+static bool refuse(struct produce *k, const char *what, const char *why) {
+    snprintf(k->why, sizeof k->why, "%s %s", what, why);
+    return false;
+}
+
+static bool json_bytes(struct produce *k, const char *what, const json_t *v, kc_bytes *out, uint8_t **scratch) {
     *out = (kc_bytes){NULL, 0};
     if (!v || json_is_null(v)) return true;
-    if (!json_is_string(v)) return false;
+    if (!json_is_string(v)) return refuse(k, what, "is neither text nor null");
     const char *p = json_string_value(v);
     size_t n = json_string_length(v);
     if (!k->base64) {
@@ -144,32 +153,67 @@ static bool json_bytes(const struct produce *k, const json_t *v, kc_bytes *out, 
         return true;
     }
     int64_t size = cli_base64_decode(p, n, *scratch);
-    if (size < 0) return false;
+    if (size < 0) return refuse(k, what, "is not base64");
     *out = (kc_bytes){*scratch, (size_t)size};
     *scratch += size;
     return true;
 }
 
-static bool json_record(struct produce *k, const json_t *o, kc_record *r, uint8_t *scratch) {
-    if (!json_bytes(k, json_object_get(o, "key"), &r->key, &scratch) || !json_bytes(k, json_object_get(o, "value"), &r->value, &scratch))
+/* A member that is not known would be lost without a word. */
+static bool json_members(struct produce *k, json_t *o) {
+    static const char *const known[] = {"key",       "value",  "headers",       "timestamp", "partition", /* these are sent */
+                                        "topic", "offset", "timestamp_type"}; /* kc consume prints these too */
+    const char *name;
+    json_t *v;
+    json_object_foreach(o, name, v) {
+        struct kw_nearest near;
+        bool found = false;
+        kw_nearest_init(&near, name);
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            found |= !strcmp(name, known[i]);
+            kw_nearest_offer(&near, known[i]);
+        }
+        if (found) continue;
+        snprintf(k->why, sizeof k->why, "a record has no '%.40s'%s%s%s", name, near.best ? "; did you mean '" : "", near.best ? near.best : "",
+                 near.best ? "'?" : ": key, value, headers, timestamp and partition are sent");
         return false;
-    const json_t *t = json_object_get(o, "timestamp"), *p = json_object_get(o, "partition"), *hs = json_object_get(o, "headers");
-    if (json_is_integer(t) && json_integer_value(t) >= 0) {
+    }
+    return true;
+}
+
+static bool json_headers(struct produce *k, const json_t *hs, size_t *count, uint8_t **scratch) {
+    size_t n = k->fixed_headers;
+    if (hs && !json_is_null(hs) && !json_is_array(hs)) return refuse(k, "headers", "is not [[name, value], …]");
+    if (!headers_room(k, n + json_array_size(hs))) return refuse(k, "headers", "are too many: out of memory");
+    for (size_t i = 0; i < json_array_size(hs); i++, n++) {
+        const json_t *h = json_array_get(hs, i), *name = json_array_get(h, 0);
+        if (!json_is_string(name) || json_array_size(h) > 2) return refuse(k, "headers", "is not [[name, value], …]");
+        k->headers[n] = (kc_header){.name = json_string_value(name), .name_size = json_string_length(name)};
+        if (!json_bytes(k, "a header's value", json_array_get(h, 1), &k->headers[n].value, scratch)) return false;
+    }
+    *count = n;
+    return true;
+}
+
+static bool json_record(struct produce *k, json_t *o, kc_record *r, uint8_t *scratch) {
+    if (!json_is_object(o)) return refuse(k, "the line", "is no object: {\"key\": …, \"value\": …} is wanted, as kc consume --json prints it");
+    if (!json_members(k, o) || !json_bytes(k, "key", json_object_get(o, "key"), &r->key, &scratch) ||
+        !json_bytes(k, "value", json_object_get(o, "value"), &r->value, &scratch))
+        return false;
+    const json_t *t = json_object_get(o, "timestamp"), *p = json_object_get(o, "partition");
+    if (t && !json_is_null(t) && !json_is_integer(t)) return refuse(k, "timestamp", "is no whole number: milliseconds since 1970 are wanted");
+    if (json_is_integer(t) && json_integer_value(t) >= 0) { /* -1: it had none */
         r->timestamp_ms = json_integer_value(t);
         r->flags |= KC_HAS_TIMESTAMP;
     }
+    if (p && !json_is_null(p) && (!json_is_integer(p) || json_integer_value(p) < 0 || json_integer_value(p) > INT32_MAX))
+        return refuse(k, "partition", "is no whole number from 0 to 2147483647");
     if (json_is_integer(p) && k->partition < 0) {
         r->partition = (int32_t)json_integer_value(p);
         r->flags |= KC_HAS_PARTITION;
     }
-    size_t n = k->fixed_headers;
-    if (!headers_room(k, n + json_array_size(hs))) return false;
-    for (size_t i = 0; i < json_array_size(hs); i++, n++) {
-        const json_t *h = json_array_get(hs, i), *name = json_array_get(h, 0);
-        if (!json_is_string(name)) return false;
-        k->headers[n] = (kc_header){.name = json_string_value(name), .name_size = json_string_length(name)};
-        if (!json_bytes(k, json_array_get(h, 1), &k->headers[n].value, &scratch)) return false;
-    }
+    size_t n = 0;
+    if (!json_headers(k, json_object_get(o, "headers"), &n, &scratch)) return false;
     r->headers = k->headers;
     r->header_count = (uint32_t)n;
     return true;
@@ -185,9 +229,9 @@ static int send_json(struct produce *k, const char *line, size_t n) {
         r.flags |= KC_HAS_PARTITION;
     }
     int rc;
-    if (!scratch || !json_is_object(o) || !json_record(k, o, &r, scratch)) {
-        fprintf(stderr, "kc: produce: input line %llu is no record: %s\n", (unsigned long long)k->sent + 1,
-                o ? "an object with key, value (text or null), headers ([[name, value]…]), timestamp, partition is wanted" : why.text);
+    if (!scratch || !o || !json_record(k, o, &r, scratch)) {
+        fprintf(stderr, "kc: produce: input line %llu is no record: %s\n", (unsigned long long)k->line,
+                !scratch ? "out of memory" : o ? k->why : why.text);
         rc = CLI_FAILURE;
     } else {
         rc = send_one(k, &r);
@@ -207,11 +251,12 @@ static int pump(struct produce *k, FILE *in) {
     while (rc < 0 && !cli_interrupted && (k->count <= 0 || k->sent < (uint64_t)k->count) &&
            (n = getdelim(&line, &cap, k->delimiter_byte, in)) >= 0) {
         if (n > 0 && line[n - 1] == k->delimiter_byte) n--;
+        k->line++;
         if (k->json && n == 0) continue;
         rc = k->json ? send_json(k, line, (size_t)n) : send_line(k, line, (size_t)n);
         pace(k);
     }
-    if (rc < 0 && ferror(in)) {
+    if (rc < 0 && ferror(in) && !cli_interrupted) {
         fprintf(stderr, "kc: produce: reading %s: %s\n", k->file ? k->file : "standard input", strerror(errno));
         rc = CLI_FAILURE;
     }
@@ -279,7 +324,7 @@ static int produce(struct produce *k) {
         cli_progress_start(&k->progress, "produced", k->count > 0 ? (uint64_t)k->count : 0);
         rc = finish(k, pump(k, in));
     }
-    if (fflush(stdout) != 0) rc = CLI_FAILURE;
+    (void)cli_output_ok();
     kc_producer_free(k->producer);
     cli_session_close(&k->s);
     if (in != stdin) fclose(in);
@@ -312,7 +357,9 @@ static int prepare(struct produce *k, const struct cli_command *c) {
         k->headers[k->fixed_headers++] = (kc_header){
             .name = k->header_words.v[i], .name_size = n, .value = eq ? (kc_bytes){eq + 1, strlen(eq + 1)} : (kc_bytes){NULL, 0}};
     }
-    if (k->rate < 0 || k->count < 0) return cli_usage_error(c, "--rate and --count are positive numbers");
+    if (k->base64 && !k->json) return cli_usage_error(c, "--base64 goes with --json");
+    if (k->json && (k->separator || k->key || k->null_empty))
+        return cli_usage_error(c, "-K, -k and -Z do not go with --json: a line has its own key, and null");
     return -1;
 }
 
@@ -321,7 +368,7 @@ int cmd_produce(int argc, char **argv) {
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&k.s),
         {'t', "topic", "TOPIC", "the topic", CLI_TEXT, &k.topic},
-        {'p', "partition", "N", "the partition (default: by the key)", CLI_NUMBER, &k.partition},
+        {'p', "partition", "N", "the partition (default: by the key)", CLI_INDEX, &k.partition},
         {'K', "key-separator", "SEP", "a line is KEY SEP VALUE", CLI_TEXT, &k.separator},
         {'k', "key", "KEY", "one key for all records", CLI_TEXT, &k.key},
         {'Z', "null", NULL, "empty keys and values are null", CLI_FLAG, &k.null_empty},
@@ -330,8 +377,8 @@ int cmd_produce(int argc, char **argv) {
         {'z', "compression", "CODEC", "none, gzip, snappy, lz4, zstd", CLI_TEXT, &k.codec},
         {'a', "acks", "0|1|-1", "acknowledgements to wait for (default -1)", CLI_TEXT, &k.acks},
         {'l', "file", "FILE", "read this file, not stdin", CLI_TEXT, &k.file},
-        {'c', "count", "N", "stop after N records", CLI_NUMBER, &k.count},
-        {0, "rate", "N", "at most N records a second", CLI_NUMBER, &k.rate},
+        {'c', "count", "N", "stop after N records", CLI_TOTAL, &k.count},
+        {0, "rate", "N", "at most N records a second", CLI_TOTAL, &k.rate},
         {'J', "json", NULL, "lines are JSON, as kc consume --json prints them", CLI_FLAG, &k.json},
         {0, "base64", NULL, "with --json: keys, values and header values are base64", CLI_FLAG, &k.base64},
         {0, "reports", NULL, "print a JSON line a record: partition, offset, error, outcome", CLI_FLAG, &k.report},

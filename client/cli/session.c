@@ -1,10 +1,12 @@
 /* session.c - the client behind a command: configuration from -b and --set, errors as a person reads them, signals. */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 volatile sig_atomic_t cli_interrupted;
+int cli_output_errno;
 static void (*signal_wake)(void *);
 static void *signal_ctx;
 
@@ -12,6 +14,12 @@ static void on_signal(int number) {
     if (cli_interrupted) _Exit(128 + number); /* the second one is meant */
     cli_interrupted = 1;
     if (signal_wake) signal_wake(signal_ctx);
+}
+
+bool cli_output_ok(void) {
+    if (!ferror(stdout)) return true;
+    if (!cli_output_errno) cli_output_errno = errno;
+    return false;
 }
 
 void cli_catch_signals(void (*wake)(void *), void *ctx) {
@@ -23,24 +31,86 @@ void cli_catch_signals(void (*wake)(void *), void *ctx) {
     signal(SIGPIPE, SIG_DFL); /* `kc consume | head` ends quietly */
 }
 
+static bool same_attempt(const kc_attempt *a, const kc_attempt *b) {
+    return a->broker == b->broker && a->cause == b->cause && !strcmp(a->phase, b->phase) && !strcmp(a->detail, b->detail);
+}
+
 void cli_attempts(const kc_error *error) {
-    for (size_t i = 0; error && i < kc_error_attempt_count(error); i++) {
-        kc_attempt a;
-        if (kc_error_attempt(error, i, &a) != KC_OK) break;
+    kc_attempt a, next;
+    size_t times = 1;
+    for (size_t i = 0; error && kc_error_attempt(error, i, &a) == KC_OK; i++) {
+        if (kc_error_attempt(error, i + 1, &next) == KC_OK && same_attempt(&a, &next)) {
+            times++;
+            continue;
+        }
         fprintf(stderr, "  tried: %s", a.phase);
         if (a.broker >= 0) fprintf(stderr, ", broker %d", (int)a.broker);
         if (*a.detail) fprintf(stderr, ", %s", a.detail);
-        fprintf(stderr, ": %s\n", kc_err_name(a.cause));
+        fprintf(stderr, ": %s", kc_err_name(a.cause));
+        if (times > 1) fprintf(stderr, " (%zu times)", times);
+        fputc('\n', stderr);
+        times = 1;
     }
+}
+
+/* What to do, where it is not in the message already. */
+static const char *advice(kc_err code, const kc_error *error) {
+    kc_attempt a;
+    if (code == 3 /* UNKNOWN_TOPIC_OR_PARTITION */) return "kc topic list shows which topics there are, kc topic create makes one";
+    for (size_t i = 0; error && kc_error_attempt(error, i, &a) == KC_OK; i++)
+        if (a.broker >= 0 || !strcmp(a.phase, "send") || strstr(a.phase, "answer")) return NULL; /* somebody was there */
+    if (!error || kc_error_attempt_count(error) == 0) return NULL;
+    return "does a broker listen there? -b HOST:PORT names another; kbroker run starts one here";
 }
 
 int cli_fail(const char *what, kc_err code, kc_error *error) {
     fflush(stdout);
-    fprintf(stderr, "kc: %s: %s\n", what, error ? kc_error_message(error) : kc_err_text(code));
-    fprintf(stderr, "  error: %s\n", error ? kc_error_name(error) : kc_err_name(code));
-    cli_attempts(error);
+    if (cli_interrupted) {
+        fprintf(stderr, "kc: %s: interrupted\n", what);
+    } else {
+        fprintf(stderr, "kc: %s: %s\n", what, error ? kc_error_message(error) : kc_err_text(code));
+        fprintf(stderr, "  error: %s\n", error ? kc_error_name(error) : kc_err_name(code));
+        cli_attempts(error);
+        const char *text = advice(code, error);
+        if (text) fprintf(stderr, "  %s\n", text);
+    }
     kc_error_free(error);
     return CLI_FAILURE;
+}
+
+kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error) {
+    for (;;) {
+        bool done = kc_op_done(op);
+        kc_err err = kc_op_wait(op, done ? 0 : 100000, done ? error : NULL);
+        if (done) return err;
+        cli_session_logs(s);
+        if (cli_interrupted) kc_op_cancel(op);
+    }
+}
+
+int cli_wait_items(struct cli_session *s, const char *what, kc_op *op, kc_admin_result *out, size_t n, bool *whole) {
+    kc_error *error = NULL;
+    kc_err err = cli_wait(s, op, &error);
+    size_t got = kc_op_result_items(op, out, sizeof *out, n);
+    *whole = err != KC_OK;
+    for (size_t i = 0; i < got; i++) /* items that the call did not get to have its error */
+        if (out[i].err != err || strcmp(out[i].message, kc_err_text(err)) != 0) *whole = false;
+    if (*whole) return cli_fail(what, err, error);
+    kc_error_free(error);
+    for (size_t i = 0; i < got; i++)
+        if (out[i].err != KC_OK)
+            fprintf(stderr, "kc: %s: %s: %s (%s)\n", what, *out[i].name ? out[i].name : "''", *out[i].message ? out[i].message : kc_err_text(out[i].err),
+                    kc_err_name(out[i].err));
+    return err == KC_OK ? CLI_OK : CLI_FAILURE;
+}
+
+kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_error **error) {
+    kc_op *op = NULL;
+    kc_err err = kc_admin_describe_start(s->client, topic, 0, 0, &op, error);
+    if (err == KC_OK) err = cli_wait(s, op, error);
+    if (err == KC_OK && !(*info = kc_op_result_cluster(op))) err = KC_NO_MEMORY;
+    kc_op_free(op);
+    return err;
 }
 
 int cli_session_open(struct cli_session *s) {
@@ -48,6 +118,7 @@ int cli_session_open(struct cli_session *s) {
     s->config = kc_config_new();
     if (!s->config) return cli_fail("configuration", KC_NO_MEMORY, NULL);
     kc_err err = kc_config_set(s->config, "bootstrap.servers", s->brokers ? s->brokers : "127.0.0.1:9092", &error);
+    if (err == KC_OK) err = kc_config_set(s->config, "default.api.timeout.ms", CLI_TIMEOUT_MS, &error);
     for (int i = 0; err == KC_OK && i < s->set.count; i++) {
         char name[128];
         const char *value;

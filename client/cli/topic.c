@@ -29,8 +29,8 @@ static int topic_create(int argc, char **argv) {
     bool dry = false, json = false;
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&s),
-        {0, "partitions", "N", "partitions (default: the broker's num.partitions)", CLI_NUMBER, &partitions},
-        {0, "rf", "N", "replication factor (default: the broker's)", CLI_NUMBER, &rf},
+        {0, "partitions", "N", "partitions (default: the broker's num.partitions)", CLI_COUNT, &partitions},
+        {0, "rf", "N", "replication factor (default: the broker's)", CLI_COUNT, &rf},
         {0, "config", "NAME=VALUE", "a topic config; may be repeated", CLI_MANY, &config},
         {0, "dry-run", NULL, "only check, change nothing", CLI_FLAG, &dry},
         {0, "json", NULL, "print JSON", CLI_FLAG, &json},
@@ -44,8 +44,7 @@ static int topic_create(int argc, char **argv) {
     char text[PAIRS_MAX][128];
     size_t pair_count;
     if ((rc = make_pairs(&c, &config, NULL, pairs, text, &pair_count)) >= 0) return rc;
-    if (partitions < 0 || partitions > INT32_MAX || rf < 0 || rf > INT16_MAX)
-        return cli_usage_error(&c, "--partitions and --rf are positive numbers");
+    if (rf > INT16_MAX) return cli_usage_error(&c, "--rf is at most %d", INT16_MAX);
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_topic_new items[CLI_OPERANDS_MAX] = {{0}};
     for (int i = 0; i < names.count; i++)
@@ -55,18 +54,14 @@ static int topic_create(int argc, char **argv) {
                                   .configs = pairs,
                                   .config_count = pair_count};
     kc_error *error = NULL;
-    kc_err err = kc_admin_create_topics(s.client, items, sizeof *items, (size_t)names.count, dry, CLI_TIMEOUT_US, &error);
-    bool answered = false;
-    for (int i = 0; i < names.count; i++) answered |= items[i].err != KC_OK;
-    if (err != KC_OK && !answered)
-        rc = cli_fail("topic create", err, error);
-    else
-        kc_error_free(error);
-    for (int i = 0; i < names.count && (err == KC_OK || answered); i++) {
-        if (items[i].err != KC_OK) {
-            fprintf(stderr, "kc: topic create: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err),
-                    kc_err_name(items[i].err));
-            rc = CLI_FAILURE;
+    kc_op *op = NULL;
+    kc_admin_result results[CLI_OPERANDS_MAX] = {{0}};
+    bool whole = true;
+    kc_err err = kc_admin_create_topics_start(s.client, items, sizeof *items, (size_t)names.count, dry, 0, 0, &op, &error);
+    rc = err == KC_OK ? cli_wait_items(&s, "topic create", op, results, (size_t)names.count, &whole) : cli_fail("topic create", err, error);
+    for (int i = 0; i < names.count && !whole; i++) {
+        if (results[i].err != KC_OK) {
+            continue;
         } else if (json) {
             printf("{\"name\":");
             cli_json_text(stdout, names.v[i], strlen(names.v[i]));
@@ -75,6 +70,7 @@ static int topic_create(int argc, char **argv) {
             printf("%s topic %s\n", dry ? "would create" : "created", names.v[i]);
         }
     }
+    kc_op_free(op);
     cli_session_close(&s);
     return rc;
 }
@@ -90,22 +86,14 @@ static int topic_delete(int argc, char **argv) {
     kc_admin_item items[CLI_OPERANDS_MAX] = {{0}};
     for (int i = 0; i < names.count; i++) items[i].name = names.v[i];
     kc_error *error = NULL;
-    kc_err err = kc_admin_delete_topics(s.client, items, sizeof *items, (size_t)names.count, CLI_TIMEOUT_US, &error);
-    bool answered = err == KC_OK;
-    for (int i = 0; i < names.count; i++) answered |= items[i].err != KC_OK;
-    if (!answered)
-        rc = cli_fail("topic delete", err, error);
-    else
-        kc_error_free(error);
-    for (int i = 0; answered && i < names.count; i++) {
-        if (items[i].err == KC_OK) {
-            printf("deleted topic %s\n", names.v[i]);
-            continue;
-        }
-        fprintf(stderr, "kc: topic delete: %s: %s (%s)\n", names.v[i], *items[i].message ? items[i].message : kc_err_text(items[i].err),
-                kc_err_name(items[i].err));
-        rc = CLI_FAILURE;
-    }
+    kc_op *op = NULL;
+    kc_admin_result results[CLI_OPERANDS_MAX] = {{0}};
+    bool whole = true;
+    kc_err err = kc_admin_delete_topics_start(s.client, items, sizeof *items, (size_t)names.count, 0, 0, &op, &error);
+    rc = err == KC_OK ? cli_wait_items(&s, "topic delete", op, results, (size_t)names.count, &whole) : cli_fail("topic delete", err, error);
+    for (int i = 0; !whole && i < names.count; i++)
+        if (results[i].err == KC_OK) printf("deleted topic %s\n", names.v[i]);
+    kc_op_free(op);
     cli_session_close(&s);
     return rc;
 }
@@ -113,31 +101,27 @@ static int topic_delete(int argc, char **argv) {
 static int alter_partitions(struct cli_session *s, const char *topic, int64_t partitions) {
     kc_admin_item item = {.name = topic, .count = (int32_t)partitions};
     kc_error *error = NULL;
-    kc_err err = kc_admin_create_partitions(s->client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
-    if (item.err != KC_OK) {
-        kc_error_free(error);
-        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err),
-                kc_err_name(item.err));
-        return CLI_FAILURE;
-    }
-    if (err != KC_OK) return cli_fail("topic alter", err, error);
-    printf("topic %s has %lld partitions\n", topic, (long long)partitions);
-    return CLI_OK;
+    kc_op *op = NULL;
+    kc_admin_result result;
+    bool whole;
+    kc_err err = kc_admin_create_partitions_start(s->client, &item, sizeof item, 1, 0, 0, &op, &error);
+    int rc = err == KC_OK ? cli_wait_items(s, "topic alter", op, &result, 1, &whole) : cli_fail("topic alter", err, error);
+    kc_op_free(op);
+    if (rc == CLI_OK) printf("topic %s has %lld partitions\n", topic, (long long)partitions);
+    return rc;
 }
 
 static int alter_configs(struct cli_session *s, const char *topic, const kc_config_pair *pairs, size_t count) {
     kc_config_alter item = {.resource = KC_RESOURCE_TOPIC, .name = topic, .pairs = pairs, .pair_count = count};
     kc_error *error = NULL;
-    kc_err err = kc_admin_alter_configs(s->client, &item, sizeof item, 1, CLI_TIMEOUT_US, &error);
-    if (item.err != KC_OK) {
-        kc_error_free(error);
-        fprintf(stderr, "kc: topic alter: %s: %s (%s)\n", topic, *item.message ? item.message : kc_err_text(item.err),
-                kc_err_name(item.err));
-        return CLI_FAILURE;
-    }
-    if (err != KC_OK) return cli_fail("topic alter", err, error);
-    printf("altered topic %s\n", topic);
-    return CLI_OK;
+    kc_op *op = NULL;
+    kc_admin_result result;
+    bool whole;
+    kc_err err = kc_admin_alter_configs_start(s->client, &item, sizeof item, 1, 0, 0, &op, &error);
+    int rc = err == KC_OK ? cli_wait_items(s, "topic alter", op, &result, 1, &whole) : cli_fail("topic alter", err, error);
+    kc_op_free(op);
+    if (rc == CLI_OK) printf("altered topic %s\n", topic);
+    return rc;
 }
 
 static int topic_alter(int argc, char **argv) {
@@ -146,7 +130,7 @@ static int topic_alter(int argc, char **argv) {
     int64_t partitions = 0;
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&s),
-        {0, "partitions", "N", "the new total; only growth is possible", CLI_NUMBER, &partitions},
+        {0, "partitions", "N", "the new total; only growth is possible", CLI_COUNT, &partitions},
         {0, "config", "NAME=VALUE", "set a topic config; may be repeated", CLI_MANY, &set},
         {0, "delete-config", "NAME", "back to the default; may be repeated", CLI_MANY, &unset},
     };
@@ -160,7 +144,6 @@ static int topic_alter(int argc, char **argv) {
     size_t pair_count;
     if ((rc = make_pairs(&c, &set, &unset, pairs, text, &pair_count)) >= 0) return rc;
     if (partitions == 0 && pair_count == 0) return cli_usage_error(&c, "nothing to alter: give --partitions, --config or --delete-config");
-    if (partitions < 0 || partitions > INT32_MAX) return cli_usage_error(&c, "--partitions is a positive number");
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     if (partitions > 0) rc = alter_partitions(&s, names.v[0], partitions);
     if (rc == CLI_OK && pair_count > 0) rc = alter_configs(&s, names.v[0], pairs, pair_count);
@@ -248,7 +231,7 @@ static int topic_describe(int argc, char **argv) {
         kc_cluster_info *info = NULL;
         kc_error *error = NULL;
         kc_topic_info topic;
-        kc_err err = kc_admin_describe(s.client, names.v[i], CLI_TIMEOUT_US, &info, &error);
+        kc_err err = cli_describe(&s, names.v[i], &info, &error);
         if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &topic);
         if (err == KC_OK) err = topic.err;
         if (err != KC_OK) {
@@ -275,7 +258,7 @@ static int topic_list(int argc, char **argv) {
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_cluster_info *info = NULL;
     kc_error *error = NULL;
-    kc_err err = kc_admin_describe(s.client, NULL, CLI_TIMEOUT_US, &info, &error);
+    kc_err err = cli_describe(&s, NULL, &info, &error);
     if (err != KC_OK) rc = cli_fail("topic list", err, error);
     for (size_t i = 0; err == KC_OK && i < kc_cluster_info_topic_count(info); i++) {
         kc_topic_info t;

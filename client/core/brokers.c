@@ -133,6 +133,12 @@ int32_t kc_broker_shown(const struct kc_broker *b) {
     return b->id < 0 ? -1 : b->id;
 }
 
+struct kc_broker_label kc_broker_label(const struct kc_broker *b) {
+    struct kc_broker_label l = {"the bootstrap broker"};
+    if (b->id >= 0) snprintf(l.text, sizeof l.text, "broker %d", (int)b->id);
+    return l;
+}
+
 size_t kc_broker_load(const struct kc_broker *b) {
     size_t n = 0;
     for (int i = 0; i < KC_CHANNEL_COUNT; i++) n += b->lanes[i].queued + (b->lanes[i].conn ? b->lanes[i].conn->flight_count : 0);
@@ -307,15 +313,14 @@ void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const 
     snprintf(detail, sizeof detail, "%s:%u: %s", b->host, b->port, b->last_text);
     kc_attempts_note(core->trouble, core->now.wall_ms, kc_broker_shown(b), err, phase, detail);
     if (b->failures == 1)
-        kc_core_log(core, 4, "broker %d at %s: %s failed", kc_broker_shown(b), detail, phase);
+        kc_core_log(core, 4, "%s at %s (%s failed)", kc_broker_label(b).text, detail, phase);
     else
         kc_core_log(core, 7, "broker %d at %s: %s failed %u times; next attempt in %lld ms", kc_broker_shown(b), detail, phase, b->failures,
                     (long long)(wait / 1000));
-    struct kc_request *rq;
-    for (struct kw_list *l = core->any.next; l != &core->any; l = l->next) {
-        rq = KW_CONTAINER_OF(l, struct kc_request, link);
-        kc_request_note(core, rq, b->id, err, phase, detail);
-    }
+    struct kw_list *waiting[] = {&core->any, &core->controller}; /* for whom it may have been the way on */
+    for (size_t i = 0; i < KW_COUNTOF(waiting); i++)
+        for (struct kw_list *l = waiting[i]->next; l != waiting[i]; l = l->next)
+            kc_request_note(core, KW_CONTAINER_OF(l, struct kc_request, link), b->id, err, phase, detail);
     check_all_down(core, b);
     if (b->id >= 0 && !b->gone && !core->use_boots) kc_metadata_refresh(core, "a broker could not be reached"); /* it may have moved (CX-01) */
     kc_core_route(core);

@@ -102,7 +102,7 @@ void kc_conn_fail(struct kc_conn *c, kc_err err, const char *text) {
     snprintf(detail, sizeof detail, "%s: %s", c->peer, text ? text : kc_err_text(err));
     bool settled = c->state == KC_CONN_READY && (c->answers > 0 || c->core->now.mono_us - c->ready_us >= KC_SETTLED_US);
     if (settled && c->flight_count > 0)
-        kc_core_log(c->core, 4, "connection to broker %d at %s; %u requests were on it", kc_broker_shown(b), detail, c->flight_count);
+        kc_core_log(c->core, 4, "connection to %s at %s; %u requests were on it", kc_broker_label(b).text, detail, c->flight_count);
     else if (settled)
         kc_core_log(c->core, 7, "connection to broker %d at %s", kc_broker_shown(b), detail);
     if (settled)

@@ -193,6 +193,10 @@ void kc_brokers_rebootstrap(struct kc_core *core, const char *why);
 void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const char *text); /* an attempt to connect */
 void kc_broker_up(struct kc_broker *b);
 int32_t kc_broker_shown(const struct kc_broker *b); /* its id, -1 for a bootstrap address */
+struct kc_broker_label {
+    char text[24];
+};
+struct kc_broker_label kc_broker_label(const struct kc_broker *b); /* for log lines: "broker 3", "the bootstrap broker" */
 void kc_broker_pump(struct kc_broker *b);           /* defers it */
 size_t kc_broker_load(const struct kc_broker *b);
 

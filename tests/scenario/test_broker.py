@@ -1,12 +1,17 @@
 """kbroker's life on a real machine: ready, stopped, killed, locked, full, fed nonsense."""
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 
-from scene import KBROKER, Broker, equal, eventually, holds, kc, main, run, test
+from scene import KBROKER, ROOT, Broker, equal, eventually, holds, kc, main, run, test
+
+sys.path.insert(0, str(ROOT / "tests" / "interop"))
+from judge import wire  # noqa: E402
 
 
 @test
@@ -110,6 +115,140 @@ def PR_04_ApiVersions_too_new_is_answered_in_version_0(folder):
     equal(len(body), 10 + count * 6, "version 0 layout")
     apis = {struct.unpack(">hhh", body[10 + i * 6:16 + i * 6]) for i in range(count)}
     equal(any(k == 0 and low == 0 for k, low, _ in apis), True, "Produce from version 0")
+
+
+@test
+def a_batch_with_a_wrong_checksum_is_refused_and_not_stored(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    good = wire.batch([b"one", b"two"])
+    with wire.Wire(b.address) as w:
+        for at in (17, 18, 20, 30, 60, len(good) - 1):  # the checksum itself, and what it covers
+            bad = bytearray(good)
+            bad[at] ^= 0x10
+            try:
+                w.produce("t", bytes(bad))
+            except wire.WireError as e:
+                holds(str(e), "(0, 2, -1, -1)")  # CORRUPT_MESSAGE
+            else:
+                raise AssertionError(f"byte {at} was changed, and the batch accepted")
+        equal(kc(b, "consume", "-t", "t", "-o", "beginning", "-e").stdout, "", "nothing is stored")
+        w.produce("t", good)
+    equal(kc(b, "consume", "-t", "t", "-o", "beginning", "-e", "-f", "%o %s ").stdout, "0 one 1 two ")
+    holds(b.text(), "t-0 was refused", "checksum")
+
+
+EIO_SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static int bad(int fd) { /* the logs of topic "t", once the file is there */
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    return strstr(path, "/t-0/") && strstr(path, ".log") && access(getenv("EIO_WHEN"), F_OK) == 0;
+}
+#define SHIM(name, params, args) ssize_t name params { \
+    ssize_t (*real) params = dlsym(RTLD_NEXT, #name); \
+    if (bad(fd)) { errno = EIO; return -1; } \
+    return real args; }
+SHIM(pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
+SHIM(pwrite64, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
+SHIM(pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at))
+SHIM(pwritev64, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at))
+SHIM(pwritev2, (int fd, const struct iovec *v, int n, off_t at, int flags), (fd, v, n, at, flags))
+SHIM(pwritev64v2, (int fd, const struct iovec *v, int n, off_t at, int flags), (fd, v, n, at, flags))
+"""
+
+
+@test
+def a_write_that_fails_takes_the_partition_offline_and_leaves_the_rest(folder):
+    (folder / "shim.c").write_text(EIO_SHIM)
+    made = run("gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c", "-ldl")
+    equal(made.returncode, 0, made.stderr)
+    when = folder / "when"
+    b = Broker(folder / "d", prefix=["env", f"LD_PRELOAD={folder}/shim.so", f"EIO_WHEN={when}"])
+    kc(b, "topic", "create", "t", "other")
+    equal(kc(b, "produce", "-t", "t", stdin="kept\n").returncode, 0)
+    when.touch()
+    r = kc(b, "produce", "-t", "t", "--set", "delivery.timeout.ms=3000", stdin="lost\n")
+    equal(r.returncode, 1)
+    holds(r.stderr, "KAFKA_STORAGE_ERROR", "1 of 1 records failed")
+    holds(b.text(), "t-0", "offline")
+    equal(kc(b, "produce", "-t", "other", stdin="fine\n").returncode, 0, "the node serves on")
+    equal(kc(b, "consume", "-t", "other", "-o", "beginning", "-e").stdout, "fine\n")
+    when.unlink()
+    equal(b.stop(), 0)
+    b = Broker(folder / "d")
+    equal(kc(b, "consume", "-t", "t", "-o", "beginning", "-e").stdout, "kept\n", "the log is whole after a restart")
+    equal(kc(b, "produce", "-t", "t", stdin="more\n").returncode, 0)
+    equal(kc(b, "consume", "-t", "t", "-o", "beginning", "-e").stdout, "kept\nmore\n")
+
+
+@test
+def a_folder_without_permission_is_named(folder):
+    kbroker = folder / "kbroker"
+    shutil.copy(KBROKER, kbroker)
+    os.chmod(folder, 0o755)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    (folder / "closed").mkdir(mode=0o755)
+    for data in (folder / "closed", folder / "closed" / "d", folder / "new"):
+        r = run(*nobody, kbroker, "run", "--data", data, "--listen", "127.0.0.1:0")
+        equal(r.returncode, 1, data)
+        holds(r.stderr, str(data), "Permission denied", "--data")
+    ours = folder / "ours"
+    (ours / "__cluster_metadata-0").mkdir(parents=True)
+    os.chmod(ours / "__cluster_metadata-0", 0o700)
+    os.chown(ours, 65534, 65534)
+    r = run(*nobody, kbroker, "run", "--data", ours, "--listen", "127.0.0.1:0")
+    equal(r.returncode, 1)
+    holds(r.stderr, "__cluster_metadata-0", "permissions")
+
+
+@test
+def a_properties_file_with_wrong_lines_is_refused_with_the_line(folder):
+    p = folder / "server.properties"
+    for text, words in (("# a\n\nlog.retention.hour=5\n", [":3:", "log.retention.hours"]), ("num.partitions=three\n", [":1:", "num.partitions", "whole number"]),
+                        ("log.dirs=/tmp/a,/tmp/b\n", ["log.dirs", "name one"]), ("no.such.thing.at.all=1\n", [":1:", "no.such.thing.at.all"])):
+        p.write_text(text)
+        r = run(KBROKER, "run", p)
+        equal(r.returncode, 2, text)
+        holds(r.stderr, *words)
+    r = run(KBROKER, "run", folder)
+    equal(r.returncode, 1)
+    holds(r.stderr, str(folder), "directory")
+    p.write_text("num.partitions=3\nbackground.threads=4\n")
+    b = Broker(folder / "d", p)
+    kc(b, "topic", "create", "t")
+    holds(kc(b, "topic", "describe", "t").stdout, "3 partitions")
+    holds(b.text(), "WARN", "background.threads")
+
+
+@test
+def closed_standard_descriptors_are_no_place_for_logs(folder):
+    # Whatever it opens first would get their numbers, and log lines would go into data files.
+    p = subprocess.Popen(["bash", "-c", f"exec {KBROKER} run --data {folder}/d --listen 127.0.0.1:0 <&- >&- 2>&-"])
+    try:
+        log = folder / "d" / ".lock"
+        eventually("it runs", lambda: (folder / "d" / "__cluster_metadata-0").exists())
+        time.sleep(0.3)
+        for fd in (0, 1, 2):
+            equal(os.readlink(f"/proc/{p.pid}/fd/{fd}"), "/dev/null")
+        p.send_signal(signal.SIGTERM)
+        equal(p.wait(20), 0)
+        equal(len(log.read_text().splitlines()), 1, "the lock file has a process id, no log lines")
+    finally:
+        if p.poll() is None:
+            p.kill()
+            p.wait()
+    b = Broker(folder / "d")
+    equal(b.stop(), 0)
 
 
 @test

@@ -1,4 +1,5 @@
 """kc and kbroker as a person uses them: right and wrong words, exit codes, Ctrl-C, pipes, JSON that goes round."""
+import base64
 import json
 import os
 import pty
@@ -16,6 +17,13 @@ def wrong_words_are_usage_errors_that_name_the_right_one(folder):
         (["consume", "-t", "x", "-c", "many"], ["whole number"]), (["consume", "-t", "x", "-f", "%y"], ["%y"]), (["topic", "create"], ["TOPIC"]),
         (["produce", "-t", "x", "--set", "lingr.ms=1"], ["linger.ms"]), (["produce", "-t", "x", "-z", "zip"], ["compression"]),
         (["consume", "-t", "x", "-o", "middle"], ["middle", "beginning"]), (["bench", "produec"], ["produce"]), (["topic", "create", "x", "--config", "novalue"], ["NAME=VALUE"]),
+        (["produce", "-t", "x", "-p", "-2"], ["--partition", "0 to 2147483647"]), (["produce", "-t", "x", "-p", "4294967296"], ["0 to 2147483647"]),
+        (["consume", "-t", "x", "-p", "-1"], ["0 to 2147483647"]), (["consume", "-t", "x", "-c", "0"], ["from 1"]), (["produce", "-t", "x", "--rate", "0"], ["from 1"]),
+        (["topic", "create", "x", "--partitions", "99999999999"], ["1 to 2147483647"]), (["topic", "create", "x", "--rf", "40000"], ["32767"]),
+        (["produce", "-t", "x", "--base64"], ["--json"]), (["consume", "-t", "x", "--base64"], ["--json"]), (["consume", "-t", "x", "--json", "-f", "%s"], ["-f", "--json"]),
+        (["produce", "-t", "x", "--json", "-K", ":"], ["-K", "--json"]), (["bench", "produce", "-t", "x", "--payload", "xml"], ["rand", "json"]),
+        (["bench", "produce", "-t", "x", "--partitions", "4294967297"], ["2147483647"]), (["config", "describe", "broker", "x"], ["kc cluster"]),
+        (["config", "alter", "broker", "x", "--config", "a=b"], ["kc cluster"]),
     ):
         b = Broker(folder / "d") if args[:2] == ["consume", "-t"] and "middle" in args else None
         r = run(KC, *args, *(["-b", b.address] if b else []))
@@ -26,7 +34,9 @@ def wrong_words_are_usage_errors_that_name_the_right_one(folder):
         equal(r.stdout, "", "stdout of " + " ".join(args))
         holds(r.stderr, *words)
     for args, words in ((["rnu"], ["run"]), (["run", "--dta", "x"], ["--data"]), (["run", "--set", "log.segmnt.bytes=1", "--data", folder / "e"], ["log.segment.bytes"]),
-                        (["run", "--set", "num.partitions=zero", "--data", folder / "e"], ["num.partitions"])):
+                        (["run", "--set", "num.partitions=zero", "--data", folder / "e"], ["num.partitions"]), (["run", "--data", ""], ["--data", "value"]),
+                        (["run", "--listen", "127.0.0.1:99999"], ["65535"]), (["run", "--set", "log.dirs=/a,/b"], ["log.dirs", "name one"]), (["run", "/dev/null", "two"], ["two", "one properties file"]),
+                        (["run", "--profile", "relaible"], ["reliable"])):
         r = run(KBROKER, *args)
         equal(r.returncode, 2, f"kbroker {args}")
         holds(r.stderr, *words)
@@ -92,6 +102,124 @@ def failures_say_what_failed_and_exit_1(folder):
     r = run(KC, "cluster", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=1500")
     equal(r.returncode, 1)
     holds(r.stderr, "127.0.0.1:1", "refused")
+
+
+@test
+def a_JSON_line_that_is_no_record_says_why_and_is_not_sent(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    for line, words in (
+        ('x', ["line 1", "expected"]), ('[1]', ["object"]), ('\n{"valu": "3"}', ["line 2", "valu", "did you mean 'value'"]), ('{"value": 3}', ["value", "text"]),
+        ('{"value": "a", "partition": 4294967296}', ["partition"]), ('{"value": "a", "partition": "0"}', ["partition"]), ('{"value": "a", "timestamp": "now"}', ["timestamp"]),
+        ('{"value": "a", "headers": {"a": "b"}}', ["headers"]), ('{"value": "a", "headers": [["a", 1]]}', ["header", "text"]), ('{"value": "a"} {}', ["end of file"]),
+    ):
+        r = kc(b, "produce", "-t", "t", "--json", stdin=line + "\n")
+        equal(r.returncode, 1, line)
+        holds(r.stderr, *words)
+    r = kc(b, "produce", "-t", "t", "--json", "--base64", stdin='{"key": "!!"}\n')
+    equal(r.returncode, 1)
+    holds(r.stderr, "key is not base64")
+    equal(kc(b, "produce", "-t", "t", "--json", stdin='{"value": null, "timestamp": -1, "timestamp_type": "none", "topic": "other", "offset": 7}\n').returncode, 0)
+    equal(kc(b, "consume", "-t", "t", "-o", "beginning", "-e", "-f", "%o %S\\n").stdout, "0 -1\n")
+
+
+@test
+def any_bytes_go_round_and_no_input_sends_nothing(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t", "--partitions", 1)
+    equal(kc(b, "produce", "-t", "t").returncode, 0)
+    equal(kc(b, "produce", "-t", "t", "-l", "/dev/null").returncode, 0)
+    key, value = bytes(i for i in range(256) if i != 10), bytes(range(255, 10, -1))
+    equal(kc(b, "produce", "-t", "t", "-K", "\\x00:\\xff", stdin=key + b"\0:\xff" + value + b"\n").returncode, 0)
+    equal(kc(b, "produce", "-t", "t", "-D", "\\0", stdin=b"two\nlines\0last").returncode, 0)
+    equal(kc(b, "produce", "-t", "t", stdin=b"\n").returncode, 0)
+    raw = subprocess.run([KC, "consume", "-b", b.address, "-t", "t", "-o", "beginning", "-e", "-f", "%K,%k,%S,%s|"], capture_output=True, timeout=60).stdout
+    wanted = [(key, value), (b"", b"two\nlines"), (b"", b"last"), (b"", b"")]
+    equal(raw, b"".join(b"%d,%s,%d,%s|" % (len(k) or -1, k, len(v), v) for k, v in wanted))
+    lines = kc(b, "consume", "-t", "t", "-o", "beginning", "-e", "--json", "--base64").stdout
+    equal([(base64.b64decode(o["key"] or ""), base64.b64decode(o["value"])) for o in map(json.loads, lines.splitlines())], wanted)
+    kc(b, "topic", "create", "u", "--partitions", 1)
+    equal(kc(b, "produce", "-t", "u", "--json", "--base64", stdin=lines).returncode, 0)
+    again = subprocess.run([KC, "consume", "-b", b.address, "-t", "u", "-o", "beginning", "-e", "-f", "%K,%k,%S,%s|"], capture_output=True, timeout=60).stdout
+    equal(again, raw, "copied by JSON and base64")
+
+
+@test
+def the_limit_of_a_call_is_the_one_that_was_set_and_troubles_are_shown_meanwhile(folder):
+    for args in (["topic", "list"], ["topic", "create", "x"], ["topic", "delete", "x"], ["topic", "describe", "x"], ["topic", "alter", "x", "--partitions", "2"], ["cluster"],
+                 ["config", "describe", "topic", "x"], ["config", "alter", "topic", "x", "--config", "a=b"], ["consume", "-t", "x"], ["bench", "consume", "-t", "x"],
+                 ["bench", "produce", "-t", "x"]):
+        # 25 s: less than the limit without --set, so a command that does not know it is caught.
+        r = run(KC, *args, "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=700", timeout=25)
+        equal(r.returncode, 1, " ".join(args))
+        holds(r.stderr, "127.0.0.1:1", "refused", "times)", "kbroker run")
+        equal(r.stderr.index("ALL_BROKERS_DOWN") < r.stderr.index("tried:"), True, "the trouble is told while it lasts")
+
+
+@test
+def a_broker_that_is_not_there_is_named(folder):
+    b = Broker(folder / "d")
+    r = kc(b, "config", "describe", "broker", "7", timeout=25)
+    equal(r.returncode, 1)
+    holds(r.stderr, "no broker 7", "kc cluster")
+    holds(kc(b, "config", "alter", "broker", "", "--config", "log.retention.ms=1000000").stdout, "altered all brokers")
+    holds(kc(b, "topic", "describe", "missing").stderr, "kc topic list")
+
+
+@test
+def output_that_cannot_be_written_is_a_failure(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    kc(b, "produce", "-t", "t", stdin="line\n" * 5000)
+    for command in ("topic list", "cluster", "consume -t t -o beginning -e", "--help"):
+        for where, why in ((">/dev/full", "No space left"), (">&-", "Bad file descriptor")):
+            r = run("bash", "-c", f"{KC} {command} {'' if 'help' in command else '-b ' + b.address} {where}")
+            equal((r.returncode, r.stdout), (1, ""), f"{command} {where}")
+            holds(r.stderr, "standard output", why)
+    equal(run("bash", "-c", f"{KC} produce -t t -b {b.address} <&-").returncode, 1)
+    equal(kc(b, "consume", "-t", "t", "-o", "-1", "-e", "-f", "%o").stdout, "4999", "nothing was sent from a closed input")
+
+
+def interrupt(args, ready, **kw):
+    p = subprocess.Popen([KC, *args], stdin=kw.get("stdin", subprocess.DEVNULL), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    seen = b""
+    if ready:
+        while ready not in seen:
+            more = os.read(p.stderr.fileno(), 4096)
+            if not more:
+                break
+            seen += more
+    else:
+        time.sleep(0.7)
+    p.send_signal(signal.SIGINT)
+    try:
+        out, err = p.communicate(timeout=8)  # the waits that it breaks are 10 s and longer
+    except subprocess.TimeoutExpired:
+        p.kill()
+        p.communicate()
+        raise AssertionError(f"{args}: Ctrl-C does not end it") from None
+    return p.returncode, out.decode(), (seen + err).decode()
+
+
+@test
+def ctrl_c_ends_every_long_command(folder):
+    b = Broker(folder / "d")
+    kc(b, "topic", "create", "t")
+    nobody = ["-b", "127.0.0.1:1"]
+    for args in (["consume", "-t", "t"], ["bench", "consume", "-t", "t"], ["bench", "produce", "-t", "t"], ["bench", "latency", "-t", "t"]):
+        rc, out, err = interrupt([*args, *nobody], b"ALL_BROKERS_DOWN")
+        equal((rc, out), (1, ""), f"{args} without a broker")
+        holds(err, "interrupted")
+    for args in (["bench", "consume", "-t", "t"], ["bench", "produce", "-t", "t", "--count", "1000000000", "--rate", "20"], ["bench", "latency", "-t", "t", "--count", "10000000", "--rate", "20"],
+                 ["bench", "latency", "-t", "t", "--count", "10000000"], ["bench", "latency", "-t", "t", "--e2e", "--rate", "20"]):
+        rc, out, err = interrupt([*args, "-b", b.address], b"")
+        equal((rc, out), (1, ""), f"{args}: no figures")
+        holds(err, "interrupted after")
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as never:
+        rc, _, err = interrupt(["produce", "-t", "t", "-b", b.address], b"", stdin=never.stdout)
+        never.kill()
+    equal(rc, 1)
+    holds(err, "interrupted after 0 records")
 
 
 @test
