@@ -62,6 +62,7 @@ runner simulator-quick quick tests/sim/run --seeds 5
 runner simulator full tests/sim/run --seeds 1000 --jobs "$jobs"
 runner simulator-asan full,long env KC_SIM_BUILD=build-asan tests/sim/run --seeds 50 --from 100001 --jobs "$jobs"
 runner simulator-night long tests/sim/run --minutes 120
+runner fuzz long tests/fuzz/run.sh 600
 runner mutants full,long tests/sim/mutants/run.sh
 runner packaging full,long tests/packaging/run.sh build
 runner scenario full,long tests/scenario/run.sh

@@ -5,11 +5,24 @@
 #include <string.h>
 
 struct cli_format {
-    char *text; /* unescaped; a format letter stands as \1 letter */
+    char *text; /* unescaped; a format letter stands as \1 letter, a byte of 1 as \1 \1 */
     size_t size;
 };
 
 #define LETTERS "sSRkKTtpohn%"
+
+/* n characters between letters; `out` has room for twice as many. */
+static char *put_text(char *out, const char *p, size_t n) {
+    char *piece = out + n; /* behind what is written: unescaping only shortens */
+    memmove(piece, p, n);
+    piece[n] = 0;
+    size_t m = cli_unescape(piece);
+    for (size_t i = 0; i < m; i++) {
+        if (piece[i] == 1) *out++ = 1;
+        *out++ = piece[i];
+    }
+    return out;
+}
 
 struct cli_format *cli_format_new(const char *text, char *why, size_t size) {
     struct cli_format *f = calloc(1, sizeof *f);
@@ -22,7 +35,9 @@ struct cli_format *cli_format_new(const char *text, char *why, size_t size) {
     char *out = marked;
     for (const char *p = text; *p; p++) {
         if (*p != '%') {
-            *out++ = *p;
+            size_t n = strcspn(p, "%");
+            out = put_text(out, p, n);
+            p += n - 1;
             continue;
         }
         p++;
@@ -38,9 +53,8 @@ struct cli_format *cli_format_new(const char *text, char *why, size_t size) {
         *out++ = 1;
         *out++ = *p;
     }
-    *out = 0;
     f->text = marked;
-    f->size = cli_unescape(marked);
+    f->size = (size_t)(out - marked);
     return f;
 }
 
@@ -105,6 +119,9 @@ void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, 
             break;
         case 'n':
             fputc('\n', out);
+            break;
+        case 1:
+            fputc(1, out);
             break;
         default:
             fputc('%', out);

@@ -224,7 +224,8 @@ static void op_request(struct run *x, struct fuzz_op *op) {
     kw_msg_init(api->request, msg);
     fuzz_message(api->request, version, &x->dict, s, &x->r.arena, msg, true);
     limit_partitions(entry->key, msg);
-    size_t at = p->out.len;
+    size_t at = p->out.len, one_max = fuzz_memory.one_max;
+    fuzz_memory.one_max = 0; /* what the peer sends is its own */
     kw_err err = kw_frame_request(&p->out, api, version, x->next_id++, kw_str_of(c & 0x40 ? "other" : "fuzz"), msg);
     kw_arena_reset(&x->r.arena);
     FUZZ_CHECK(err == KW_OK, "%s v%d: the fuzzer's own request cannot be encoded: %d", api->name, version, err);
@@ -235,6 +236,7 @@ static void op_request(struct run *x, struct fuzz_op *op) {
         p->out.len = at + 4 + n;
         if (!(op->arg & KEEP_LENGTH)) kw_store32(p->out.p + at, (uint32_t)n);
     }
+    fuzz_memory.one_max = one_max;
     if (op->arg & HOLD) return;
     int piece = op->arg >> 4 & 7;
     push(x, which, piece ? (size_t)1 << piece : SIZE_MAX, op->arg & 0x80);
@@ -372,7 +374,7 @@ static void begin(struct run *x, uint8_t options) {
     memset(x, 0, sizeof *x);
     if (!configs[kind]) configs[kind] = config_of(options);
     fuzz_memory_count();
-    fuzz_memory = (struct fuzz_memory){.live_max = 256u << 20, .one_max = 16u << 20};
+    fuzz_memory = (struct fuzz_memory){.live_max = 64u << 20, .one_max = 1u << 20};
     r->config = configs[kind];
     r->seed = 7;
     r->disk = sim_disk_new(7, options & OPT_SLOW_DISK ? &slow : &fast);

@@ -442,7 +442,7 @@ static void begin(struct run *x, uint8_t options) {
                            "request.timeout.ms", "5000", "delivery.timeout.ms", "20000", "metadata.max.age.ms", "20000", NULL};
     memset(x, 0, sizeof *x);
     fuzz_memory_count();
-    fuzz_memory = (struct fuzz_memory){.live_max = 64u << 20, .one_max = 32u << 20};
+    fuzz_memory = (struct fuzz_memory){.live_max = 12u << 20, .one_max = 4u << 20};
     struct net *n = x->net = net_new(pairs);
     n->ctx = x;
     n->hook = keep_request;

@@ -3,6 +3,7 @@
  * the input's size allows. */
 #include <stdlib.h>
 
+#include "kit/kit.h"
 #include "kw_messages.h"
 
 static uint16_t name_hash(const char *name) {
@@ -25,6 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int16_t version = (int16_t)(d->min + data[2] % (d->max - d->min + 1));
     void *msg = malloc(d->size);
     if (!msg) return 0;
+    fuzz_memory_count(); /* the arena's chunks at their ends, and two encodings that grow by doubling */
+    fuzz_memory = (struct fuzz_memory){.live_max = (KW_DECODE_EXPANSION_MAX + 40) * size + (96u << 10),
+                                       .one_max = (KW_DECODE_EXPANSION_MAX + 8) * size + (66u << 10)};
     struct kw_arena a;
     kw_arena_init(&a, 0);
     struct kw_out first, second;
@@ -48,5 +52,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kw_out_deinit(&second);
     kw_arena_deinit(&a);
     free(msg);
+    FUZZ_CHECK(fuzz_memory.live == 0, "%zu bytes are never given back", fuzz_memory.live);
     return 0;
 }

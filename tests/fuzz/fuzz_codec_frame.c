@@ -2,6 +2,7 @@
  * client does. A request that parses must frame again to bytes that parse the same. */
 #include <stdlib.h>
 
+#include "kit/kit.h"
 #include "kw_messages.h"
 #include "wire/frame.h"
 
@@ -55,9 +56,13 @@ static void check_response(const struct kw_api *api, int16_t version, const uint
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fuzz_memory_count();
+    fuzz_memory = (struct fuzz_memory){.live_max = (KW_DECODE_EXPANSION_MAX + 40) * size + (96u << 10),
+                                       .one_max = (KW_DECODE_EXPANSION_MAX + 8) * size + (66u << 10)};
     check_request(data, size);
     if (size < 2) return 0;
     const struct kw_api *api = &kw_apis[data[0] % kw_api_count];
     check_response(api, (int16_t)(api->min + data[1] % (api->max - api->min + 1)), data + 2, size - 2);
+    FUZZ_CHECK(fuzz_memory.live == 0, "%zu bytes are never given back", fuzz_memory.live);
     return 0;
 }

@@ -350,7 +350,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     setenv("CMOCKA_TEST_ABORT", "1", 1);
     memset(&x, 0, sizeof x);
     fuzz_memory_count();
-    fuzz_memory = (struct fuzz_memory){.live_max = 96u << 20, .one_max = 32u << 20};
+    fuzz_memory = (struct fuzz_memory){.live_max = 24u << 20, .one_max = 9u << 20};
     rig_init(&x.r, 5, options & OPT_SLOW_DISK ? &slow : &fast);
     kw_arena_init(&x.arena, 0);
     x.records = (struct fuzz_records){.timestamp = 1700000000000, .body_max = 3000, .v2_only = true};

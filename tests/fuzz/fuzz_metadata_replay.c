@@ -283,7 +283,7 @@ static void begin(struct run *x, uint8_t options) {
     memset(x, 0, sizeof *x);
     if (!shared) shared = config();
     fuzz_memory_count();
-    fuzz_memory = (struct fuzz_memory){.live_max = 96u << 20, .one_max = 32u << 20};
+    fuzz_memory = (struct fuzz_memory){.live_max = 24u << 20, .one_max = 9u << 20};
     x->r.config = shared;
     x->r.seed = 7;
     x->r.boot_id = "boot";
