@@ -204,10 +204,10 @@ def recreated(kafka, java, folder, own_loop):
         w.create(topic, 2)
     fill(kafka, java, topic, 2, 120, b"old", folder)
     old = read(java, topic, 2, folder)
-    f = Follower(kafka.boot, topic, 2, folder, own_loop, **{"auto.offset.reset": "earliest"})
+    f = Follower(kafka.boot, topic, 2, folder, own_loop, **{"auto.offset.reset": "earliest", "allow.auto.create.topics": "false"})
     until("the old topic is read", lambda: f.count() == 120)
     with wire.Wire(kafka.boot) as w:
-        w.delete(topic)   # (asking for it now would create it)
+        w.delete(topic)   # (to ask for it now would create it)
         w.create(topic, 2)
     fill(kafka, java, topic, 2, 50, b"new", folder)
     new = read(java, topic, 2, folder)
