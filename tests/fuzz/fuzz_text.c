@@ -72,16 +72,19 @@ static void client_properties(char *z) {
 static void command_line(char *z) {
     static bool flag;
     static const char *word;
-    static int64_t number;
+    static int64_t numbers[3];
     static struct cli_many many;
     static const struct cli_option options[] = {{'f', "flag", NULL, "a flag", CLI_FLAG, &flag},
                                                 {'t', "text", "TEXT", "a text", CLI_TEXT, &word},
-                                                {'n', "number", "N", "a number", CLI_NUMBER, &number},
+                                                {'p', "partition", "N", "a number from 0", CLI_INDEX, &numbers[0]},
+                                                {'n', "number", "N", "a number from 1", CLI_COUNT, &numbers[1]},
+                                                {0, "total", "N", "any number from 1", CLI_TOTAL, &numbers[2]},
                                                 {0, "set", "NAME=VALUE", "many", CLI_MANY, &many}};
     static const struct cli_command command = {"topic create", "TOPIC", "makes a topic", "notes", 1, 3, options, KW_COUNTOF(options)};
     char *argv[WORDS_MAX + 1] = {"kc"};
     int argc = 1;
     many.count = 0;
+    memset(numbers, 0, sizeof numbers);
     for (char *p = z, *next; p && argc < WORDS_MAX; p = next) {
         if ((next = strchr(p, '\n'))) *next++ = 0;
         argv[argc++] = p;
@@ -90,6 +93,7 @@ static void command_line(char *z) {
     int rc = cli_parse(&command, argc, argv, &operands);
     FUZZ_CHECK(rc == -1 || rc == CLI_OK || rc == CLI_USAGE, "a command line gives %d", rc);
     if (rc == -1) FUZZ_CHECK(operands.count >= 1 && operands.count <= 3 && many.count <= CLI_MANY_MAX, "%d operands", operands.count);
+    FUZZ_CHECK(numbers[0] >= 0 && numbers[0] <= INT32_MAX && numbers[1] <= INT32_MAX, "a number out of its range is taken");
 }
 
 /* A format without a letter prints its text, unescaped. */
