@@ -372,6 +372,46 @@ static void test_loss_is_told(void **state) {
     rig_deinit(&r);
 }
 
+static void set_default(struct rig_conn *c, const char *name, const char *value) {
+    struct kw_incremental_alter_configs_request req;
+    struct kw_incremental_alter_configs_response resp;
+    struct kw_incremental_alter_configs_request_alterable_config kv = {.name = kw_str_of(name), .value = kw_str_of(value)};
+    struct kw_incremental_alter_configs_request_alter_configs_resource a = {
+        .resource_type = 4, .resource_name = kw_str_of(""), .configs = {.v = &kv, .n = 1}};
+    kw_msg_init(&kw_incremental_alter_configs_request_desc, &req);
+    req.resources.v = &a;
+    req.resources.n = 1;
+    rig_call(c, KW_API_INCREMENTAL_ALTER_CONFIGS, 1, &req, &resp);
+    assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
+}
+
+/* BL-16, on a node that runs: the topic that overrides cleanup keeps every record, the one without an override loses its old ones. */
+static void test_BL_16(void **state) {
+    (void)state;
+    static const char *const changes[][2] = {{"log.cleanup.policy", "delete"},
+                                             {"log.retention.ms", "1000"},
+                                             {"log.cleanup.policy", "compact,delete"},
+                                             {"log.retention.ms", "1"},
+                                             {"log.cleanup.policy", "delete"}};
+    struct rig r;
+    rig_init(&r, 43);
+    rig_set(&r, "log.retention.check.interval.ms", "1000");
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    assert_int_equal(rig_create(c, "kept", 1, "cleanup.policy", "compact"), KE_NONE);
+    assert_int_equal(rig_create(c, "goes", 1, NULL, NULL), KE_NONE);
+    produce(c, "kept");
+    produce(c, "goes");
+    for (size_t i = 0; i < KW_COUNTOF(changes); i++) {
+        set_default(c, changes[i][0], changes[i][1]);
+        rig_pass(&r, 10 * 1000000LL);
+        assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "kept"))->log_start_offset, 0);
+        assert_true(rig_fetch_one(c, RIG_FETCH(.topic = "kept"))->records.len > 0);
+    }
+    assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "goes"))->error_code, KE_OFFSET_OUT_OF_RANGE);
+    rig_deinit(&r);
+}
+
 /* A stop at any step of the start ends, and the next start finds everything. */
 static void test_stop_while_loading(void **state) {
     (void)state;
@@ -469,6 +509,7 @@ int main(void) {
         cmocka_unit_test(test_machine_went_down),
         cmocka_unit_test(test_killed_while_deciding),
         cmocka_unit_test(test_loss_is_told),
+        cmocka_unit_test(test_BL_16),
         cmocka_unit_test(test_stop_while_loading),
         cmocka_unit_test(test_idle_node_sleeps),
         cmocka_unit_test(test_no_memory_is_no_crash),
