@@ -108,6 +108,7 @@ kw_err kb_epochs_decode(struct kb_epochs *e, const uint8_t *p, size_t size) {
     int64_t version, count;
     if (!kb_text_line(&t, &line, &n) || !kb_text_int(line, n, 0, 0, &version)) return KW_EDECODE;
     if (!kb_text_line(&t, &line, &n) || !kb_text_int(line, n, 0, INT32_MAX, &count)) return KW_EDECODE;
+    if (p[size - 1] != '\n') return KW_EDECODE; /* cut in the middle of a number it would still be one */
     if ((size_t)count > size / 4) return KW_EDECODE; /* "0 0\n": an entry has four bytes or more */
     struct kb_epochs r;
     kb_epochs_init(&r);

@@ -30,6 +30,7 @@ kw_err kb_checkpoint_decode(struct kb_checkpoint *c, const uint8_t *p, size_t n)
     kw_map_init(&c->by_name);
     if (!kb_text_line(&t, &line, &len) || !kb_text_int(line, len, 0, 0, &version)) return KW_EDECODE;
     if (!kb_text_line(&t, &line, &len) || !kb_text_int(line, len, 0, INT32_MAX, &count)) return KW_EDECODE;
+    if (p[n - 1] != '\n') return KW_EDECODE; /* cut in the middle of an offset it would still be one */
     while (kb_text_line(&t, &line, &len) && len > 0) {
         if (!read_entry(c, line, len)) break;
         seen++;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "log/epochs.h"
+#include "replica/checkpoint.h"
 
 static void ask(const struct kb_epochs *e, int32_t epoch, int64_t leo, int32_t want_epoch, int64_t want_end) {
     int32_t got;
@@ -84,7 +85,28 @@ static void test_text(void **state) {
     kb_epochs_deinit(&d);
 }
 
+/* A file that was cut anywhere is never taken for a whole one: half a number is a number too. */
+static void test_cut_files(void **state) {
+    (void)state;
+    static const char epochs[] = "0\n2\n0 0\n1 57\n", points[] = "0\n2\nt 0 123\nt 1 4567\n";
+    struct kb_epochs e;
+    struct kb_checkpoint c;
+    kb_epochs_init(&e);
+    assert_int_equal(kb_epochs_decode(&e, (const uint8_t *)epochs, sizeof(epochs) - 1), KW_OK);
+    for (size_t n = 0; n < sizeof(epochs) - 1; n++) {
+        uint8_t *cut = malloc(n + 1);
+        memcpy(cut, epochs, n);
+        assert_int_not_equal(kb_epochs_decode(&e, cut, n), KW_OK);
+        free(cut);
+    }
+    kb_epochs_deinit(&e);
+    assert_int_equal(kb_checkpoint_decode(&c, (const uint8_t *)points, sizeof(points) - 1), KW_OK);
+    assert_int_equal(kb_checkpoint_get(&c, "t", 1), 4567);
+    kb_checkpoint_deinit(&c);
+    for (size_t n = 0; n < sizeof(points) - 1; n++) assert_int_not_equal(kb_checkpoint_decode(&c, (const uint8_t *)points, n), KW_OK);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_end_offsets), cmocka_unit_test(test_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut_files), cmocka_unit_test(test_end_offsets), cmocka_unit_test(test_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
