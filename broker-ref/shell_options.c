@@ -18,18 +18,22 @@ enum { FILE_SIZE_MAX = 16 << 20 };
 
 static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "\n"
-                            "Runs one broker in the foreground. Without arguments: data in ./kbroker-data, listening on 127.0.0.1:9092, "
-                            "topics created when first used.\n"
-                            "Prints \"ready HOST:PORT\" once it serves. SIGTERM or Ctrl-C stops it in order.\n"
+                            "Runs one broker in the foreground. Without arguments: data in ./kbroker-data,\n"
+                            "listening on 127.0.0.1:9092, topics created when first used. Prints\n"
+                            "\"ready HOST:PORT\" once it serves. SIGTERM or Ctrl-C stops it in order.\n"
                             "\n"
                             "  --data DIR          the data folder (log.dirs)\n"
                             "  --ephemeral         a temporary folder, never synced, removed at the end\n"
-                            "  --listen HOST:PORT  where to listen; port 0 picks a free one, an empty host is every address\n"
-                            "  --set NAME=VALUE    a property as in server.properties; may be repeated, wins over the file\n"
+                            "  --listen HOST:PORT  where to listen; port 0: a free one; no host: all\n"
+                            "  --set NAME=VALUE    a property of server.properties; wins over the file\n"
                             "  --profile reliable  the settings of the high-reliability profile\n"
                             "  --faults FILE       fault rules (JSON): make this broker misbehave on order\n"
                             "  --verbose           debug lines too\n"
-                            "  --help, --version\n";
+                            "  --help, --version\n"
+                            "\n"
+                            "examples:\n"
+                            "  kbroker run --ephemeral --listen 127.0.0.1:0\n"
+                            "  kbroker run server.properties --data /var/lib/kbroker --set num.partitions=3\n";
 
 static const char *const option_names[] = {"--data",   "--ephemeral", "--listen", "--set",    "--profile",
                                            "--faults", "--verbose",   "--help",   "--version"};

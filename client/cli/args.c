@@ -8,20 +8,50 @@
 
 #include "base/nearest.h"
 
+enum { WIDTH = 80, INDENT = 31 };
+
+/* Words behind what the line has already (at), broken at WIDTH, the next lines indented. A newline in the text starts a line as well. */
+void cli_print_wrapped(FILE *f, const char *text, size_t at, size_t indent) {
+    bool first = true;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " \n");
+        if (!first && at + 1 + n > WIDTH) {
+            fprintf(f, "\n%*s", (int)indent, "");
+            at = indent;
+            first = true;
+        }
+        at += (size_t)fprintf(f, "%s%.*s", first ? "" : " ", (int)n, p);
+        first = false;
+        p += n;
+        if (*p == '\n') {
+            fprintf(f, "\n%*s", (int)indent, "");
+            at = indent;
+            first = true;
+        }
+        if (*p) p++;
+    }
+    fputc('\n', f);
+}
+
 static void print_options(FILE *f, const struct cli_command *c) {
     for (size_t i = 0; i < c->option_count; i++) {
         const struct cli_option *o = &c->options[i];
         char left[64];
         snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
                  o->value ? " " : "", o->value ? o->value : "");
-        fprintf(f, "  %-28s %s\n", left, o->help);
+        size_t at = (size_t)fprintf(f, "  %-28s ", left);
+        cli_print_wrapped(f, o->help, at, INDENT);
     }
 }
 
 static void print_help(FILE *f, const struct cli_command *c) {
     fprintf(f, "usage: kc %s%s%s [options]\n%s\n\n", c->name, *c->operands ? " " : "", c->operands, c->summary);
     print_options(f, c);
-    if (c->notes) fprintf(f, "\n%s\n", c->notes);
+    if (c->notes) {
+        fputc('\n', f);
+        cli_print_wrapped(f, c->notes, 0, 0);
+    }
+    if (c->examples) fprintf(f, "\nexamples:\n%s", c->examples);
 }
 
 int cli_usage_error(const struct cli_command *c, const char *fmt, ...) {
@@ -153,7 +183,7 @@ int cli_dispatch(const char *program, const struct cli_sub *subs, size_t count, 
         fprintf(f, "\n");
     }
     fprintf(f, "usage: %s COMMAND [options]\n\n", program);
-    for (size_t i = 0; i < count; i++) fprintf(f, "  %-10s %s\n", subs[i].name, subs[i].summary);
+    for (size_t i = 0; i < count; i++) cli_print_wrapped(f, subs[i].summary, (size_t)fprintf(f, "  %-10s ", subs[i].name), 13);
     fprintf(f, "\n%s COMMAND --help tells more.\n", program);
     return help ? CLI_OK : CLI_USAGE;
 }

@@ -404,9 +404,9 @@ static int bench_latency(struct bench *k) {
     return rc;
 }
 
-static int run_bench(const char *name, const char *summary, int (*run)(struct bench *), int argc, char **argv) {
+static int run_bench(const char *name, const char *summary, const char *examples, int (*run)(struct bench *), int argc, char **argv) {
     struct bench k = {.size = 1024, .count = 100000, .partitions = 1, .rf = 1};
-    const struct cli_option options[] = {
+    const struct cli_option all[] = {
         CLI_SESSION_OPTIONS(&k.s),
         {'t', "topic", "TOPIC", "the topic; made when it does not exist", CLI_TEXT, &k.topic},
         {0, "size", "BYTES", "value size (default 1024)", CLI_INDEX, &k.size},
@@ -417,11 +417,19 @@ static int run_bench(const char *name, const char *summary, int (*run)(struct be
         {0, "rate", "N", "records a second (default: as fast as it goes)", CLI_TOTAL, &k.rate},
         {0, "payload", "rand|json", "what values look like", CLI_TEXT, &k.payload},
         {'z', "compression", "CODEC", "none, gzip, snappy, lz4, zstd", CLI_TEXT, &k.codec},
-        {0, "one", NULL, "consume: one record a call", CLI_FLAG, &k.one_by_one},
-        {0, "e2e", NULL, "latency: from send to poll, at --rate", CLI_FLAG, &k.end_to_end},
+        {0, "one", NULL, "one record a call", CLI_FLAG, &k.one_by_one},
+        {0, "e2e", NULL, "from send to poll, at --rate (default 5000)", CLI_FLAG, &k.end_to_end},
         {0, "json", NULL, "print one JSON object", CLI_FLAG, &k.json},
     };
-    const struct cli_command c = {name, "", summary, NULL, 0, 0, options, sizeof options / sizeof *options};
+    struct cli_option options[sizeof all / sizeof *all];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) { /* only what has an effect, so that no word is ignored */
+        if (run != bench_consume && all[i].out == &k.one_by_one) continue;
+        if (run != bench_latency && all[i].out == &k.end_to_end) continue;
+        if (run == bench_consume && (all[i].out == &k.rate || all[i].out == &k.payload || all[i].out == &k.codec)) continue;
+        options[n++] = all[i];
+    }
+    const struct cli_command c = {name, "", summary, NULL, 0, 0, options, n, examples};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;
@@ -441,13 +449,15 @@ static int run_bench(const char *name, const char *summary, int (*run)(struct be
 }
 
 static int produce_command(int argc, char **argv) {
-    return run_bench("bench produce", "Produces as fast as it can.", bench_produce, argc, argv);
+    return run_bench("bench produce", "Produces as fast as it can.", "  kc bench produce -t bench --size 100 --count 1000000\n", bench_produce, argc, argv);
 }
 static int consume_command(int argc, char **argv) {
-    return run_bench("bench consume", "Consumes a topic from its beginning.", bench_consume, argc, argv);
+    return run_bench("bench consume", "Consumes a topic from its beginning.",
+                     "  kc bench consume -t bench --size 100 --count 1000000\n", bench_consume, argc, argv);
 }
 static int latency_command(int argc, char **argv) {
-    return run_bench("bench latency", "One record at a time, or end to end.", bench_latency, argc, argv);
+    return run_bench("bench latency", "One record at a time, or end to end.",
+                     "  kc bench latency -t bench --count 10000\n  kc bench latency -t bench --e2e --rate 1000 --count 2000\n", bench_latency, argc, argv);
 }
 
 int cmd_bench(int argc, char **argv) {

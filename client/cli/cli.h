@@ -41,12 +41,15 @@ struct cli_command {
     int operands_min, operands_max;
     const struct cli_option *options;
     size_t option_count;
+    const char *examples; /* whole lines, or NULL */
 };
 #define CLI_OPERANDS_MAX 16
 struct cli_operands {
     const char *v[CLI_OPERANDS_MAX];
     int count;
 };
+/* The words of a text behind `at` columns, broken at 80, further lines indented; ends the line. */
+void cli_print_wrapped(FILE *f, const char *text, size_t at, size_t indent);
 /* -1: go on; else the exit code (help printed: 0; usage error printed: 2). */
 int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_operands *operands);
 int cli_usage_error(const struct cli_command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -62,7 +65,7 @@ struct cli_session { /* the options that every command has, and the client they 
 };
 #define CLI_SESSION_OPTIONS(s)                                                                                                             \
     {'b', "bootstrap", "HOST:PORT", "brokers to start from (default 127.0.0.1:9092)", CLI_TEXT, &(s)->brokers},                            \
-        {0, "set", "NAME=VALUE", "any client property (kc config explain lists them)", CLI_MANY, &(s)->set}, {                             \
+        {0, "set", "NAME=VALUE", "a client property, as kc config explain lists", CLI_MANY, &(s)->set}, {                             \
         'v', "verbose", NULL, "log lines of the client on stderr", CLI_FLAG, &(s)->verbose                                                 \
     }
 int cli_session_open(struct cli_session *s); /* CLI_OK, or the exit code with the error printed */

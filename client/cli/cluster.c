@@ -73,7 +73,9 @@ int cmd_cluster(int argc, char **argv) {
                                   0,
                                   0,
                                   options,
-                                  sizeof options / sizeof *options};
+                                  sizeof options / sizeof *options,
+                                  "  kc cluster\n"
+                                  "  kc cluster -b 127.0.0.1:9092 --json\n"};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;

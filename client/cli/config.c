@@ -71,7 +71,9 @@ static int config_describe(int argc, char **argv) {
                                   2,
                                   2,
                                   options,
-                                  sizeof options / sizeof *options};
+                                  sizeof options / sizeof *options,
+                                  "  kc config describe topic orders --all --docs\n"
+                                  "  kc config describe broker 0\n"};
     struct cli_operands o;
     int32_t resource = 0;
     int rc = cli_parse(&c, argc, argv, &o);
@@ -119,7 +121,9 @@ static int config_alter(int argc, char **argv) {
                                   2,
                                   2,
                                   options,
-                                  sizeof options / sizeof *options};
+                                  sizeof options / sizeof *options,
+                                  "  kc config alter topic orders --config retention.ms=3600000\n"
+                                  "  kc config alter broker '' --config log.retention.ms=86400000\n"};
     struct cli_operands o;
     int32_t resource = 0;
     int rc = cli_parse(&c, argc, argv, &o);
@@ -150,11 +154,13 @@ static int config_alter(int argc, char **argv) {
 }
 
 static void explain(const kc_config_entry *e) {
-    printf("%s  (%s, %s", e->name, e->scope, e->type);
-    if (*e->range) printf(", %s", e->range);
-    printf("; default %s)\n", *e->def ? e->def : "none");
+    char *head = NULL;
+    if (asprintf(&head, "(%s, %s%s%s; default %s)", e->scope, e->type, *e->range ? ", " : "", e->range, *e->def ? e->def : "none") < 0) head = NULL;
+    cli_print_wrapped(stdout, head ? head : "", (size_t)printf("%s  ", e->name), 4);
+    free(head);
     if (*e->aliases) printf("    also: %s\n", e->aliases);
-    printf("    %s\n", e->text);
+    printf("    ");
+    cli_print_wrapped(stdout, e->text, 4, 4);
 }
 
 static bool named(const kc_config_entry *e, const char *name) {
@@ -172,7 +178,8 @@ static bool named(const kc_config_entry *e, const char *name) {
 
 static int config_explain(int argc, char **argv) {
     const struct cli_command c = {
-        "config explain", "[NAME...]", "What the client's properties mean: all, or those named.", NULL, 0, CLI_OPERANDS_MAX, NULL, 0};
+        "config explain", "[NAME...]", "What the client's properties mean: all, or those named.", NULL, 0, CLI_OPERANDS_MAX, NULL, 0,
+        "  kc config explain linger.ms acks\n  kc config explain\n"};
     struct cli_operands o;
     int rc = cli_parse(&c, argc, argv, &o);
     if (rc >= 0) return rc;

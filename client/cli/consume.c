@@ -280,12 +280,15 @@ int cmd_consume(int argc, char **argv) {
     const struct cli_command c = {"consume",
                                   "",
                                   "Prints the records of a topic.",
-                                  "FORMAT: %s value, %S its size (-1: null), %R its size as 4 bytes, %k %K key, %h headers,\n%t topic, %p "
+                                  "FORMAT: %s value, %S its size (-1: null), %R its size as 4 bytes, %k %K key, %h headers, %t topic, %p "
                                   "partition, %o offset, %T timestamp, %%; \\t \\n \\xHH as in C.",
                                   0,
                                   0,
                                   options,
-                                  sizeof options / sizeof *options};
+                                  sizeof options / sizeof *options,
+                                  "  kc consume -t numbers -o beginning -e\n"
+                                  "  kc consume -t numbers -o -5 -e -f '%p/%o %k=%s\\n'\n"
+                                  "  kc consume -t numbers -o @1700000000000 --to end --json\n"};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;

@@ -383,7 +383,11 @@ int cmd_produce(int argc, char **argv) {
         {0, "base64", NULL, "with --json: keys, values and header values are base64", CLI_FLAG, &k.base64},
         {0, "reports", NULL, "print a JSON line a record: partition, offset, error, outcome", CLI_FLAG, &k.report},
     };
-    const struct cli_command c = {"produce", "", "Sends records: a line each.", NULL, 0, 0, options, sizeof options / sizeof *options};
+    const struct cli_command c = {"produce", "", "Sends records: a line each.", NULL, 0, 0, options, sizeof options / sizeof *options,
+                                  "  seq 10 | kc produce -t numbers\n"
+                                  "  kc produce -t users -K : -l users.txt -H source=import\n"
+                                  "  kc consume -t numbers -o beginning -e --json --base64 |\n"
+                                  "    kc produce -t copy --json --base64\n"};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;

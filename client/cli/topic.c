@@ -36,7 +36,8 @@ static int topic_create(int argc, char **argv) {
         {0, "json", NULL, "print JSON", CLI_FLAG, &json},
     };
     const struct cli_command c = {
-        "topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options};
+        "topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options,
+                                  "  kc topic create orders --partitions 6 --config retention.ms=86400000\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
@@ -79,7 +80,8 @@ static int topic_delete(int argc, char **argv) {
     struct cli_session s = {0};
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s)};
     const struct cli_command c = {"topic delete",   "TOPIC...", "Deletes topics and all their records.", NULL, 1,
-                                  CLI_OPERANDS_MAX, options,    sizeof options / sizeof *options};
+                                  CLI_OPERANDS_MAX, options,    sizeof options / sizeof *options,
+                                  "  kc topic delete orders\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
@@ -135,7 +137,10 @@ static int topic_alter(int argc, char **argv) {
         {0, "delete-config", "NAME", "back to the default; may be repeated", CLI_MANY, &unset},
     };
     const struct cli_command c = {
-        "topic alter", "TOPIC", "Adds partitions, changes configs.", NULL, 1, 1, options, sizeof options / sizeof *options};
+        "topic alter", "TOPIC", "Adds partitions, changes configs.", NULL, 1, 1, options, sizeof options / sizeof *options,
+                                  "  kc topic alter orders --partitions 12\n"
+                                  "  kc topic alter orders --config retention.ms=3600000\n"
+                                  "  kc topic alter orders --delete-config retention.ms\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
@@ -223,7 +228,9 @@ static int topic_describe(int argc, char **argv) {
                                   1,
                                   CLI_OPERANDS_MAX,
                                   options,
-                                  sizeof options / sizeof *options};
+                                  sizeof options / sizeof *options,
+                                  "  kc topic describe orders\n"
+                                  "  kc topic describe orders --json\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
@@ -252,7 +259,8 @@ static int topic_list(int argc, char **argv) {
     bool json = false;
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON, a line a topic", CLI_FLAG, &json}};
     const struct cli_command c = {
-        "topic list", "", "Lists the topics, a name a line.", NULL, 0, 0, options, sizeof options / sizeof *options};
+        "topic list", "", "Lists the topics, a name a line.", NULL, 0, 0, options, sizeof options / sizeof *options,
+                                  "  kc topic list -b 127.0.0.1:9092\n"};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;

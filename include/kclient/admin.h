@@ -1,9 +1,17 @@
 /** @file admin.h
- * Administration: topics, partitions, configurations, records, the cluster. Each call is an operation; the short forms wait for it.
+ * Administration: topics, partitions, configurations, records, the cluster (KIP-4, KIP-133, KIP-339, KIP-107). Each call is an operation; the
+ * short forms wait for it.
  *
- * The _start forms copy what they are given, keep the limit timeout_us (0: default.api.timeout.ms), and end in kc_op_wait or KC_READY_OP;
- * their results come from kc_op_result_*. A request whose answer is lost is sent again. When the repeated one finds the work done (the topic
- * there with the partitions and replicas asked for, or gone, or grown to that count), that counts as this call's own success.
+ * What they share:
+ * - timeout_us limits the whole call, in microseconds: KC_FOREVER, or 0 for default.api.timeout.ms (0 is not "do not block" here).
+ * - Inputs are borrowed for the call: the _start forms copy them. A _start form gives an operation, to be freed by the caller, that ends in
+ *   kc_op_wait or KC_READY_OP with the same opaque; its results come from kc_op_result_*. The short forms write results into the items.
+ * - A call over items returns KC_OK when all succeeded, else the first item's error, or the call's. Items that the call did not get to have
+ *   the call's error; a kc_error, where asked for, tells that of the first item.
+ * - Errors of a call: KC_TIMED_OUT (its attempts say what was tried), KC_UNSUPPORTED (the broker lacks the API), KC_CANCELLED,
+ *   KC_BAD_MESSAGE, and Kafka's codes, as each item's are. Retriable ones are retried within the limit.
+ * - A request whose answer is lost is sent again. When the repeated one finds the work done (the topic there with the partitions and replicas
+ *   asked for, or gone, or grown to that count), that counts as this call's own success.
  */
 #ifndef KCLIENT_ADMIN_H
 #define KCLIENT_ADMIN_H
@@ -30,25 +38,33 @@ typedef struct kc_topic_new {
     char message[256];           /**< what failed and what to do; "" when ok */
 } kc_topic_new;
 
-/** Creates topics; per-item results in items[].err. Returns the first item's error, or the call's. validate_only: nothing is changed. */
+/** Creates topics (KIP-4, KIP-464); per-item results in items[].err and .message. validate_only 1: checked, nothing is changed. Per item:
+ * TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG, POLICY_VIOLATION. */
 KC_API kc_err kc_admin_create_topics(kc_client *c, kc_topic_new *items, size_t stride, size_t n, int32_t validate_only, int64_t timeout_us, kc_error **error);
 
+/** The same as an operation; results: kc_op_result_items. */
 KC_API kc_err kc_admin_create_topics_start(kc_client *c, const kc_topic_new *items, size_t stride, size_t n, int32_t validate_only, int64_t timeout_us,
                                            uint64_t opaque, kc_op **op, kc_error **error);
 
 typedef struct kc_admin_item {
-    const char *name;
-    int32_t count;               /**< create_partitions: the new total */
+    const char *name;            /**< a topic's */
+    int32_t count;               /**< create_partitions: the new total; not looked at otherwise */
+    /* out */
     kc_err err;
-    char message[256];
+    char message[256];           /**< what failed and what to do; "" when ok */
 } kc_admin_item;
+/** Deletes topics with all their records. Per item: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, INVALID_REQUEST. */
 KC_API kc_err kc_admin_delete_topics(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+/** Lets topics grow to items[].count partitions (KIP-195); records keep theirs. Per item: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not
+ * more than there are). */
 KC_API kc_err kc_admin_create_partitions(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+/** Both as operations; results: kc_op_result_items. */
 KC_API kc_err kc_admin_delete_topics_start(kc_client *c, const kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
                                            kc_op **op, kc_error **error);
 KC_API kc_err kc_admin_create_partitions_start(kc_client *c, const kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
                                                kc_op **op, kc_error **error);
-/** Deletes records below parts[].offset (KC_OFFSET_END: all); out: the new log start, or parts[].err. */
+/** Deletes records below parts[].offset (KC_OFFSET_END, -1: all; KIP-107); out: the new log start in parts[].offset, or parts[].err
+ * (OFFSET_OUT_OF_RANGE: above the high watermark; UNKNOWN_TOPIC_OR_PARTITION). parts[].topic: kc_client_topic. */
 KC_API kc_err kc_admin_delete_records(kc_client *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
 /** Its results: kc_op_result_offsets (consumer.h). */
 KC_API kc_err kc_admin_delete_records_start(kc_client *c, const kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
@@ -60,10 +76,14 @@ typedef struct kc_config_alter {
     const char *name;            /**< topic, or broker id as text ("": all brokers) */
     const kc_config_pair *pairs;
     size_t pair_count;
+    /* out */
     kc_err err;
-    char message[256];
+    char message[256];           /**< what failed and what to do; "" when ok */
 } kc_config_alter;
+/** Changes single configs of topics and brokers, the others stay (KIP-339; for a broker of before 2.3 KC_UNSUPPORTED). Each item is changed as a
+ * whole or not at all. Per item: INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (no such broker). */
 KC_API kc_err kc_admin_alter_configs(kc_client *c, kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+/** The same as an operation; results: kc_op_result_items. */
 KC_API kc_err kc_admin_alter_configs_start(kc_client *c, const kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
                                            kc_op **op, kc_error **error);
 
@@ -83,11 +103,16 @@ typedef struct kc_config_item {
     int32_t read_only, sensitive;
     const char *doc;             /**< "" when the broker gave none */
 } kc_config_item;
+/** All configs of a topic or a broker (resource: enum kc_resource; name: as in kc_config_alter), defaults included; values are those in effect.
+ * *out is the caller's. UNKNOWN_TOPIC_OR_PARTITION, KC_INVALID (no broker's number). A broker answers for itself: one that is not there is
+ * waited for until the limit, KC_TIMED_OUT. */
 KC_API kc_err kc_admin_describe_configs(kc_client *c, int32_t resource, const char *name, int64_t timeout_us, kc_config_list **out, kc_error **error);
+/** The same as an operation; its result: kc_op_result_configs. */
 KC_API kc_err kc_admin_describe_configs_start(kc_client *c, int32_t resource, const char *name, int64_t timeout_us, uint64_t opaque, kc_op **op,
                                               kc_error **error);
 KC_API kc_config_list *kc_op_result_configs(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
 KC_API size_t kc_config_list_count(const kc_config_list *l);
+/** One of them, index from 0; KC_INVALID past the end. */
 KC_API kc_err kc_config_list_get(const kc_config_list *l, size_t index, kc_config_item *out);
 KC_API void kc_config_list_free(kc_config_list *l);
 
@@ -110,13 +135,16 @@ typedef struct kc_topic_info {
     size_t partition_count;
     kc_err err;
 } kc_topic_info;
-/** Brokers, controller and topics (name NULL: all; else one, with offsets of each partition: -1, and an err, where its leader cannot be
- * reached). */
+/** Brokers, controller and topics. topic NULL: all of them, without offsets. Else that one, with the offsets of each partition: -1, and an err,
+ * where its leader cannot be reached. A topic that is not there has topic_info.err UNKNOWN_TOPIC_OR_PARTITION, the call succeeds; nothing is
+ * created by asking. *out is the caller's. */
 KC_API kc_err kc_admin_describe(kc_client *c, const char *topic, int64_t timeout_us, kc_cluster_info **out, kc_error **error);
+/** The same as an operation; its result: kc_op_result_cluster. */
 KC_API kc_err kc_admin_describe_start(kc_client *c, const char *topic, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 KC_API kc_cluster_info *kc_op_result_cluster(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
-KC_API const char *kc_cluster_info_id(const kc_cluster_info *i);
-KC_API int32_t kc_cluster_info_controller(const kc_cluster_info *i);
+KC_API const char *kc_cluster_info_id(const kc_cluster_info *i);         /**< "" unknown */
+KC_API int32_t kc_cluster_info_controller(const kc_cluster_info *i);     /**< its node id; -1 unknown */
+/* Indexes from 0; KC_INVALID past the end. */
 KC_API size_t kc_cluster_info_broker_count(const kc_cluster_info *i);
 KC_API kc_err kc_cluster_info_broker(const kc_cluster_info *i, size_t index, kc_broker_info *out);
 KC_API size_t kc_cluster_info_topic_count(const kc_cluster_info *i);

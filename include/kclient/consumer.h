@@ -1,5 +1,7 @@
 /** @file consumer.h
- * Consuming by manual assignment. One poll, events in order.
+ * Consuming by manual assignment. One poll, events in order. KIP-227 (fetch sessions), KIP-320 (truncation noticed), KIP-392 (rack).
+ *
+ * Only poll and poll_one exclude each other (KC_BUSY); everything else may be called from any thread meanwhile.
  */
 #ifndef KCLIENT_CONSUMER_H
 #define KCLIENT_CONSUMER_H
@@ -12,9 +14,13 @@ extern "C" {
 
 typedef struct kc_consumer kc_consumer;
 
-/** What may be committed later: fixed at creation, since the two must not mix. */
+/** What counts as processed, and may so be committed once there are groups: fixed at creation, since the two must not mix. BY_POLL: a poll marks
+ * what the poll before it gave. EXPLICIT: nothing by itself. Without groups it makes no difference. */
 typedef int32_t kc_processed_mode;
 enum { KC_PROCESSED_BY_POLL = 1, KC_PROCESSED_EXPLICIT = 2 };
+
+/** Creates a consumer on a client, with nothing assigned. The configuration may be NULL (all from the client's), and stays the caller's. KC_CONFIG,
+ * KC_INVALID (the mode). */
 
 KC_API kc_err kc_consumer_new(kc_client *c, const kc_config *config, kc_processed_mode mode, kc_consumer **consumer, kc_error **error);
 
@@ -42,9 +48,9 @@ enum kc_event_kind {
     KC_EVENT_RECORDS = 1,       /**< records of one partition */
     KC_EVENT_PARTITION_END = 2, /**< the end was reached (enable.partition.eof) */
     KC_EVENT_ERROR = 3,         /**< kc_event_error, told once; the consumer goes on, with this partition too unless it asks for a seek */
-    KC_EVENT_ASSIGNED = 4,
+    KC_EVENT_ASSIGNED = 4, /**< this and the next two: of groups, which this version does not have */
     KC_EVENT_REVOKED = 5,
-    KC_EVENT_LOST = 6, /**< groups */
+    KC_EVENT_LOST = 6,
 };
 /** Reference-counted; readable after the assignment changed; freed from any thread. */
 typedef struct kc_event kc_event;
@@ -84,12 +90,13 @@ typedef struct kc_message {
     int32_t timestamp_type; /**< 0 create time, 1 log append time, -1 none */
     int32_t leader_epoch;
 } kc_message;
+/** index from 0; KC_INVALID past the end or for another kind of event. */
 KC_API kc_err kc_event_message(const kc_event *e, size_t index, kc_message *out);
 /** Headers of one record, parsed on demand: returns how many there are; fills up to max. Names are not NUL-terminated (name_size). */
 KC_API size_t kc_event_headers(const kc_event *e, size_t index, kc_header *out, size_t stride, size_t max);
 
-KC_API kc_event *kc_event_ref(kc_event *e);
-KC_API void kc_event_free(kc_event *e);
+KC_API kc_event *kc_event_ref(kc_event *e); /**< one more hold, to be freed too; returns e */
+KC_API void kc_event_free(kc_event *e);     /**< drops a hold; the last one gives its bytes back to the memory budget */
 
 /** One record at a time, for simple loops: *out is borrowed until the next call of poll_one, poll or free on this consumer. Same results as
  * kc_consumer_poll; events that are not records end it with KC_OK and *event set (to be freed), otherwise *event is NULL. May be mixed with
@@ -98,8 +105,9 @@ KC_API kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **e
 /** Headers of the record last given by kc_consumer_poll_one. */
 KC_API size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride, size_t max);
 
-/** Offset lookups. offset in: KC_OFFSET_BEGINNING, KC_OFFSET_END, or a timestamp in ms (>= 0); out: the offset, -1 when there is none at or
- * after the timestamp. */
+/** Offset lookups, of any partitions, assigned or not. offset in: KC_OFFSET_BEGINNING, KC_OFFSET_END, or a timestamp in ms (>= 0); out: the
+ * offset, -1 when there is none at or after the timestamp. timeout_us 0: default.api.timeout.ms, which is also the _start form's limit. Per-item
+ * errors in parts[].err; returns the first of them. */
 KC_API kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
 KC_API kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque,
                                         kc_op **op, kc_error **error);
@@ -119,7 +127,7 @@ typedef struct kc_why {
 /** Up to max partitions of the assignment; *count is how many there are. Asks loop context, so it takes as long as its turn under way. */
 KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count);
 
-/** Ends fetching; keeps its limit. Events already handed out stay readable. */
+/** Ends fetching, within timeout_us (KC_TIMED_OUT: still under way). Events already handed out stay readable. */
 KC_API kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error);
 KC_API kc_err kc_consumer_close_start(kc_consumer *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 KC_API void kc_consumer_free(kc_consumer *c);

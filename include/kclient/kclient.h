@@ -8,10 +8,16 @@
  *   clock can hold saturate.
  * - Inputs are borrowed for the call. What a `new`, a `_start` or an out-parameter gives is the caller's to close and free. What an
  *   event, report or view shows is borrowed until its container is freed. Every free accepts NULL and never blocks.
- * - Functions over arrays of structs take the stride, so that structs may grow at their end.
+ * - Functions over arrays of structs take the stride: the bytes from one to the next, at least sizeof the struct (KC_INVALID otherwise), so
+ *   that structs may grow at their end.
  * - Out-parameters are untouched on error; a `kc_error **` may be NULL.
  * - Unless said otherwise a function may be called from any thread. After fork() a child may only free handles: every other call
  *   answers KC_FORKED.
+ * - Any call that gives a kc_err may answer KC_CLOSED, KC_FORKED, KC_REENTRANT, KC_INVALID (NULL where something is needed) and
+ *   KC_NO_MEMORY; a function's own comment names what is particular to it.
+ * - A client has a thread of its own, or none (client.thread=none). Without one its loop runs inside kc_client_run_once, and inside
+ *   whatever call has to wait, for the whole client: a program that sends and polls in turn needs nothing else. A call with a limit of 0
+ *   does not run it. With one, a waiting caller mostly runs the loop itself too, which saves the wake-up of another thread.
  */
 #ifndef KCLIENT_H
 #define KCLIENT_H
@@ -126,7 +132,7 @@ KC_API kc_config *kc_config_new(void); /**< NULL: out of memory */
 KC_API kc_err kc_config_set(kc_config *c, const char *name, const char *value, kc_error **error);
 /** The effective value as text; NULL when the name is unknown or has no value. Borrowed until the next set or free. */
 KC_API const char *kc_config_get(const kc_config *c, const char *name);
-KC_API kc_config *kc_config_dup(const kc_config *c);
+KC_API kc_config *kc_config_dup(const kc_config *c); /**< a copy of its own; NULL: out of memory */
 KC_API void kc_config_free(kc_config *c);
 
 /** The table behind it, for documentation and `kc config explain`. Index from 0; KC_INVALID past the end. Static strings. */
@@ -145,7 +151,8 @@ typedef struct kc_client kc_client;
 /** Creates a client; copies what it needs of the configuration, which stays the caller's in every case (CX-15). Does not wait for a
  * connection. KC_CONFIG, KC_NO_MEMORY, KC_TRANSPORT (a thread or descriptor could not be had). */
 KC_API kc_err kc_client_new(const kc_config *config, kc_client **client, kc_error **error);
-/** Closes connections; roles of the client must have been closed before, else their records are failed. Keeps its limit. */
+/** Closes connections; roles of the client must have been closed before, else their records are failed. Returns within timeout_us:
+ * KC_TIMED_OUT when it is still under way. New calls answer KC_CLOSED from then on; reports and results that are left may still be taken. */
 KC_API kc_err kc_client_close(kc_client *c, int64_t timeout_us, kc_error **error);
 /** Drops the caller's hold. Roles, events and operations hold the client too, so any order of frees is right. */
 KC_API void kc_client_free(kc_client *c);
@@ -165,7 +172,8 @@ typedef struct kc_ready {
     uint64_t opaque;  /**< of the role (its configuration's `opaque`) or the operation */
     void *role;       /**< kc_producer *, kc_consumer * or kc_op *; NULL for KC_READY_LOG */
 } kc_ready;
-/** Up to max things that became ready since they were last drained. Returns how many. */
+/** Up to max things that became ready since they were last drained. Returns how many; while that is max, there may be more. SPACE comes after a
+ * refused send, OP once, when an operation of a _start function ends. */
 KC_API size_t kc_client_ready(kc_client *c, kc_ready *out, size_t stride, size_t max);
 /** client.thread=none: one turn of the loop: waits at most timeout_us for something to do, then works at most about budget_us (0: no bound).
  * KC_INVALID with a thread inside; KC_BUSY when another thread runs it; KC_REENTRANT. */
@@ -182,10 +190,12 @@ KC_API int32_t kc_client_log(kc_client *c, int32_t *level, int64_t *at_ms, char 
 
 /** A slow call that runs by itself. Free detaches it (its effect goes on); cancel stops waiting (outcome MAYBE). */
 typedef struct kc_op kc_op;
-/** Waits for the result. KC_OK: done and succeeded; KC_TIMED_OUT: not done yet, wait again; else its error. Drives the loop where there is no thread. */
+/** Waits for the result. KC_OK: done and succeeded; else its error. KC_TIMED_OUT with kc_op_done 0: not done yet, wait again (1: the call's own
+ * limit passed). Several threads may wait; each gets the error. */
 KC_API kc_err kc_op_wait(kc_op *op, int64_t timeout_us, kc_error **error);
 KC_API int32_t kc_op_done(const kc_op *op); /**< 1 once there is a result */
-KC_API uint64_t kc_op_opaque(const kc_op *op);
+KC_API uint64_t kc_op_opaque(const kc_op *op); /**< as given to its _start */
+/** Ends it with KC_CANCELLED soon, unless it is done already; what was sent may still take effect. */
 KC_API void kc_op_cancel(kc_op *op);
 KC_API void kc_op_free(kc_op *op);
 

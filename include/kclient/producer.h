@@ -59,6 +59,8 @@ typedef struct kc_flat {
     uint32_t headers_at;     /**< header_count times: int32 name size, int32 value size (-1 null), name, value; host order, unaligned */
     uint32_t guid_at;        /**< 16 bytes at guid_at - 1; 0: none */
 } kc_flat;
+/** kc_producer_send_many over flat records: places (key_at, value_at, headers_at, guid_at - 1) are offsets from arena, within arena_size, else the
+ * record is refused with KC_INVALID. The arena is borrowed for the call. */
 KC_API size_t kc_producer_send_flat(kc_producer *p, const kc_flat *records, size_t stride, size_t n, const void *arena, size_t arena_size,
                                     int64_t timeout_us, kc_err *err);
 
@@ -95,6 +97,7 @@ KC_API void kc_reports_free(kc_reports *r);
 
 /** Sends all that is queued without waiting for linger; returns when each has its outcome (reports may still wait to be taken), or KC_TIMED_OUT. */
 KC_API kc_err kc_producer_flush(kc_producer *p, int64_t timeout_us, kc_error **error);
+/** The same as an operation: it ends when all that was accepted before it has its outcome. */
 KC_API kc_err kc_producer_flush_start(kc_producer *p, uint64_t opaque, kc_op **op, kc_error **error);
 enum kc_purge { KC_PURGE_QUEUED = 1, KC_PURGE_IN_FLIGHT = 2 };
 /** Fails what is queued (NOT_PERSISTED) and, if asked, what is in flight (MAYBE_PERSISTED), with KC_CANCELLED. */
@@ -106,6 +109,7 @@ typedef struct kc_producer_stats {
     uint64_t in_flight_requests;
     uint64_t records_ok, records_failed, batches_sent, bytes_sent, retries;
 } kc_producer_stats;
+/** size: sizeof(kc_producer_stats) as the caller knows it; so many bytes are filled. */
 KC_API kc_err kc_producer_stats_get(kc_producer *p, kc_producer_stats *out, size_t size);
 
 /** The fatal error that ended the producer, NULL if none. Owned by the caller. */
@@ -114,6 +118,7 @@ KC_API kc_error *kc_producer_fatal(kc_producer *p);
 /** Completes every accepted record with exactly one report: sends what it can within the limit and fails the rest. Reports can be taken
  * afterwards, until kc_producer_reports answers KC_CLOSED. KC_TIMED_OUT: some were failed for it; KC_BUSY: an earlier close is still under way; KC_CLOSED. */
 KC_API kc_err kc_producer_close(kc_producer *p, int64_t timeout_us, kc_error **error);
+/** The same as an operation, with the same errors. */
 KC_API kc_err kc_producer_close_start(kc_producer *p, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 /** Never blocks. Records without an outcome are dropped unsent: close first. */
 KC_API void kc_producer_free(kc_producer *p);

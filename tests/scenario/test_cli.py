@@ -10,6 +10,11 @@ import time
 from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test
 
 
+# Those with operands and options, in an order in which one's examples find what the others' made.
+COMMANDS = [["topic", "create"], ["topic", "list"], ["topic", "describe"], ["topic", "alter"], ["produce"], ["consume"], ["config", "describe"], ["config", "alter"],
+            ["config", "explain"], ["cluster"], ["bench", "produce"], ["bench", "consume"], ["bench", "latency"], ["topic", "delete"]]
+
+
 @test
 def wrong_words_are_usage_errors_that_name_the_right_one(folder):
     for args, words in (
@@ -21,7 +26,7 @@ def wrong_words_are_usage_errors_that_name_the_right_one(folder):
         (["consume", "-t", "x", "-p", "-1"], ["0 to 2147483647"]), (["consume", "-t", "x", "-c", "0"], ["from 1"]), (["produce", "-t", "x", "--rate", "0"], ["from 1"]),
         (["topic", "create", "x", "--partitions", "99999999999"], ["1 to 2147483647"]), (["topic", "create", "x", "--rf", "40000"], ["32767"]),
         (["produce", "-t", "x", "--base64"], ["--json"]), (["consume", "-t", "x", "--base64"], ["--json"]), (["consume", "-t", "x", "--json", "-f", "%s"], ["-f", "--json"]),
-        (["produce", "-t", "x", "--json", "-K", ":"], ["-K", "--json"]), (["bench", "produce", "-t", "x", "--payload", "xml"], ["rand", "json"]),
+        (["produce", "-t", "x", "--json", "-K", ":"], ["-K", "--json"]), (["bench", "produce", "-t", "x", "--payload", "xml"], ["rand", "json"]), (["bench", "produce", "-t", "x", "--e2e"], ["--e2e"]),
         (["bench", "produce", "-t", "x", "--partitions", "4294967297"], ["2147483647"]), (["config", "describe", "broker", "x"], ["kc cluster"]),
         (["config", "alter", "broker", "x", "--config", "a=b"], ["kc cluster"]),
     ):
@@ -44,11 +49,33 @@ def wrong_words_are_usage_errors_that_name_the_right_one(folder):
 
 @test
 def help_fits_a_terminal(folder):
-    for args in ([], ["topic"], ["produce"], ["consume"], ["bench", "produce"], ["topic", "create"], ["config", "alter"], ["cluster"]):
-        r = run(KC, *args, "--help")
-        equal(r.returncode, 0, f"kc {args} --help")
-        wide = [line for line in r.stdout.splitlines() if len(line) > 100]
-        equal(wide, [], f"lines of kc {args} --help")
+    for args in [[KBROKER], [KBROKER, "run"], [KC, "topic"], [KC, "config"], [KC, "bench"], [KC], *([KC, *c] for c in COMMANDS)]:
+        r = run(*args, "--help")
+        equal((r.returncode, r.stderr), (0, ""), f"{args} --help")
+        equal([line for line in r.stdout.splitlines() if len(line) > 80], [], f"lines of {args} --help")
+        equal("examples:" in r.stdout, args[1:] in COMMANDS or args[0] == KBROKER, f"examples of {args}")
+    r = run(KC, "config", "explain")
+    equal([line for line in r.stdout.splitlines() if len(line) > 80 and " " in line.strip()[:80] and "also:" not in line], [], "lines of kc config explain")
+
+
+@test
+def the_examples_of_help_run(folder):
+    b = Broker(folder / "d")
+    (folder / "bin").mkdir()
+    wrapper = folder / "bin" / "kc"  # the broker is not at the default port
+    wrapper.write_text(f'#!/bin/sh\ncase "$1$2" in configexplain) exec {KC} "$@" ;; *) exec {KC} "$@" -b {b.address} ;; esac\n')
+    wrapper.chmod(0o755)
+    (folder / "users.txt").write_text("1:ann\n2:bob\n")
+    env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    count = 0
+    for command in COMMANDS:
+        lines = run(KC, *command, "--help").stdout.split("examples:\n")[1].replace("|\n", "|")
+        for line in lines.splitlines():
+            r = run("bash", "-c", "set -o pipefail; " + line, env=env, cwd=folder)
+            equal((r.returncode, r.stderr), (0, ""), line)
+            count += 1
+    equal(count >= len(COMMANDS), True)
+    equal(kc(b, "consume", "-t", "copy", "-o", "beginning", "-e", "-f", "%s ").stdout, "1 2 3 4 5 6 7 8 9 10 ")
 
 
 @test

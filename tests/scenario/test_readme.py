@@ -1,4 +1,5 @@
 """The commands of README.md do what it says: its five minutes, on a build of this tree."""
+import fnmatch
 import os
 import re
 import shutil
@@ -62,6 +63,31 @@ def every_file_it_names_is_there(folder):
         if not list(ROOT.glob(re.sub(r"\{.*?\}", "*", name))):
             raise AssertionError(f"README.md names {name}, which is not there")
     equal(shutil.which("pkg-config") is not None, True)
+
+
+@test
+def the_file_maps_name_every_source_file_and_no_other(folder):
+    for base in ("client", "broker-ref"):
+        text = (ROOT / base / "README.md").read_text()
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        files = {p.name for p in (ROOT / base).rglob("*.[ch]")}
+        named = set()
+        for cell in (line.split("|")[1] for line in table):
+            last = ""
+            for word in re.findall(r"`([^` ]+)`", cell):
+                word = word.rsplit("/", 1)[-1]
+                stem = last if word.startswith(".") else word  # `x.h` `.c`
+                word = stem.rsplit(".", 1)[0] + word if word.startswith(".") else word
+                last = stem
+                braces = re.match(r"(.*)\{(.*)\}(.*)", word)
+                for name in [braces[1] + x + braces[3] for x in braces[2].split(",")] if braces else [word]:
+                    found = {f for f in files if fnmatch.fnmatch(f, name)}
+                    if not found and re.search(r"\.[ch*]$", name):
+                        raise AssertionError(f"{base}/README.md names {name}, which is not there")
+                    named |= found
+        stems = {n.rsplit(".", 1)[0] for n in named}  # a header may stand with its .c file
+        missing = sorted(f for f in files - named if not (f.endswith(".h") and f[:-2] in stems))
+        equal(missing, [], f"files that {base}/README.md does not name")
 
 
 main()
