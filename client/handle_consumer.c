@@ -184,7 +184,11 @@ kc_err kc_consumer_close_start(kc_consumer *c, int64_t timeout_us, uint64_t opaq
 }
 
 void kc_consumer_free(kc_consumer *c) {
-    if (!c || kc_client_is_forked(c->client)) return; /* a child leaves what the parent's threads may have held half-way */
+    if (!c) return;
+    if (kc_client_is_forked(c->client)) { /* a child leaves what the parent's threads may have held half-way, but not the client's descriptors */
+        kc_client_unref(c->client);
+        return;
+    }
     atomic_store(&c->closed, true);
     kc_client *client = kc_client_ref(c->client);
     kc_client_post(client, &c->free_post);

@@ -248,6 +248,18 @@ static void test_inside_a_callback(void **state) {
 
 /* ---- After fork ---- */
 
+/* The client has one, the test's broker none. */
+static int timers_open(void) {
+    int n = 0;
+    for (int fd = 3; fd < 256; fd++) {
+        char path[64], to[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        (void)!readlink(path, to, sizeof to - 1);
+        n += strstr(to, "timerfd") != NULL;
+    }
+    return n;
+}
+
 static int in_child(struct rig *r, kc_event *e, kc_op *op) {
     kc_event *other = NULL;
     kc_message m;
@@ -270,9 +282,10 @@ static int in_child(struct rig *r, kc_event *e, kc_op *op) {
     if (kc_event_count(e) == 0 || kc_event_message(e, 0, &m) != KC_OK || m.value.size == 0) return 20; /* still readable */
     kc_event_free(e);
     kc_op_free(op);
+    if (timers_open() != 1) return 21;
     kc_consumer_free(r->consumer);
     kc_client_free(r->client);
-    return 0;
+    return timers_open() == 0 ? 0 : 22; /* the client's descriptors are closed, or the parent's connections would stay open with the child */
 }
 static void test_CX_05_fork(void **state) {
     (void)state;
