@@ -123,7 +123,6 @@ int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
     int32_t n = drop_while(log, hw, now, expired) + drop_while(log, hw, now, too_much) + drop_while(log, hw, now, below_start);
     if (log->start != start) kb_epochs_truncate_start(log->epochs, log->start);
     kb_epochs_later(log, now);
-    if (log->config->producer_expiration_ms > 0) kb_pid_expire(log->pids, now.wall_ms - log->config->producer_expiration_ms);
     int64_t flush_ms = log->config->flush_ms;
     bool limited = flush_ms >= 0 && flush_ms < INT64_MAX / 1000 && p->unsynced_since_us != KW_NEVER;
     bool old = limited && now.mono_us - p->unsynced_since_us >= flush_ms * 1000;
@@ -132,6 +131,11 @@ int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
     for (size_t i = 0; i + 1 < p->seg_count; i++) kb_seg_store_again(p->segs[i]); /* a full disk, most likely */
     kb_sync_step(log);
     return n;
+}
+
+void kb_log_expire_producers(struct kb_log *log, struct kb_now now) {
+    if (log->poisoned || log->busy || log->priv->stop || log->config->producer_expiration_ms <= 0) return;
+    kb_pid_expire(log->pids, now.wall_ms - log->config->producer_expiration_ms);
 }
 
 kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct kb_now now) {

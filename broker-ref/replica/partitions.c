@@ -288,6 +288,14 @@ static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     arm(n, t, config_us(n, "log.retention.check.interval.ms"));
 }
 
+static void producers_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)now_us;
+    struct kb_node *n = ctx;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
+        if (p->state == KB_PART_ONLINE) kb_log_expire_producers(p->log, n->now);
+    arm(n, t, config_us(n, "producer.id.expiration.check.interval.ms"));
+}
+
 #define SYNC_AGAIN_MS 100 /* with flush.on.ack the log syncs by itself; this is for a round that could not be tried */
 
 void kb_partitions_flush_due(struct kb_partition *p) {
@@ -326,6 +334,7 @@ kw_err kb_partitions_new(struct kb_node *n) {
     kw_list_init(&ps->leaving);
     kw_list_init(&ps->parked);
     kw_timer_init(&ps->housekeep_timer, housekeep_fire, n);
+    kw_timer_init(&ps->producers_timer, producers_fire, n);
     kw_timer_init(&ps->flush_timer, flush_fire, n);
     n->partitions = ps;
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
@@ -396,6 +405,7 @@ kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struc
     ps->loaded = true;
     if (known < named) drop_stale(n);
     arm(n, &ps->housekeep_timer, config_us(n, "log.retention.check.interval.ms"));
+    arm(n, &ps->producers_timer, config_us(n, "producer.id.expiration.check.interval.ms"));
     if (--ps->opening == 0) kb_node_opened(n, now);
     return KW_OK;
 }
@@ -423,6 +433,7 @@ void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, 
     struct kb_partitions *ps = n->partitions;
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) kw_timers_cancel(&n->parts.timers, &ps->points[what].timer);
     kw_timers_cancel(&n->parts.timers, &ps->housekeep_timer);
+    kw_timers_cancel(&n->parts.timers, &ps->producers_timer);
     kw_timers_cancel(&n->parts.timers, &ps->flush_timer);
     ps->stopping = true;
     ps->stop_done = done;

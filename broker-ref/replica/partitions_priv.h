@@ -46,7 +46,7 @@ struct kb_partitions {
     bool configs_moved;
     bool found_clean; /* of the logs that are opened at the start */
     struct kb_point_file points[KB_POINT_COUNT];
-    struct kw_timer housekeep_timer, flush_timer;
+    struct kw_timer housekeep_timer, flush_timer, producers_timer;
     size_t stop_pending;
     void (*stop_done)(struct kb_node *n, bool clean, struct kb_now now);
 };

@@ -148,9 +148,11 @@ static void test_producers_expire(void **state) {
     rig_flush(&r);
     r.now.wall_ms += 86400000 - 1000;
     kb_log_housekeep(r.log, 1, r.now);
+    kb_log_expire_producers(r.log, r.now);
     assert_non_null(kb_pid_get(r.log->pids, 1));
     r.now.wall_ms += 2000;
     kb_log_housekeep(r.log, 1, r.now);
+    kb_log_expire_producers(r.log, r.now);
     assert_null(kb_pid_get(r.log->pids, 1));
     assert_true(r.log->pids->forgetful);
     rig_deinit(&r);
