@@ -147,23 +147,28 @@ static bool meta_snapshot_place(struct sim_run *r, char *file, size_t size, size
     return true;
 }
 
-/* One bit; one at a time, and once a start has gone through with it, no more. The node finds it, or does not need what it hit. */
+/* One bit, one at a time. The node finds it, or does not need what it hit. */
 static void rot_meta(struct sim_run *r) {
     struct sim_meta_rot *x = &r->meta_rot;
-    if (x->there || x->survived) return;
+    size_t n;
+    if (x->there) return;
     bool found = sim_below(&r->w, 3) ? meta_log_place(r, x->file, sizeof x->file, &x->at) : meta_snapshot_place(r, x->file, sizeof x->file, &x->at);
     if (!found) return;
     x->there = true;
     x->clean = clean_stop(r);
     x->mask = (uint8_t)(1u << sim_below(&r->w, 8));
     sim_disk_rot(r->broker.disk, x->file, x->at, x->mask);
+    x->rotten = sim_disk_peek(r->broker.disk, x->file, &n)[x->at];
     sim_fire(&r->w, SIM_F_META_ROT);
     sim_trace(&r->w, "%s: a bit turns at %zu", x->file, x->at);
 }
 
 void sim_fault_meta_ready(struct sim_run *r) {
-    r->meta_rot.survived |= r->meta_rot.there;
-    r->meta_rot.there = false;
+    struct sim_meta_rot *x = &r->meta_rot;
+    size_t n;
+    const uint8_t *p = x->there ? sim_disk_peek(r->broker.disk, x->file, &n) : NULL;
+    if (p && x->at < n && p[x->at] == x->rotten) sim_disk_rot(r->broker.disk, x->file, x->at, x->mask); /* mended before it is needed */
+    x->there = false;
 }
 
 /* The node did not start: the administrator brings the file back from a copy. (So he does when a start after a clean stop is killed: the next

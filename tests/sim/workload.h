@@ -35,11 +35,11 @@ struct sim_meta {
     struct sim_meta_claim topics[SIM_TOPICS_MAX];
 };
 struct sim_meta_rot {
-    bool there, survived; /* survived: a start went through with it */
-    bool clean;           /* only the clean stop before vouches for what it hit */
+    bool there;
+    bool clean; /* only the clean stop before vouches for what it hit */
     char file[160];
     size_t at;
-    uint8_t mask;
+    uint8_t mask, rotten; /* rotten: the byte then */
 };
 struct sim_run {
     struct sim_world w;
