@@ -80,7 +80,14 @@ static void command_line(char *z) {
                                                 {'n', "number", "N", "a number from 1", CLI_COUNT, &numbers[1]},
                                                 {0, "total", "N", "any number from 1", CLI_TOTAL, &numbers[2]},
                                                 {0, "set", "NAME=VALUE", "many", CLI_MANY, &many}};
-    static const struct cli_command command = {"topic create", "TOPIC", "makes a topic", "notes", 1, 3, options, KW_COUNTOF(options)};
+    static const struct cli_command command = {.name = "topic create",
+                                               .operands = "TOPIC",
+                                               .summary = "makes a topic",
+                                               .notes = "notes",
+                                               .operands_min = 1,
+                                               .operands_max = 3,
+                                               .options = options,
+                                               .option_count = KW_COUNTOF(options)};
     char *argv[WORDS_MAX + 1] = {"kc"};
     int argc = 1;
     many.count = 0;
