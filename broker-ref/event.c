@@ -4,6 +4,27 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+const char *kb_os_text(int os_errno) {
+    return os_errno ? strerror(os_errno) : "an I/O error";
+}
+
+const char *kb_disk_text(enum kb_disk_err err) {
+    switch (err) {
+    case KB_DISK_ENOENT:
+        return "it is not there";
+    case KB_DISK_ENOSPC:
+        return "the disk is full";
+    case KB_DISK_EIO:
+        return "the disk failed";
+    case KB_DISK_EFBIG:
+        return "it is larger than it can be";
+    case KB_DISK_ENOMEM:
+        return "out of memory or descriptors";
+    default:
+        return "the system refused (permissions?)";
+    }
+}
+
 void kb_disk_init(struct kb_disk *d) {
     memset(d, 0, sizeof(*d));
     kw_list_init(&d->queue);

@@ -64,6 +64,8 @@ enum kb_disk_err {
     KB_DISK_EEXIST,
     KB_DISK_EOTHER
 };
+const char *kb_disk_text(enum kb_disk_err err); /* as a person reads it; static */
+const char *kb_os_text(int os_errno);           /* the system's own words for an errno that a request brought back; the core's thread only */
 
 struct kb_fs;
 struct kb_disk_req {

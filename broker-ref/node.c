@@ -179,7 +179,7 @@ static void load_partitions(struct kb_node *n, struct kb_now now) {
 static void boot_id_stored(struct kb_disk_req *r, struct kb_now now) {
     struct kb_node *n = r->ctx;
     n->now = now;
-    if (r->err != KB_DISK_OK) KB_SAY(n, KB_WARN, "%s cannot be written (error %d)", r->path, r->os_errno);
+    if (r->err != KB_DISK_OK) KB_SAY(n, KB_WARN, "%s cannot be written (%s)", r->path, kb_os_text(r->os_errno));
     n->boot->then(n, now);
 }
 
@@ -250,7 +250,7 @@ static void unmarked(struct kb_disk_req *r, struct kb_now now) {
     struct kb_node *n = r->ctx;
     n->now = now;
     if (r->err != KB_DISK_OK) {
-        kb_node_fail(n, "%s/.kafka_cleanshutdown cannot be removed (error %d); make the data folder writable", n->log_dir, r->os_errno);
+        kb_node_fail(n, "%s/.kafka_cleanshutdown cannot be removed (%s); make the data folder writable", n->log_dir, kb_os_text(r->os_errno));
         return;
     }
     if (r == &n->boot->unmark && !n->parts.log_env.ephemeral) { /* gone for good before anything is loaded (BL-02) */
@@ -303,7 +303,7 @@ static void take_reads(struct kb_node *n, struct kb_now now) {
     for (size_t i = 0; i < READS; i++) {
         struct kb_disk_req *r = &b->reads[i];
         if (r->err != KB_DISK_OK && r->err != KB_DISK_ENOENT) {
-            kb_node_fail(n, "%s cannot be read (error %d)", r->path, r->os_errno);
+            kb_node_fail(n, "%s cannot be read (%s)", r->path, kb_os_text(r->os_errno));
             return;
         }
     }
@@ -331,8 +331,8 @@ static void made_dir(struct kb_disk_req *r, struct kb_now now) {
     struct kb_boot *b = n->boot;
     n->now = now;
     if (r->err != KB_DISK_OK) {
-        kb_node_fail(n, "the data folder %s cannot be made (error %d); make it, or choose another with --data or log.dirs", n->log_dir,
-                     r->os_errno);
+        kb_node_fail(n, "the data folder %s cannot be made (%s); make it, or choose another with --data or log.dirs", n->log_dir,
+                     kb_os_text(r->os_errno));
         return;
     }
     b->pending = READS;
@@ -396,7 +396,7 @@ static void marked(struct kb_disk_req *r, struct kb_now now) {
     n->now = now;
     if (r->err != KB_DISK_OK) {
         n->boot->stop_clean = false;
-        KB_SAY(n, KB_ERROR, "%s cannot be written (error %d)", r->path, r->os_errno);
+        KB_SAY(n, KB_ERROR, "%s cannot be written (%s)", r->path, kb_os_text(r->os_errno));
     }
     stopped(n);
 }

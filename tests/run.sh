@@ -13,7 +13,7 @@ while [ $# -gt 0 ]; do
         --quick) mode=quick ;;
         --long) mode=long ;;
         --only) only=${2:?"--only needs a runner's name"}; shift ;;
-        -h | --help) sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//'; grep -oE '^runner [a-z0-9-]+' "$0" | sed 's/^runner /  /'; exit 0 ;;
+        -h | --help) sed -n '2,7p' "$0" | sed 's/^# \{0,1\}//'; grep -oE '^runner [a-z0-9-]+' "$0" | sed 's/^runner /  /'; exit 0 ;;
         *) echo "run.sh: no option '$1'; --quick, --long, --only NAME or none" >&2; exit 2 ;;
     esac
     shift
@@ -74,4 +74,5 @@ runner quickstart full,long examples/quickstart.sh
 echo
 [ $failed -eq 0 ] || printf 'failed: %s\n' "${failures[*]}"
 printf '%d passed, %d failed\n' "$passed" "$failed"
+[ -z "$only" ] || [ $((passed + failed)) -gt 0 ] || echo "run.sh: no runner '$only'; --help lists them" >&2
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

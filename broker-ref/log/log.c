@@ -100,8 +100,8 @@ void kb_log_poison(struct kb_log *log, struct kb_now now, const char *what, cons
     if (log->poisoned) return;
     log->poisoned = true;
     const char *name = strrchr(path, '/');
-    snprintf(log->failure, sizeof(log->failure), "%s: %s of %s failed (errno %d); offline until the broker restarts on a sound disk", log->dir, what,
-             name ? name + 1 : path, os_errno);
+    snprintf(log->failure, sizeof(log->failure), "%s: %s of %s failed (%s); offline until the broker restarts on a sound disk", log->dir, what,
+             name ? name + 1 : path, kb_os_text(os_errno));
     if (!log->priv->closed) kb_say(log->env->logger, KB_ERROR, "%s", log->failure);
     for (size_t i = 0; i < log->priv->seg_count; i++)
         if (log->priv->segs[i]->file) log->priv->segs[i]->file->poisoned = true;
@@ -217,7 +217,8 @@ static void opened(struct kb_disk_req *req, struct kb_now now) {
     kw_err err = req->err ? KW_EIO : take(log, &o->recover, now);
     kb_recover_deinit(&o->recover);
     if (err) {
-        kb_say(log->env->logger, KB_ERROR, "%s: the log cannot be opened (error %d)", log->dir, err);
+        kb_say(log->env->logger, KB_ERROR, "%s: the log cannot be opened: %s", log->dir,
+               req->err ? kb_disk_text(req->err) : err == KW_ENOMEM ? "out of memory" : "what its folder holds cannot be used, or not be mended");
         kb_log_free(log);
         log = NULL;
     }

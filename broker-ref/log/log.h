@@ -64,7 +64,7 @@ struct kb_log {
     struct kb_pid_state *pids;
     bool poisoned, read_only;       /* read_only: ENOSPC; clears when an append succeeds again */
     bool busy;                      /* truncating, or cutting back: appends get KW_EBUSY until it is done (marks_moved) */
-    char failure[160];
+    char failure[224];
     struct kb_log_private *priv;
 };
 

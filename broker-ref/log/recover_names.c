@@ -150,7 +150,7 @@ kw_err kb_recover_names(struct kb_recover *r) {
             if (!derr) return KW_OK;
         }
         if (derr) {
-            kb_recover_note(r, KB_ERROR, "%s: the folder cannot be read or made (error %d)", r->dir, (int)derr);
+            kb_recover_note(r, KB_ERROR, "%s: the folder cannot be read or made: %s", r->dir, kb_disk_text(derr));
             return derr == KB_DISK_ENOMEM ? KW_ENOMEM : KW_EIO;
         }
         kw_err err = leftovers(r, (const char *)names, count, &again);

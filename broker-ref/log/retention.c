@@ -26,7 +26,7 @@ static void removed(struct kb_op *op, struct kb_now now) {
     struct removal *m = KW_CONTAINER_OF(log->priv->removals.next, struct removal, link);
     log->priv->removing = false;
     if (op->req.err && op->req.err != KB_DISK_ENOENT) {
-        kb_say(log->env->logger, KB_WARN, "%s: could not be removed (errno %d); the next start tries again", op->path, op->req.os_errno);
+        kb_say(log->env->logger, KB_WARN, "%s: could not be removed (%s); the next start tries again", op->path, kb_os_text(op->req.os_errno));
         m->step = REMOVE_END; /* what is left of it is below the log start */
     } else {
         m->step++;
@@ -178,7 +178,7 @@ void kb_doomed_free(struct kb_log_env *env) { /* the next start removes the fold
 static void folder_unlinked(struct kb_disk_req *r, struct kb_now now) {
     (void)now;
     struct kb_doomed *d = KW_CONTAINER_OF(r, struct kb_doomed, req);
-    if (r->err) kb_say(d->env->logger, KB_WARN, "%s: could not be removed (errno %d); the next start tries again", d->path2, r->os_errno);
+    if (r->err) kb_say(d->env->logger, KB_WARN, "%s: could not be removed (%s); the next start tries again", d->path2, kb_os_text(r->os_errno));
     doomed_free(d);
 }
 
@@ -200,7 +200,7 @@ static void folder_renamed(struct kb_disk_req *r, struct kb_now now) {
     kb_log_gone *gone = d->gone;
     void *ctx = d->ctx;
     if (r->err && r->err != KB_DISK_ENOENT)
-        kb_say(d->env->logger, KB_ERROR, "%s: could not be renamed for deletion (errno %d)", d->path, r->os_errno);
+        kb_say(d->env->logger, KB_ERROR, "%s: could not be renamed for deletion (%s)", d->path, kb_os_text(r->os_errno));
     if (r->err || kw_timers_set(d->env->timers, &d->timer, now.mono_us + d->delay_us)) doomed_free(d); /* the next start removes what was renamed */
     if (gone) gone(ctx, now);
 }

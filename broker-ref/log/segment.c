@@ -257,8 +257,8 @@ static void index_stored(struct kb_op *op, struct kb_now now) {
     log->priv->stores--;
     if (op->req.err) { /* stays in memory; the next start rebuilds it */
         s->index_bad = true;
-        kb_say(log->env->logger, KB_WARN, "%s: the index could not be stored (errno %d); it is kept in memory and tried again", op->path,
-               op->req.os_errno);
+        kb_say(log->env->logger, KB_WARN, "%s: the index could not be stored (%s); it is kept in memory and tried again", op->path,
+               kb_os_text(op->req.os_errno));
     }
     if (s->index_ops) return;
     s->index_durable = s->index_stored && !s->index_bad;
@@ -486,7 +486,7 @@ static void snapshot_stored(struct kb_op *op, struct kb_now now) {
     struct kb_log *log = op->log;
     log->priv->stores--;
     if (op->req.err) /* an older one and the batches say the same */
-        kb_say(log->env->logger, KB_WARN, "%s: the producer snapshot could not be stored (errno %d)", op->path, op->req.os_errno);
+        kb_say(log->env->logger, KB_WARN, "%s: the producer snapshot could not be stored (%s)", op->path, kb_os_text(op->req.os_errno));
 }
 
 kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) {

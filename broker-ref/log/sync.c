@@ -88,7 +88,7 @@ static void epochs_stored(struct kb_op *op, struct kb_now now) {
     p->sync.storing = false;
     if (op->req.err) {
         log->epochs->dirty = true;
-        if (!p->closed) kb_say(log->env->logger, KB_ERROR, "%s: could not be stored (errno %d); it is tried again", op->path, op->req.os_errno);
+        if (!p->closed) kb_say(log->env->logger, KB_ERROR, "%s: could not be stored (%s); it is tried again", op->path, kb_os_text(op->req.os_errno));
     }
     p->sync.epochs_failed = op->req.err != KB_DISK_OK;
     if (log->poisoned || p->closed) return;

@@ -223,7 +223,9 @@ static void stopped(struct kb_store *s, struct kb_now now) {
 
 static void log_stopped(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
     struct kb_store *s = ctx;
-    if (err) kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log could not be closed cleanly: %s", s->load.meta_dir, log->failure);
+    if (err)
+        kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log could not be closed cleanly%s%s", s->load.meta_dir,
+               log->failure[0] ? ": " : "", log->failure);
     stopped(s, now);
 }
 

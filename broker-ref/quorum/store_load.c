@@ -67,26 +67,9 @@ static enum kb_disk_err write_aside(struct kb_fs *fs, struct small_file *s) {
 }
 
 /* What the kinds of failure mean to a reader of the log. */
-static const char *disk_text(enum kb_disk_err err) {
-    switch (err) {
-    case KB_DISK_ENOENT:
-        return "it is not there";
-    case KB_DISK_ENOSPC:
-        return "the disk is full";
-    case KB_DISK_EIO:
-        return "the disk failed";
-    case KB_DISK_EFBIG:
-        return "it is larger than it can be";
-    case KB_DISK_ENOMEM:
-        return "out of memory";
-    default:
-        return "the system refused (permissions?)";
-    }
-}
-
 static bool failed(struct kb_store_load *l, const char *dir, const char *name, enum kb_disk_err err) {
     if (!err) return false;
-    WHY(l, "%s/%s: %s", dir, name, disk_text(err));
+    WHY(l, "%s/%s: %s", dir, name, kb_disk_text(err));
     return true;
 }
 
@@ -252,7 +235,7 @@ static void vote_done(struct kb_disk_req *r, struct kb_now now) {
     s->voting = false;
     kw_out_deinit(&s->vote_bytes);
     if (r->err) {
-        kb_store_fail(s, now, "%s: %s", s->vote_path, disk_text(r->err));
+        kb_store_fail(s, now, "%s: %s", s->vote_path, kb_disk_text(r->err));
         return;
     }
     kb_store_boot(s, now);
@@ -444,7 +427,7 @@ static void name_synced(struct kb_disk_req *r, struct kb_now now) {
     struct kb_store *s = r->ctx;
     s->naming = false;
     if (r->err)
-        kb_store_fail(s, now, "%s: %s", s->name_path, disk_text(r->err));
+        kb_store_fail(s, now, "%s: %s", s->name_path, kb_disk_text(r->err));
     else
         kb_store_committed(s, now);
 }

@@ -21,7 +21,7 @@ static void unlink_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_store *s = r->ctx;
     (void)now;
     s->snap.unlinking = false;
-    if (r->err) kb_say(s->o.env->logger, KB_WARN, "%s: the old metadata snapshot could not be removed (error %d)", r->path, r->os_errno);
+    if (r->err) kb_say(s->o.env->logger, KB_WARN, "%s: the old metadata snapshot could not be removed (%s)", r->path, kb_os_text(r->os_errno));
     kw_free(s->snap.old_path);
     s->snap.old_path = NULL;
 }
@@ -50,8 +50,8 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
     s->snap.writing = false;
     if (r->err) {
         kb_say(s->o.env->logger, KB_ERROR,
-               "%s: the metadata snapshot could not be written (error %d); the log is kept and another is tried later", r->path,
-               r->os_errno);
+               "%s: the metadata snapshot could not be written (%s); the log is kept and another is tried later", r->path,
+               kb_os_text(r->os_errno));
         s->bytes_since_snapshot = 0;
     } else if (s->state == KB_STORE_READY) {
         drop_older(s, now);

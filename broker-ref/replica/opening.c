@@ -117,8 +117,8 @@ static void lower_point(struct kb_opening *o, struct kb_now now) {
 static void metadata_written(struct kb_disk_req *r, struct kb_now now) {
     struct kb_opening *o = r->ctx;
     if (r->err != KB_DISK_OK && o->p->state != KB_PART_DELETED)
-        KB_SAY(o->p->node, KB_WARN, "%s cannot be written (error %d): the folder is taken for its topic by name at the next start",
-               o->metadata_path, r->os_errno);
+        KB_SAY(o->p->node, KB_WARN, "%s cannot be written (%s): the folder is taken for its topic by name at the next start",
+               o->metadata_path, kb_os_text(r->os_errno));
     lower_point(o, now);
 }
 
@@ -194,8 +194,8 @@ static void forget_points(struct kb_opening *o, struct kb_now now) {
 static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_opening *o = r->ctx;
     if (r->err != KB_DISK_OK) {
-        KB_SAY(o->p->node, KB_ERROR, "%s belongs to another topic of that name and cannot be renamed to %s (error %d)", o->dir, o->aside,
-               r->os_errno);
+        KB_SAY(o->p->node, KB_ERROR, "%s belongs to another topic of that name and cannot be renamed to %s (%s)", o->dir, o->aside,
+               kb_os_text(r->os_errno));
         give_up(o, "its folder holds another topic's data", now);
         return;
     }
@@ -240,7 +240,7 @@ static void metadata_read(struct kb_disk_req *r, struct kb_now now) {
     if (r->err == KB_DISK_ENOENT || (r->err == KB_DISK_OK && is_blank(data, size))) {
         open_log(o, now);
     } else if (r->err != KB_DISK_OK) {
-        KB_SAY(o->p->node, KB_ERROR, "%s cannot be read (error %d)", o->metadata_path, r->os_errno);
+        KB_SAY(o->p->node, KB_ERROR, "%s cannot be read (%s)", o->metadata_path, kb_os_text(r->os_errno));
         give_up(o, "its partition.metadata cannot be read", now);
     } else if (!read_metadata(data, (size_t)size, &id)) {
         KB_SAY(o->p->node, KB_ERROR, "%s is not in Kafka's format; remove it if the folder belongs to the topic %s", o->metadata_path,
@@ -321,7 +321,7 @@ struct removal {
 static void removed(struct kb_disk_req *r, struct kb_now now) {
     (void)now;
     struct removal *m = r->ctx;
-    if (r->err != KB_DISK_OK) KB_SAY(m->node, KB_WARN, "%s of a deleted topic cannot be removed (error %d)", m->path, r->os_errno);
+    if (r->err != KB_DISK_OK) KB_SAY(m->node, KB_WARN, "%s of a deleted topic cannot be removed (%s)", m->path, kb_os_text(r->os_errno));
     kw_free(m);
 }
 

@@ -208,7 +208,7 @@ static void point_written(struct kb_disk_req *r, struct kb_now now) {
     f->in_flight = false;
     if (r->err != KB_DISK_OK) {
         ps->failed = ps->failed || ps->stopping; /* no marker of a clean stop then (BL-03) */
-        KB_SAY(n, KB_ERROR, "%s cannot be written (error %d): %s", f->path, r->os_errno,
+        KB_SAY(n, KB_ERROR, "%s cannot be written (%s): %s", f->path, kb_os_text(r->os_errno),
                ps->stopping ? "the next start recovers more than it would need to" : "it is tried again");
         f->dirty = f->dirty || !ps->last_points;
         arm(n, &f->timer, POINT_AGAIN_US);

@@ -260,6 +260,7 @@ static int pump(struct produce *k, FILE *in) {
         fprintf(stderr, "kc: produce: reading %s: %s\n", k->file ? k->file : "standard input", strerror(errno));
         rc = CLI_FAILURE;
     }
+    if (rc >= 0 && !cli_interrupted) fprintf(stderr, "kc: produce: stopped there: nothing behind input line %llu was sent\n", (unsigned long long)k->line);
     free(line);
     return rc < 0 ? CLI_OK : rc;
 }

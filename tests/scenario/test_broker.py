@@ -180,7 +180,7 @@ def a_write_that_fails_takes_the_partition_offline_and_leaves_the_rest(folder):
     r = kc(b, "produce", "-t", "t", "--set", "delivery.timeout.ms=3000", stdin="lost\n")
     equal(r.returncode, 1)
     holds(r.stderr, "KAFKA_STORAGE_ERROR", "1 of 1 records failed")
-    holds(b.text(), "t-0", "offline")
+    holds(b.text(), "t-0", "offline", "Input/output error")
     equal(kc(b, "produce", "-t", "other", stdin="fine\n").returncode, 0, "the node serves on")
     equal(kc(b, "consume", "-t", "other", "-o", "beginning", "-e").stdout, "fine\n")
     when.unlink()

@@ -116,6 +116,10 @@ def failures_say_what_failed_and_exit_1(folder):
     equal(r.returncode, 1)
     holds(r.stderr, "record 1", "1 of 2 records failed")
     equal(kc(b, "consume", "-t", "small", "-o", "beginning", "-e").stdout, "ok\n")
+    r = kc(b, "produce", "-t", "small", stdin="fine\n" + "x" * 2000000 + "\nbehind\n")
+    equal(r.returncode, 1)
+    holds(r.stderr, "record 2", "KC_TOO_LARGE", "max.request.size", "nothing behind input line 2")
+    equal(kc(b, "consume", "-t", "small", "-o", "-1", "-e").stdout, "fine\n")
     for name, word in (("a/b", "a/b"), (".", "."), ("x" * 250, "249"), ("", "")):
         r = kc(b, "topic", "create", name)
         equal(r.returncode, 1, f"topic create {name!r}")
