@@ -55,7 +55,7 @@ bool kc_conn_wants_read(const struct kc_conn *c) {
 }
 
 static void bad_answer(struct kc_conn *c, const char *text) {
-    kc_core_log(c->core, 3, "%s: %s", c->peer, text);
+    kc_core_log(c->core, c->broker->failures == 0 ? 3 : 7, "%s: %s", c->peer, text); /* at a wrong port every attempt would say it again */
     kc_conn_fail(c, KC_BAD_MESSAGE, text);
 }
 

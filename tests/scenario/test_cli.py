@@ -4,7 +4,9 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test
@@ -185,6 +187,25 @@ def the_limit_of_a_call_is_the_one_that_was_set_and_troubles_are_shown_meanwhile
         equal(r.returncode, 1, " ".join(args))
         holds(r.stderr, "127.0.0.1:1", "refused", "times)", "kbroker run")
         equal(r.stderr.index("ALL_BROKERS_DOWN") < r.stderr.index("tried:"), True, "the trouble is told while it lasts")
+
+
+@test
+def a_port_that_speaks_something_else_is_named_once(folder):
+    with socket.create_server(("127.0.0.1", 0)) as web:
+        def serve():
+            try:
+                while True:
+                    with web.accept()[0] as c:
+                        c.recv(1000)
+                        c.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            except OSError:
+                pass  # closed: the test is over
+        threading.Thread(target=serve, daemon=True).start()
+        r = run(KC, "topic", "list", "-b", f"127.0.0.1:{web.getsockname()[1]}", "--set", "default.api.timeout.ms=1500", timeout=25)
+        web.shutdown(socket.SHUT_RDWR)
+    equal(r.returncode, 1)
+    holds(r.stderr, "HTTP", "times)")
+    equal(sum(line.startswith("kc: error: 127") for line in r.stderr.splitlines()), 1, r.stderr)
 
 
 @test
