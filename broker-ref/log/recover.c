@@ -161,6 +161,8 @@ struct walk {
     struct kb_scan scan;
     int64_t pos, checked_from;
     int64_t vouched; /* offsets below were synced once: nothing of them is cut */
+    int64_t limit;   /* the next segment's base; INT64_MAX: this is the last */
+    bool resynced;   /* what is at pos follows damage */
     bool cut;        /* the log ends at pos */
     int64_t split;   /* the segment ends at pos, another begins there with this base; -1 */
     const char *why;
@@ -187,6 +189,7 @@ static kw_err resync(struct walk *w, int64_t *at) {
             struct kb_entry e;
             if (p[i] || p[i + KW_BATCH_MAGIC] > 2 || kb_entry_parse(p + i, n - i, &e)) continue;
             if (e.base < w->r->expected || e.last - w->g->facts.base > INT32_MAX || e.size > w->scan.size - from - (int64_t)i) continue;
+            if (e.last >= w->limit) continue;
             err = kb_scan_entry(&w->scan, from + (int64_t)i, true, &e);
             if (err && err != KW_ECRC && err != KW_EDECODE) return err;
             if (!err) {
@@ -241,24 +244,27 @@ static kw_err synced_once(struct walk *w, bool *yes) {
     return err;
 }
 
+static bool is_vouched(const struct walk *w) { return KW_MAX(w->r->expected, w->g->facts.base) < w->vouched; }
+
 /* The bytes at pos are not the batch that must follow. */
 static kw_err damaged(struct walk *w) {
     struct kb_recover *r = w->r;
     int64_t next = w->scan.size;
-    bool rot = KW_MAX(r->expected, w->g->facts.base) < w->vouched;
+    bool rot = is_vouched(w);
     kw_err err = rot || !r->sync ? KW_OK : synced_once(w, &rot);
     if (err) return err;
     if (!rot) {
         w->cut = true;
         return KW_OK;
     }
-    if (r->whole && r->expected >= r->recovery_point) {
+    if ((err = resync(w, &next))) return err;
+    bool at_end = next == w->scan.size && w->limit == INT64_MAX;
+    if (r->whole && (at_end || r->expected >= r->recovery_point)) {
         kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ", though synced once; it is left as it is",
                         r->dir, w->g->facts.base, w->pos, w->why, r->expected);
         return KW_EDECODE;
     }
-    if ((err = resync(w, &next))) return err;
-    if (next == w->scan.size) { /* nothing whole behind it: there is nothing to keep, but this must be told loudly */
+    if (at_end) { /* nothing whole behind it: there is nothing to keep, but this must be told loudly */
         kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: from position %" PRId64 " on (%s) it is lost, though synced once: the log ends at offset %" PRId64,
                         r->dir, w->g->facts.base, w->pos, w->why, r->expected);
         w->cut = true;
@@ -267,11 +273,25 @@ static kw_err damaged(struct walk *w) {
     kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: %" PRId64 " bytes at position %" PRId64 " are corrupt (%s); they are kept and never served", r->dir,
                     w->g->facts.base, next - w->pos, w->pos, w->why);
     close_range(w);
-    w->g->facts.since_index += next - w->pos;
+    w->g->facts.since_index = INT32_MAX; /* an index entry for what follows: there is no way past the damage but that */
     w->g->facts.dense = false;
     w->g->facts.batch_size_max = INT64_MAX;
     w->pos = w->checked_from = next;
+    w->resynced = true;
     return KW_OK;
+}
+
+/* A batch's offset is not under its checksum. One that reaches into the next segment, or past the batch behind it, was not written so. */
+static kw_err is_wild(struct walk *w, const struct kb_entry *e, bool *yes) {
+    struct kb_recover *r = w->r;
+    int64_t follows = w->pos ? r->expected : w->g->facts.base;
+    *yes = e->last >= w->limit || (r->whole && !w->resynced && e->base != follows);
+    if (*yes || e->base <= follows) return KW_OK;
+    struct kb_entry next;
+    kw_err err = kb_scan_entry(&w->scan, w->pos + e->size, true, &next);
+    if (err == KW_ECRC || err == KW_EDECODE) return KW_OK;
+    *yes = !err && next.base >= r->expected && next.base <= e->last;
+    return err;
 }
 
 static kw_err scan_one(struct walk *w) {
@@ -287,11 +307,18 @@ static kw_err scan_one(struct walk *w) {
         w->why = "its offset does not follow";
         return damaged(w);
     }
-    if (e.base < r->expected || e.last < w->g->facts.base) {
+    bool wild = e.base < r->expected || e.last < w->g->facts.base, vouched = is_vouched(w);
+    if (wild) {
         w->why = "its offset is below the one before";
-        w->cut = true;
-        return KW_OK;
+        w->cut = !vouched;
+        return vouched ? damaged(w) : KW_OK;
     }
+    if (vouched && (err = is_wild(w, &e, &wild))) return err;
+    if (wild) {
+        w->why = "its offset does not fit what is around it";
+        return damaged(w);
+    }
+    w->resynced = false;
     if (e.last - w->g->facts.base > INT32_MAX) {
         if (w->pos == 0 && e.last - e.base > INT32_MAX) return KW_EDECODE;
         w->split = e.base;
@@ -369,9 +396,10 @@ static void store_index(struct kb_recover *r, struct kb_found *g) {
 
 /* Reads the whole segment. *cut: the log ends in it. */
 static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, bool *cut) {
-    struct walk w = {.r = r, .g = g, .split = -1, .vouched = r->clean ? INT64_MAX : r->recovery_point, .why = ""};
+    struct walk w = {.r = r, .g = g, .split = -1, .vouched = r->clean ? INT64_MAX : r->recovery_point, .limit = INT64_MAX, .why = ""};
     int64_t base = r->bases[i];
     bool missing, last = i + 1 == r->base_count;
+    if (!last) w.limit = r->bases[i + 1];
     char *path = kb_recover_path(r, base, ".log");
     kw_err err = path ? kb_scan_open(&w.scan, r->fs, path, false, &missing) : KW_ENOMEM;
     if (err) {
