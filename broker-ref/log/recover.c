@@ -122,7 +122,7 @@ static kw_err believe(struct kb_recover *r, struct kb_found *g, int64_t base, bo
     good = good && (has_time || f->max_timestamp < 0);
     if (good && has_time) { /* a time entry of a later time or offset than the segment has is not its own */
         int64_t t = (int64_t)kw_load64(te), o = base + (int64_t)kw_load32(te + 8);
-        good = o < f->end && t >= 0;
+        good = o < f->end && t >= 0 && (f->max_timestamp <= t || f->max_timestamp_offset > o); /* nor is a batch before it with a later one */
         if (t > f->max_timestamp) f->max_timestamp = t, f->max_timestamp_offset = o;
     }
     if (good && s.size) { /* rolling by time counts from the first batch */
