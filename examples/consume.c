@@ -10,12 +10,25 @@ static int fail(const char *what, kc_error *error) {
     return 1;
 }
 
+/* The client's warnings: why nothing comes, for example. */
+static void show_log(kc_client *client) {
+    int32_t level;
+    int64_t at_ms;
+    char text[512];
+    while (kc_client_log(client, &level, &at_ms, text, sizeof text) == 1)
+        if (level <= 4) fprintf(stderr, "%s\n", text);
+}
+
 /* Polls until the end of the partition; 0, or 1 after an error. */
-static int print_all(kc_consumer *consumer) {
+static int print_all(kc_client *client, kc_consumer *consumer) {
     for (;;) {
         kc_event *event = NULL;
-        kc_err err = kc_consumer_poll(consumer, &event, KC_FOREVER);
-        if (err != KC_OK) return fail(kc_err_name(err), NULL);
+        kc_err err = kc_consumer_poll(consumer, &event, 10 * 1000000); /* microseconds */
+        show_log(client);
+        if (err != KC_OK) {
+            fprintf(stderr, "poll: %s\n", kc_err_text(err));
+            return 1;
+        }
         int32_t kind = kc_event_kind(event);
         kc_message m;
         for (size_t i = 0; kind == KC_EVENT_RECORDS && kc_event_message(event, i, &m) == KC_OK; i++)
@@ -23,6 +36,7 @@ static int print_all(kc_consumer *consumer) {
         if (kind == KC_EVENT_ERROR) fprintf(stderr, "%s\n", kc_error_message(kc_event_error(event)));
         kc_event_free(event);
         if (kind == KC_EVENT_PARTITION_END) return 0;
+        if (kind == KC_EVENT_ERROR) return 1; /* the consumer would go on, should the topic appear, say; this program need not */
     }
 }
 
@@ -41,7 +55,7 @@ int main(int argc, char **argv) {
         rc = fail("client", error);
     } else {
         kc_topic_partition part = {.topic = kc_client_topic(client, argv[2]), .partition = atoi(argv[3]), .offset = KC_OFFSET_BEGINNING, .leader_epoch = -1};
-        rc = kc_consumer_assign(consumer, &part, sizeof part, 1, &error) == KC_OK ? print_all(consumer) : fail("assign", error);
+        rc = kc_consumer_assign(consumer, &part, sizeof part, 1, &error) == KC_OK ? print_all(client, consumer) : fail("assign", error);
     }
     kc_consumer_free(consumer);
     kc_client_free(client);

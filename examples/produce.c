@@ -26,7 +26,9 @@ int main(int argc, char **argv) {
         rc = fail("client", error);
     } else {
         kc_record record = {.topic = kc_client_topic(client, argv[2]), .value = {argv[3], strlen(argv[3])}};
-        if (kc_producer_send_wait(producer, &record, &report, &error) != KC_OK) {
+        if (record.topic == 0) {
+            rc = fail("this is no topic name", NULL);
+        } else if (kc_producer_send_wait(producer, &record, &report, &error) != KC_OK) {
             rc = fail("send", error);
         } else {
             printf("partition %d, offset %lld\n", (int)report.partition, (long long)report.offset);

@@ -54,6 +54,10 @@ def the_examples_build_and_run(folder):
     equal(run(folder / "produce", b.address, "t", "text").stdout, "partition 0, offset 0\n")
     equal(run(folder / "consume", b.address, "t", "0").stdout, "0: text\n")
     equal(run(folder / "produce").returncode, 2)
+    for args, words in ((["consume", b.address, "t", "7"], "no such partition"), (["produce", b.address, "a/b", "x"], "topic name")):
+        r = run(folder / args[0], *args[1:], timeout=30)
+        equal((r.returncode, r.stdout), (1, ""), " ".join(args))
+        holds(r.stderr, words)
 
 
 @test
