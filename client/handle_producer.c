@@ -248,8 +248,7 @@ static kc_err put(kc_producer *p, struct kc_rec *r, const struct kc_now *now, bo
         if (wake && wake_out) *wake_out = true;
         else if (wake) kc_client_post_soon(p->client, &p->wake_post);
         if (KW_LIKELY(!err)) return KC_OK;
-        if (err == KC_INVALID) {
-            if (kc_accum_partition_count(a, r->topic) >= 0) return err;
+        if (err == KC_INVALID) { /* it does not know the topic; another thread may have told it by now */
             err = learn_topic(p, r->topic);
             if (err) return err;
             continue;

@@ -10,6 +10,7 @@
 #include <kclient/producer.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -119,6 +120,45 @@ static void test_concurrent_senders(void **state) {
     assert_int_equal(st.queued_records, 0);
     assert_int_equal(st.queued_bytes, 0);
     assert_int_equal(st.records_ok, SENDERS * EACH);
+    rig_free(&r);
+}
+
+/* The first records of a topic from several threads at the same moment: whichever makes the topic known, none is refused. */
+enum { NEW_TOPICS = 2000, FIRST_SENDERS = 2 };
+struct first {
+    struct rig *rig;
+    int32_t topics[NEW_TOPICS];
+    _Atomic int there; /* a barrier that is spun at: those that leave it meet within some nanoseconds */
+};
+static void *send_first(void *arg) {
+    struct first *f = arg;
+    void *failed = NULL;
+    for (int i = 0; i < NEW_TOPICS; i++) {
+        kc_record rec = {.topic = f->topics[i], .flags = KC_NO_REPORT, .value = {"first", 5}};
+        atomic_fetch_add(&f->there, 1);
+        while (atomic_load(&f->there) < (i + 1) * FIRST_SENDERS) sched_yield();
+        if (kc_producer_send(f->rig->producer, &rec, KC_FOREVER) != KC_OK) failed = f;
+    }
+    return failed;
+}
+static void test_first_records_of_a_topic(void **state) {
+    (void)state;
+    struct rig r = rig_new(NULL, 1);
+    struct first f = {.rig = &r};
+    pthread_t threads[FIRST_SENDERS];
+    for (int i = 0; i < NEW_TOPICS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "new-%d", i);
+        f.topics[i] = kc_client_topic(r.client, name);
+    }
+    for (size_t i = 0; i < KW_COUNTOF(threads); i++) assert_int_equal(pthread_create(&threads[i], NULL, send_first, &f), 0);
+    for (size_t i = 0; i < KW_COUNTOF(threads); i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(kc_producer_flush(r.producer, 20000000, NULL), KC_OK);
+    assert_int_equal(atomic_load(&r.broker->records), NEW_TOPICS * KW_COUNTOF(threads));
     rig_free(&r);
 }
 
@@ -362,7 +402,7 @@ static void test_CX_10_statistics_timers_and_failures_at_once(void **state) {
     static const char *const pairs[] = {"linger.ms", "1", "reconnect.backoff.ms", "1", "reconnect.backoff.max.ms", "5", "retry.backoff.ms", "1",
                                         "retry.backoff.max.ms", "5", NULL};
     struct rig r = rig_new(pairs, 2);
-    pthread_t threads[2];
+    pthread_t threads[FIRST_SENDERS];
     atomic_store(&enough, false);
     assert_int_equal(pthread_create(&threads[0], NULL, read_stats, &r), 0);
     assert_int_equal(pthread_create(&threads[1], NULL, break_connections, &r), 0);
@@ -691,6 +731,7 @@ static void test_CX_05_fork(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_concurrent_senders),
+        cmocka_unit_test(test_first_records_of_a_topic),
         cmocka_unit_test(test_concurrent_sync_senders),
         cmocka_unit_test(test_sending_and_polling_in_turn),
         cmocka_unit_test(test_c2_enqueue_timeouts),
