@@ -400,6 +400,12 @@ static void close_request(struct kc_fetcher *f) {
     while ((n = kw_list_shift(&f->after)) != NULL) kc_part_look(KW_CONTAINER_OF(n, struct kc_part, look_link));
     for (struct kw_list *it = f->parts.next; it != &f->parts && f->beside; it = it->next) /* back into the session, or once more */
         kc_part_look(KW_CONTAINER_OF(it, struct kc_part, session_link));
+    /* Those that were to be asked for beside this one and were not yet, for want of memory, say: they need not wait behind its next poll as well. */
+    for (n = f->consume->fetchers.next; n != &f->consume->fetchers && !f->beside; n = n->next) {
+        struct kc_fetcher *b = KW_CONTAINER_OF(n, struct kc_fetcher, link);
+        if (!b->beside || b->broker != f->broker || b->outstanding) continue;
+        for (struct kw_list *it = b->parts.next; it != &b->parts; it = it->next) kc_part_look(KW_CONTAINER_OF(it, struct kc_part, session_link));
+    }
 }
 
 void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {

@@ -145,8 +145,8 @@ void sim_consumer_describe(struct sim_role *r, char *text, size_t size) {
     text[0] = 0;
     for (size_t i = 0; i < n && i < PARTS_MAX && at + 80 < size; i++)
         if (why[i].state != 6)
-            at += (size_t)snprintf(text + at, size - at, " [%d-%d state %d, broker %d, %lld us, %s]", why[i].topic - 1, why[i].partition,
-                                   why[i].state, why[i].broker, (long long)why[i].since_us, kc_err_name(why[i].last_error));
+            at += (size_t)snprintf(text + at, size - at, " [%d-%d state %d, broker %d, %lld us, %s, %s]", why[i].topic - 1, why[i].partition,
+                                   why[i].state, why[i].broker, (long long)why[i].since_us, kc_err_name(why[i].last_error), why[i].text);
 }
 
 /* ---- Polling ---- */
