@@ -293,7 +293,7 @@ void kc_client_post_soon(kc_client *c, struct kc_post *post) {
         return;
     }
     settle(c);
-    kc_shell_flush(c->shell);
+    if (kc_shell_flush(c->shell)) settle(c);
     kc_lock_take(&l->lock);
     release(c);
     l->released_us = released_us; /* lent no longer than before, or a caller that only sends would keep the thread away */
@@ -304,7 +304,7 @@ void kc_loop_help(kc_client *c) {
     struct kc_loop *l = &c->loop;
     if (l->has_thread || mine == c || !try_take(c)) return;
     for (int i = 0; i == 0 || (i < HELP_TURNS_MAX && atomic_load(&l->posts)); i++) settle(c); /* what others go on posting is not ours to run for ever */
-    kc_shell_flush(c->shell);
+    if (kc_shell_flush(c->shell)) settle(c);
     bool orphan = l->orphan;
     give_back(c);
     if (orphan) kc_client_end(c);
@@ -323,8 +323,7 @@ kc_err kc_loop_run_once(kc_client *c, int64_t timeout_us, int64_t budget_us) {
     turn(c, timeout_us < 0 ? KW_NEVER : timeout_us, seen);
     /* More that is due at once, within the budget. */
     while (budget_us > 0 && kc_core_deadline(c->core) <= kc_clock_now().mono_us && kc_clock_now().mono_us - start < budget_us) settle(c);
-    kc_shell_flush(c->shell);
-    settle(c);
+    if (kc_shell_flush(c->shell)) settle(c);
     atomic_store(&l->told_us, INT64_MIN);
     give_back(c);
     return KC_OK;

@@ -484,10 +484,11 @@ int kc_shell_fd(struct kc_shell *sh) {
     return uv_backend_fd(&sh->loop);
 }
 
-void kc_shell_flush(struct kc_shell *sh) {
-    if (!sh->dirty) return;
+bool kc_shell_flush(struct kc_shell *sh) {
+    if (!sh->dirty) return false;
     sh->dirty = false;
     uv_run(&sh->loop, UV_RUN_NOWAIT);
+    return true;
 }
 
 /* ---- Life ---- */

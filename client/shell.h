@@ -20,7 +20,7 @@ void kc_shell_wait(struct kc_shell *shell, int64_t timeout_us);
 void kc_shell_wake(struct kc_shell *shell);
 /* Readable when kc_shell_wait would have something to do. kc_shell_flush first: libuv tells the kernel late. */
 int kc_shell_fd(struct kc_shell *shell);
-void kc_shell_flush(struct kc_shell *shell);
+bool kc_shell_flush(struct kc_shell *shell); /* true: it looked at the sockets as well, so there may be something to settle */
 /* Whether its owner is (was, at the fork) inside an event of this wait: then nothing of it and of the core can be trusted to be whole. */
 bool kc_shell_in_event(const struct kc_shell *shell);
 /* In a forked child only descriptors are closed and, where they are `whole`, memory is given back: the kernel's objects are the parent's too. */
