@@ -114,6 +114,7 @@ struct kb_spot { /* where a read ended */
 
 struct kb_sync_state {
     bool wanted, running, failed;
+    bool names_only;             /* the round under way moves no mark */
     bool storing, epochs_failed; /* the epochs: on their way; the last time they could not be stored */
     int32_t outstanding;
     int64_t target;

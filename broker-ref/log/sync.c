@@ -7,7 +7,7 @@
  */
 #include "log_priv.h"
 
-#define EPOCHS_DELAY_US 1000000
+#define EPOCHS_DELAY_US 300000
 
 static void raise_recovery_point(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
@@ -37,7 +37,7 @@ static void finish(struct kb_log *log, struct kb_now now) {
     if (target > log->synced) log->synced = target;
     raise_recovery_point(log);
     if (log->synced >= log->leo) p->unsynced_since_us = KW_NEVER;
-    else if (!y->failed) p->unsynced_since_us = now.mono_us;
+    else if (!y->failed && !y->names_only) p->unsynced_since_us = now.mono_us;
     kb_log_tell(log, now);
     kb_log_submit_writes(log, now);
     if (!y->failed) kb_sync_step(log);
@@ -126,9 +126,24 @@ bool kb_epochs_store(struct kb_log *log) {
     return true;
 }
 
+/* A new log's names, while it is small: its second segment waits for them, and with a gigabyte of the first to write out they take a second. */
+static void sync_names(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    if (!p->young || !p->dir_unsynced || p->sync.running || log->env->ephemeral || log->poisoned || p->closed || log->busy) return;
+    struct kb_op *op = dir_op(log, false);
+    if (!op) return; /* the second segment asks again */
+    p->dir_unsynced = false;
+    p->sync.running = p->sync.names_only = true;
+    p->sync.failed = false;
+    p->sync.target = log->synced;
+    p->sync.outstanding = 1;
+    kb_op_submit(op);
+}
+
 static void epochs_due(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_log *log = ctx;
     (void)t;
+    sync_names(log);
     if (!kb_epochs_store(log)) kb_epochs_later(log, (struct kb_now){.mono_us = now_us});
 }
 
@@ -211,7 +226,7 @@ void kb_sync_step(struct kb_log *log) {
     if (n == 0) return;
     p->dir_unsynced = p->parent_unsynced = false;
     y->running = true;
-    y->failed = false;
+    y->failed = y->names_only = false;
     y->target = target;
     y->outstanding = (int32_t)n;
     for (size_t i = 0; i < n; i++) kb_op_submit(ops[i]);

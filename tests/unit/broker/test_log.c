@@ -1,6 +1,8 @@
 /* test_log.c - appending, marks, rolling, reading and finding times in one log on the simulated disk; full and failing disks; no memory. */
 #include "log_rig.h"
 
+#include "log/log_priv.h"
+
 static void test_open_append_read(void **state) {
     (void)state;
     struct rig r;
@@ -408,8 +410,25 @@ static void test_no_descriptor(void **state) {
     rig_deinit(&r);
 }
 
+/* A second segment waits until the folder's names are durable. They are made so early, while there is little else to write out; it moves no mark. */
+static void test_names_of_a_new_log(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 1, NULL);
+    rig_open(&r);
+    struct rig_batch b = RIG_BATCH;
+    b.leader_epoch = 0;
+    (void)rig_append(&r, &b);
+    assert_true(r.log->priv->young);
+    rig_advance(&r, 400);
+    assert_false(r.log->priv->young);
+    assert_int_equal(r.log->synced, 0);
+    rig_deinit(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_of_a_new_log),
         cmocka_unit_test(test_open_append_read), cmocka_unit_test(test_bl14_large_batch), cmocka_unit_test(test_bl15_times), cmocka_unit_test(test_roll),
         cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_failing_disk),     cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_delete),           cmocka_unit_test(test_no_descriptor),
