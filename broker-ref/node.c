@@ -2,6 +2,7 @@
  *
  * Called by the shells (node.h). Calls quorum/store and controller (metadata), replica/ (partitions), conn (network).
  * Start: marker and checkpoints -> marker removed -> metadata log -> logs -> ready. Stop: logs, checkpoints -> metadata -> marker.
+ * A start that ends at the metadata log, with nothing changed, puts the marker back.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -197,13 +198,44 @@ static void store_boot_id(struct kb_node *n, void (*then)(struct kb_node *n, str
     kb_disk_submit(&n->parts.disk, &b->boot_id);
 }
 
+static void write_marker(struct kb_node *n, void (*done)(struct kb_disk_req *r, struct kb_now now)) {
+    struct kb_boot *b = n->boot;
+    int len = snprintf(b->mark_text, sizeof(b->mark_text), "{\"version\":0,\"brokerEpoch\":%lld}",
+                       (long long)kb_store_broker_epoch(n->parts.store));
+    b->mark_iov = (struct kb_iov){(const uint8_t *)b->mark_text, (size_t)len};
+    b->mark = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                   .lane = KB_LANE_ATOMIC,
+                                   .flags = KB_DISK_SYNC_FLAG,
+                                   .path = b->paths[READ_MARKER],
+                                   .iov = &b->mark_iov,
+                                   .iov_count = 1,
+                                   .done = done,
+                                   .ctx = n};
+    kb_disk_submit(&n->parts.disk, &b->mark);
+}
+
+static void fail_for_metadata(struct kb_node *n) {
+    const char *why = kb_store_failure(n->parts.store);
+    kb_node_fail(n, "the metadata log failed: %s", why ? why : "out of memory");
+}
+
+static void marked_again(struct kb_disk_req *r, struct kb_now now) {
+    struct kb_node *n = r->ctx;
+    n->now = now;
+    if (r->err != KB_DISK_OK) KB_SAY(n, KB_ERROR, "%s cannot be written again (%s)", r->path, kb_os_text(r->os_errno));
+    fail_for_metadata(n);
+}
+
 static void store_ready(void *ctx, kw_err err, struct kb_now now) {
     struct kb_node *n = ctx;
     n->now = now;
     if (err != KW_OK) {
-        const char *why = kb_store_failure(n->parts.store);
         if (n->parts.controller) kb_controller_failed(n->parts.controller, now);
-        kb_node_fail(n, "the metadata log failed: %s", why ? why : "out of memory");
+        /* Nothing was changed, so the stop before this start is as clean as it was. Else the next start would take what is damaged for torn, and cut it. */
+        if (n->boot->found.clean && !kb_store_has_written(n->parts.store) && !n->parts.log_env.ephemeral)
+            write_marker(n, marked_again);
+        else
+            fail_for_metadata(n);
         return;
     }
     if (n->state != KB_NODE_LOADING) return;
@@ -409,18 +441,7 @@ static void store_stopped(void *ctx, struct kb_now now) {
         stopped(n);
         return;
     }
-    int len = snprintf(b->mark_text, sizeof(b->mark_text), "{\"version\":0,\"brokerEpoch\":%lld}",
-                       (long long)kb_store_broker_epoch(n->parts.store));
-    b->mark_iov = (struct kb_iov){(const uint8_t *)b->mark_text, (size_t)len};
-    b->mark = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                   .lane = KB_LANE_ATOMIC,
-                                   .flags = KB_DISK_SYNC_FLAG,
-                                   .path = b->paths[READ_MARKER],
-                                   .iov = &b->mark_iov,
-                                   .iov_count = 1,
-                                   .done = marked,
-                                   .ctx = n};
-    kb_disk_submit(&n->parts.disk, &b->mark);
+    write_marker(n, marked);
 }
 
 static void partitions_stopped(struct kb_node *n, bool clean, struct kb_now now) {

@@ -113,6 +113,7 @@ kw_err kb_store_append_batch(struct kb_store *s, struct kb_meta_batch *b, bool c
     if (err) goto fail;
     struct kb_log_append a = {
         .blk = p->blk, .batch = p->blk->data, .size = p->size, .leader_epoch = s->epoch, .max_timestamp = now.wall_ms};
+    s->has_written = true;
     err = kb_log_append(s->log, &a, now);
     if (err) goto fail;
     p->base = a.base_offset;
@@ -253,6 +254,9 @@ struct kw_uuid kb_store_directory_id(const struct kb_store *s) {
 }
 int32_t kb_store_epoch(const struct kb_store *s) {
     return s->epoch;
+}
+bool kb_store_has_written(const struct kb_store *s) {
+    return s->has_written;
 }
 int64_t kb_store_broker_epoch(const struct kb_store *s) {
     return s->broker_epoch;

@@ -47,5 +47,6 @@ kb_store_cluster_id(const struct kb_store *s); /* meta.properties: mostly 22 cha
 struct kw_uuid kb_store_directory_id(const struct kb_store *s);
 int32_t kb_store_epoch(const struct kb_store *s);
 int64_t kb_store_broker_epoch(const struct kb_store *s);
+bool kb_store_has_written(const struct kb_store *s); /* since the start: until then the log is as it was found */
 
 #endif

@@ -49,7 +49,7 @@ struct kb_store_snapshot { /* one being written */
 struct kb_store {
     struct kb_store_options o;
     enum { KB_STORE_NEW, KB_STORE_LOADING, KB_STORE_STARTING, KB_STORE_READY, KB_STORE_STOPPING, KB_STORE_STOPPED, KB_STORE_FAILED } state;
-    bool ready_told;
+    bool ready_told, has_written;
     char failure[480];
     struct kb_store_load load;
     struct kb_log *log;

@@ -89,6 +89,42 @@ static void test_BL_02(void **state) {
     rig_deinit(&r);
 }
 
+/* A start that refuses a damaged metadata log forgets nothing: the next one refuses it, too, instead of taking the damage for a torn end. */
+static void test_refused_twice(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 3);
+    rig_start(&r);
+    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    rig_stop(&r);
+    sim_disk_sync_all(r.disk);
+    static const char path[] = "/data/__cluster_metadata-0/00000000000000000000.log";
+    size_t size, now;
+    (void)sim_disk_peek(r.disk, path, &size);
+    sim_disk_rot(r.disk, path, size - 20, 0x10); /* in its last batch */
+    for (int start = 0; start < 3; start++) {
+        char text[200];
+        assert_int_equal(kb_config_finish(r.config, text, sizeof(text)), KW_OK);
+        struct kb_node_options o = {.config = r.config, .seed = 9, .logger = {rig_line, &r, KB_INFO}, .port = 9092};
+        assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
+        assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
+        while (kb_node_state(r.node) == KB_NODE_LOADING) {
+            rig_turn(&r);
+            int64_t next = sim_disk_next(r.disk);
+            if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
+        }
+        assert_int_equal(kb_node_state(r.node), KB_NODE_FAILED);
+        rig_free_node(&r);
+        assert_true(has(&r, "/data/.kafka_cleanshutdown"));
+        (void)sim_disk_peek(r.disk, path, &now);
+        assert_int_equal(now, size);
+    }
+    sim_disk_rot(r.disk, path, size - 20, 0x10); /* mended */
+    rig_start(&r);
+    assert_non_null(kb_image_topic(&r.node->image, kw_str_of("t")));
+    rig_deinit(&r);
+}
+
 static void test_kill_keeps_acknowledged(void **state) {
     (void)state;
     for (uint64_t seed = 10; seed < 30; seed++) {
@@ -498,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_first_start),
         cmocka_unit_test(test_clean_restart),
         cmocka_unit_test(test_BL_02),
+        cmocka_unit_test(test_refused_twice),
         cmocka_unit_test(test_kill_keeps_acknowledged),
         cmocka_unit_test(test_epoch_rises),
         cmocka_unit_test(test_folders),
