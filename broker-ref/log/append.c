@@ -196,6 +196,7 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
     else advance(log, now);
     kb_cut_step(log, now);
     kb_sync_step(log);
+    if (KW_UNLIKELY(log->priv->young)) kb_sync_names(log);
     kb_stop_step(log, now);
     kb_log_unpin(log);
 }

@@ -211,6 +211,7 @@ const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offse
 
 /* sync.c */
 void kb_sync_step(struct kb_log *log);
+void kb_sync_names(struct kb_log *log); /* of a young log, once it has grown a little */
 void kb_recovery_point_step(struct kb_log *log, struct kb_now now); /* something that it waits for has come */
 bool kb_epochs_store(struct kb_log *log);  /* true: on their way */
 void kb_epochs_later(struct kb_log *log, struct kb_now now); /* they changed: stored in a while */

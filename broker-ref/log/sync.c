@@ -7,7 +7,7 @@
  */
 #include "log_priv.h"
 
-#define EPOCHS_DELAY_US 300000
+#define EPOCHS_DELAY_US 1000000
 
 static void raise_recovery_point(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
@@ -126,10 +126,13 @@ bool kb_epochs_store(struct kb_log *log) {
     return true;
 }
 
-/* A new log's names, while it is small: its second segment waits for them, and with a gigabyte of the first to write out they take a second. */
-static void sync_names(struct kb_log *log) {
+/* A new log's second segment waits for its names, and behind a gigabyte of the first that is to be written out they take a second. */
+#define NAMES_AT_SIZE (16 << 20)
+
+void kb_sync_names(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
-    if (!p->young || !p->dir_unsynced || p->sync.running || log->env->ephemeral || log->poisoned || p->closed || log->busy) return;
+    if (p->segs[0]->written_size < NAMES_AT_SIZE || !p->dir_unsynced || p->sync.running) return;
+    if (log->env->ephemeral || log->poisoned || p->closed || log->busy) return;
     struct kb_op *op = dir_op(log, false);
     if (!op) return; /* the second segment asks again */
     p->dir_unsynced = false;
@@ -143,7 +146,6 @@ static void sync_names(struct kb_log *log) {
 static void epochs_due(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_log *log = ctx;
     (void)t;
-    sync_names(log);
     if (!kb_epochs_store(log)) kb_epochs_later(log, (struct kb_now){.mono_us = now_us});
 }
 

@@ -415,12 +415,15 @@ static void test_names_of_a_new_log(void **state) {
     (void)state;
     struct rig r;
     rig_init(&r, 1, NULL);
+    r.config.segment_bytes = 1 << 30;
     rig_open(&r);
     struct rig_batch b = RIG_BATCH;
-    b.leader_epoch = 0;
-    (void)rig_append(&r, &b);
-    assert_true(r.log->priv->young);
-    rig_advance(&r, 400);
+    b.value_size = 1 << 20;
+    for (int i = 0; i < 17; i++) {
+        (void)rig_append(&r, &b);
+        rig_flush(&r);
+        if (i < 15) assert_true(r.log->priv->young);
+    }
     assert_false(r.log->priv->young);
     assert_int_equal(r.log->synced, 0);
     rig_deinit(&r);
