@@ -2,7 +2,6 @@
  * memory. */
 #include "consume_peer.h"
 
-#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define TXN KW_ATTR_TRANSACTIONAL
 
 static struct cw *begin(const char *const *pairs, int *t) {
