@@ -2,6 +2,7 @@
  * SE-06. */
 #include "node_rig.h"
 
+#include "counted_alloc.h"
 #include "wire/compress.h"
 #include "wire/message_set.h"
 
@@ -239,23 +240,6 @@ static void test_SE_06(void **state) {
     down(&x);
 }
 
-static size_t largest; /* of all allocations since it was set to 0 */
-
-static void *noting_malloc(size_t n, void *ctx) {
-    (void)ctx;
-    largest = KW_MAX(largest, n);
-    return malloc(n);
-}
-static void *noting_realloc(void *p, size_t n, void *ctx) {
-    (void)ctx;
-    largest = KW_MAX(largest, n);
-    return realloc(p, n);
-}
-static void noting_free(void *p, void *ctx) {
-    (void)ctx;
-    free(p);
-}
-
 /* One kilobyte of a codec whose own header claims 4 GiB (or the most that it can). */
 static size_t claim_of(int codec, uint8_t out[1024]) {
     static const uint8_t zstd[] = {0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58, 0, 0, 0, 0, 1, 0, 0, 0, 0x03, 0x00, 0x10, 'x'};
@@ -286,11 +270,11 @@ static void test_SE_06_claims(void **state) {
             int as = codec < 0 ? KW_CODEC_SNAPPY : codec;
             if (codec == KW_CODEC_NONE || !kw_codec_built(as)) continue;
             size_t size = KW_BATCH_HEADER_SIZE + claim_of(codec, bomb + KW_BATCH_HEADER_SIZE);
-            largest = 0;
+            counted.most = 0;
             rig_produced a = produce_coded(&x, bomb, size, as);
             if (a.error_code != KE_MESSAGE_TOO_LARGE && a.error_code != KE_INVALID_RECORD && a.error_code != KE_CORRUPT_MESSAGE)
                 fail_msg("codec %d: %s", codec, kw_kerror_name(a.error_code));
-            if (largest > 8u << 20) fail_msg("codec %d, limit %s: %zu bytes were allocated", codec, limits[l], largest);
+            if (counted.most > 8u << 20) fail_msg("codec %d, limit %s: %zu bytes were allocated", codec, limits[l], counted.most);
         }
         expect(rig_produce(x.c, "t", (struct rig_batch){.count = 2}), KE_NONE, 0);
         down(&x);
@@ -486,7 +470,7 @@ static void test_old_formats(void **state) {
 }
 
 int main(void) {
-    kw_allocator_set(&(struct kw_allocator){noting_malloc, noting_realloc, noting_free, NULL});
+    counted_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_acks_0),
