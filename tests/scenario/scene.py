@@ -82,6 +82,15 @@ def eventually(what, fn, wait=20):
     raise AssertionError(f"not within {wait} s: {what}")
 
 
+def until_caught(p, sig):
+    """Waits until the program has a handler of its own for the signal: sent before, it would end it as any other."""
+    def caught():
+        with open(f"/proc/{p.pid}/status") as f:
+            mask = next(line for line in f if line.startswith("SigCgt")).split()[1]
+        return int(mask, 16) >> (sig - 1) & 1
+    eventually(f"signal {sig} is caught", caught)
+
+
 def main():
     wanted = sys.argv[1:]
     passed = failed = 0

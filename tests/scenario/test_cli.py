@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test
+from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test, until_caught
 
 
 # Those with operands and options, in an order in which one's examples find what the others' made.
@@ -242,7 +242,8 @@ def interrupt(args, ready, **kw):
                 break
             seen += more
     else:
-        time.sleep(0.7)
+        until_caught(p, signal.SIGINT)
+        time.sleep(0.7)  # and most likely it is at work: nothing tells of it
     p.send_signal(signal.SIGINT)
     try:
         out, err = p.communicate(timeout=8)  # the waits that it breaks are 10 s and longer
@@ -278,15 +279,16 @@ def ctrl_c_ends_every_long_command(folder):
 def ctrl_c_ends_a_follower_and_a_producer(folder):
     b = Broker(folder / "d")
     kc(b, "topic", "create", "t")
-    p = subprocess.Popen([KC, "consume", "-b", b.address, "-t", "t"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(0.5)
+    kc(b, "produce", "-t", "t", stdin="first\n")
+    p = subprocess.Popen([KC, "consume", "-b", b.address, "-t", "t", "-o", "beginning"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    equal(p.stdout.readline(), b"first\n", "it follows")
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=10)
     equal(p.returncode, 0, "consume after Ctrl-C")
     p = subprocess.Popen([KC, "produce", "-b", b.address, "-t", "t", "--rate", "100"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     p.stdin.write(b"x\n" * 2000)
     p.stdin.flush()
-    time.sleep(0.5)
+    eventually("it sends", lambda: "x\n" in kc(b, "consume", "-t", "t", "-o", "beginning", "-e").stdout)
     p.send_signal(signal.SIGINT)
     try:
         out = p.communicate(timeout=10)

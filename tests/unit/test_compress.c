@@ -18,26 +18,8 @@
 #endif
 
 #include "base/rng.h"
+#include "counted_alloc.h"
 #include "wire/compress.h"
-
-static size_t alloc_max, alloc_sum; /* what the code under test asked for */
-
-static void *counting_malloc(size_t n, void *ctx) {
-    (void)ctx;
-    alloc_max = KW_MAX(alloc_max, n);
-    alloc_sum += n;
-    return malloc(n);
-}
-static void *counting_realloc(void *p, size_t n, void *ctx) {
-    (void)ctx;
-    alloc_max = KW_MAX(alloc_max, n);
-    alloc_sum += n;
-    return realloc(p, n);
-}
-static void counting_free(void *p, void *ctx) {
-    (void)ctx;
-    free(p);
-}
 
 enum kind { TEXT, NOISE, ZEROS };
 static uint8_t *sample(enum kind kind, size_t n) {
@@ -193,18 +175,17 @@ static void test_every_damaged_byte(void **state) {
 
 /* SE-06: a batch of 1 KiB that claims or yields up to 4 GiB: refused with KW_ELIMIT, memory flat. */
 __attribute__((unused)) static void expect_refused(struct kw_compressor *c, int codec, const uint8_t *p, size_t n, size_t limit) {
-    static const struct kw_allocator counting = {counting_malloc, counting_realloc, counting_free, NULL};
     uint8_t *out;
     const uint8_t *view;
     size_t len;
     assert_true(n <= 1100);
-    kw_allocator_set(&counting);
-    alloc_max = alloc_sum = 0;
+    counted_install();
+    counted.most = counted.sum = 0;
     assert_int_equal(kw_decompress(c, codec, 2, p, n, limit, &out, &len), KW_ELIMIT);
-    assert_true(alloc_max <= KW_MIN(limit, (size_t)1 << 20));
-    assert_true(alloc_sum <= (size_t)2 << 20);
+    assert_true(counted.most <= KW_MIN(limit, (size_t)1 << 20));
+    assert_true(counted.sum <= (size_t)2 << 20);
     assert_int_equal(kw_decompress_view(c, codec, 2, p, n, limit, &view, &len), KW_ELIMIT);
-    assert_true(alloc_sum <= (size_t)4 << 20);
+    assert_true(counted.sum <= (size_t)4 << 20);
 }
 
 __attribute__((unused)) static void put_le(uint8_t *p, uint64_t v, size_t n) { /* unused without any codec */
@@ -226,9 +207,9 @@ static void test_SE_06_claims(void **state) {
     uint8_t *out;
     size_t len;
     memcpy(p, "\x80\x80\x80\x20", 4); /* 64 MiB is under the limit, but 1 KiB cannot yield it */
-    alloc_max = 0;
+    counted.most = 0;
     assert_int_equal(kw_decompress(c, KW_CODEC_SNAPPY, 2, p, sizeof(p), limit, &out, &len), KW_EDECODE);
-    assert_int_equal(alloc_max, 0);
+    assert_int_equal(counted.most, 0);
 #endif
 #if KC_WITH_ZSTD
     memset(p, 0, sizeof(p));

@@ -154,6 +154,16 @@ static inline void rig_stop(struct rig *r) {
     r->clean = true;
     rig_drop(r);
 }
+static inline void rig_restart(struct rig *r) {
+    rig_stop(r);
+    rig_open(r);
+}
+/* The start after an unclean stop, with this for the recovery point that the checkpoint file names. */
+static inline void rig_recover(struct rig *r, int64_t recovery_point) {
+    r->clean = false;
+    r->recovery_point = recovery_point;
+    rig_open(r);
+}
 static inline void rig_kill(struct rig *r, bool power) {
     if (r->log) r->log->owner = (struct kb_log_owner){0}; /* nobody is there to hear of it */
     if (power) sim_disk_power_loss(r->disk, r->now);
@@ -243,6 +253,44 @@ static inline void rig_sync(struct rig *r) {
     rig_idle(r);
     assert_int_equal(r->log->synced, r->log->leo);
 }
+/* So many batches of one record of this size, each written before the next is appended. */
+static inline void rig_put(struct rig *r, int n, size_t size) {
+    struct rig_batch b = RIG_BATCH;
+    b.value_size = size;
+    for (int i = 0; i < n; i++) {
+        b.timestamp += i * 10;
+        b.fill = (uint8_t)('a' + i % 26);
+        rig_append(r, &b);
+        kb_log_flush(r->log, r->now);
+    }
+    rig_idle(r);
+}
+static inline void rig_truncate(struct rig *r, int64_t to) {
+    r->done = false;
+    assert_int_equal(kb_log_truncate(r->log, to, rig_done, r, r->now), KW_OK);
+    rig_idle(r);
+    assert_true(r->done);
+    assert_int_equal(r->done_err, KW_OK);
+}
+
+/* ---- Files ---- */
+
+static inline bool rig_exists(struct rig *r, const char *path) {
+    size_t n;
+    return sim_disk_peek(r->disk, path, &n) != NULL;
+}
+static inline size_t rig_size(struct rig *r, const char *path) {
+    size_t n;
+    assert_non_null(sim_disk_peek(r->disk, path, &n));
+    return n;
+}
+static inline uint8_t *rig_copy(struct rig *r, const char *path, size_t *n) {
+    const uint8_t *p = sim_disk_peek(r->disk, path, n);
+    assert_non_null(p);
+    uint8_t *c = malloc(*n + 1);
+    memcpy(c, p, *n);
+    return c;
+}
 
 /* ---- Reading ---- */
 
@@ -290,6 +338,24 @@ static inline struct kw_batch_header rig_first(const struct rig_bytes *b) {
     assert_true((size_t)h.length + KW_BATCH_OVERHEAD <= b->n);
     assert_true(kw_batch_crc_ok(b->p, (size_t)h.length + KW_BATCH_OVERHEAD));
     return h;
+}
+
+/* Where the batch begins that a read at this offset gives. */
+static inline int64_t rig_base_at(struct rig *r, int64_t offset, size_t max) {
+    struct rig_bytes b = rig_read(r, offset, max);
+    struct kw_batch_header h = rig_first(&b);
+    free(b.p);
+    return h.base_offset;
+}
+/* Every offset from the start on is readable, each batch whole; `max` bytes a read. */
+static inline void rig_read_all(struct rig *r, size_t max) {
+    for (int64_t at = r->log->start; at < r->log->leo;) {
+        struct rig_bytes b = rig_read(r, at, max);
+        struct kw_batch_header h = rig_first(&b);
+        assert_int_equal(h.base_offset, at);
+        at = h.base_offset + h.last_offset_delta + 1;
+        free(b.p);
+    }
 }
 
 static inline void rig_found(struct kb_find_time *f, struct kb_now now) {

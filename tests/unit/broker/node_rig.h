@@ -138,7 +138,8 @@ static inline void rig_init(struct rig *r, uint64_t seed) {
     rig_set(r, "log.dirs", "/data");
 }
 
-static inline void rig_boot(struct rig *r) {
+/* A node that loads; its time is the caller's to pass. */
+static inline void rig_load(struct rig *r) {
     struct kb_node_options o = {.config = r->config,
                                 .seed = r->seed++,
                                 .logger = {rig_line, r, KB_INFO},
@@ -148,6 +149,16 @@ static inline void rig_boot(struct rig *r) {
                                 .boot_id = r->boot_id};
     assert_int_equal(kb_node_new(&o, &r->node), KW_OK);
     assert_int_equal(kb_node_start(r->node, r->now), KW_OK);
+}
+/* One turn, or where nothing happens the time of the disk's next answer. */
+static inline void rig_load_step(struct rig *r) {
+    if (rig_turn(r)) return;
+    int64_t next = sim_disk_next(r->disk);
+    if (next != KW_NEVER && next > r->now.mono_us) r->now.mono_us = next;
+}
+
+static inline void rig_boot(struct rig *r) {
+    rig_load(r);
     for (int i = 0; i < 1000 && kb_node_state(r->node) == KB_NODE_LOADING; i++) rig_pass(r, 1000);
 }
 
@@ -198,6 +209,15 @@ static inline void rig_kill(struct rig *r) {
     sim_disk_kill9(r->disk, r->now);
     rig_free_node(r);
     sim_disk_restart(r->disk);
+}
+
+static inline void rig_restart(struct rig *r) {
+    rig_stop(r);
+    rig_start(r);
+}
+static inline void rig_crash(struct rig *r) {
+    rig_kill(r);
+    rig_start(r);
 }
 
 static inline void rig_deinit(struct rig *r) {
@@ -309,6 +329,24 @@ static inline int16_t rig_create(struct rig_conn *c, const char *name, int32_t p
     return resp.topics.v[0].error_code;
 }
 
+static inline void rig_delete(struct rig_conn *c, const char *name) {
+    struct kw_delete_topics_request req;
+    struct kw_delete_topics_response resp;
+    struct kw_str names[] = {kw_str_of(name)};
+    kw_msg_init(&kw_delete_topics_request_desc, &req);
+    req.topic_names.v = names;
+    req.topic_names.n = 1;
+    req.timeout_ms = 1000;
+    rig_call(c, KW_API_DELETE_TOPICS, 3, &req, &resp);
+    assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
+}
+
+static inline struct kb_partition *rig_partition(struct rig *r, const char *topic, int32_t index) {
+    struct kb_partition *p;
+    assert_int_equal(kb_partition_find(r->node, kw_str_of(topic), (struct kw_uuid){{0}}, index, -1, &p), KE_NONE);
+    return p;
+}
+
 struct rig_batch {
     int64_t pid;
     int16_t epoch;
@@ -389,6 +427,13 @@ static inline rig_produced rig_produce(struct rig_conn *c, const char *topic, st
     return rig_produce_bytes(c, topic, 0, 9, -1, p, n);
 }
 
+/* Three records, stored; the offset of the first. */
+static inline int64_t rig_produce_three(struct rig_conn *c, const char *topic) {
+    rig_produced a = rig_produce(c, topic, (struct rig_batch){.count = 3, .value_size = 50});
+    assert_int_equal(a.error_code, KE_NONE);
+    return a.base_offset;
+}
+
 /* ---- Fetch ---- */
 
 struct rig_fetch {
@@ -452,6 +497,19 @@ static inline rig_fetched *rig_fetch_one(struct rig_conn *c, struct rig_fetch f)
     assert_int_equal(resp.responses.n, 1);
     assert_int_equal(resp.responses.v[0].partitions.n, 1);
     return &resp.responses.v[0].partitions.v[0];
+}
+/* What a client that has just connected is told of partition 0. */
+static inline int64_t rig_hw(struct rig *r, const char *topic) {
+    return rig_fetch_one(rig_connect(r), RIG_FETCH(.topic = topic))->high_watermark;
+}
+
+/* A node just started, with topic t. */
+static inline struct rig_conn *rig_begin(struct rig *r, uint64_t seed, int32_t partitions) {
+    rig_init(r, seed);
+    rig_start(r);
+    struct rig_conn *c = rig_connect(r);
+    assert_int_equal(rig_create(c, "t", partitions, NULL, NULL), KE_NONE);
+    return c;
 }
 
 #endif

@@ -348,14 +348,7 @@ static void test_slow_disk(void **state) {
             x.r.now.mono_us += 1000;
         }
         if (seed % 3 == 0) {
-            struct kw_delete_topics_request req;
-            struct kw_delete_topics_response resp;
-            struct kw_str name = kw_str_of("t");
-            kw_msg_init(&kw_delete_topics_request_desc, &req);
-            req.topic_names.v = &name;
-            req.topic_names.n = 1;
-            req.timeout_ms = 10000;
-            rig_call(x.c, KW_API_DELETE_TOPICS, 3, &req, &resp);
+            rig_delete(x.c, "t");
         } else if (seed % 3 == 1) {
             rig_close_conns(&x.r);
         }

@@ -2,6 +2,7 @@
  * SE-06. */
 #include "node_rig.h"
 
+#include "counted_alloc.h"
 #include "wire/compress.h"
 #include "wire/message_set.h"
 
@@ -199,6 +200,23 @@ static void test_topic_codec(void **state) {
     }
 }
 
+/* A batch that says of its one record that this codec made it; the head is written here, what follows it is the caller's. */
+static rig_produced produce_coded(struct fixture *x, uint8_t *batch, size_t size, int codec) {
+    struct kw_batch_header h = {.length = (int32_t)(size - KW_BATCH_OVERHEAD),
+                                .leader_epoch = -1,
+                                .magic = 2,
+                                .attributes = (int16_t)codec,
+                                .base_timestamp = x->r.now.wall_ms,
+                                .max_timestamp = x->r.now.wall_ms,
+                                .producer_id = -1,
+                                .producer_epoch = -1,
+                                .base_sequence = -1,
+                                .record_count = 1};
+    kw_batch_write_header(batch, &h);
+    kw_batch_crc_set(batch, size);
+    return rig_produce_bytes(x->c, "t", 0, 9, 1, batch, size);
+}
+
 /* SE-06: a small batch that claims, or yields, gigabytes is one error, and the memory stays flat. */
 static void test_SE_06(void **state) {
     (void)state;
@@ -213,44 +231,13 @@ static void test_SE_06(void **state) {
         uint8_t *bomb = malloc(KW_BATCH_HEADER_SIZE + cap);
         assert_int_equal(kw_compress(c, codec, KW_LEVEL_DEFAULT, 2, plain, plain_size, bomb + KW_BATCH_HEADER_SIZE, cap, &made), KW_OK);
         size_t size = KW_BATCH_HEADER_SIZE + made;
-        if (size < 1000000) {
-            struct kw_batch_header h = {.length = (int32_t)(size - KW_BATCH_OVERHEAD),
-                                        .leader_epoch = -1,
-                                        .magic = 2,
-                                        .attributes = (int16_t)codec,
-                                        .base_timestamp = x.r.now.wall_ms,
-                                        .max_timestamp = x.r.now.wall_ms,
-                                        .producer_id = -1,
-                                        .producer_epoch = -1,
-                                        .base_sequence = -1,
-                                        .record_count = 1};
-            kw_batch_write_header(bomb, &h);
-            kw_batch_crc_set(bomb, size);
-            expect(rig_produce_bytes(x.c, "t", 0, 9, 1, bomb, size), KE_MESSAGE_TOO_LARGE, -1);
-        }
+        if (size < 1000000) expect(produce_coded(&x, bomb, size, codec), KE_MESSAGE_TOO_LARGE, -1);
         free(bomb);
     }
     free(plain);
     kw_compressor_free(c);
     expect(rig_produce(x.c, "t", (struct rig_batch){.count = 2}), KE_NONE, 0);
     down(&x);
-}
-
-static size_t largest; /* of all allocations since it was set to 0 */
-
-static void *noting_malloc(size_t n, void *ctx) {
-    (void)ctx;
-    largest = KW_MAX(largest, n);
-    return malloc(n);
-}
-static void *noting_realloc(void *p, size_t n, void *ctx) {
-    (void)ctx;
-    largest = KW_MAX(largest, n);
-    return realloc(p, n);
-}
-static void noting_free(void *p, void *ctx) {
-    (void)ctx;
-    free(p);
 }
 
 /* One kilobyte of a codec whose own header claims 4 GiB (or the most that it can). */
@@ -283,23 +270,11 @@ static void test_SE_06_claims(void **state) {
             int as = codec < 0 ? KW_CODEC_SNAPPY : codec;
             if (codec == KW_CODEC_NONE || !kw_codec_built(as)) continue;
             size_t size = KW_BATCH_HEADER_SIZE + claim_of(codec, bomb + KW_BATCH_HEADER_SIZE);
-            struct kw_batch_header h = {.length = (int32_t)(size - KW_BATCH_OVERHEAD),
-                                        .leader_epoch = -1,
-                                        .magic = 2,
-                                        .attributes = (int16_t)as,
-                                        .base_timestamp = x.r.now.wall_ms,
-                                        .max_timestamp = x.r.now.wall_ms,
-                                        .producer_id = -1,
-                                        .producer_epoch = -1,
-                                        .base_sequence = -1,
-                                        .record_count = 1};
-            kw_batch_write_header(bomb, &h);
-            kw_batch_crc_set(bomb, size);
-            largest = 0;
-            rig_produced a = rig_produce_bytes(x.c, "t", 0, 9, 1, bomb, size);
+            counted.most = 0;
+            rig_produced a = produce_coded(&x, bomb, size, as);
             if (a.error_code != KE_MESSAGE_TOO_LARGE && a.error_code != KE_INVALID_RECORD && a.error_code != KE_CORRUPT_MESSAGE)
                 fail_msg("codec %d: %s", codec, kw_kerror_name(a.error_code));
-            if (largest > 8u << 20) fail_msg("codec %d, limit %s: %zu bytes were allocated", codec, limits[l], largest);
+            if (counted.most > 8u << 20) fail_msg("codec %d, limit %s: %zu bytes were allocated", codec, limits[l], counted.most);
         }
         expect(rig_produce(x.c, "t", (struct rig_batch){.count = 2}), KE_NONE, 0);
         down(&x);
@@ -495,7 +470,7 @@ static void test_old_formats(void **state) {
 }
 
 int main(void) {
-    kw_allocator_set(&(struct kw_allocator){noting_malloc, noting_realloc, noting_free, NULL});
+    counted_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_acks_0),

@@ -25,9 +25,7 @@ static int16_t put(struct fixture *x) {
 }
 
 static int64_t end_of(struct fixture *x) {
-    struct kb_partition *p;
-    assert_int_equal(kb_partition_find(x->r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
-    return p->hw;
+    return rig_partition(&x->r, "t", 0)->hw;
 }
 
 static void test_nth_every_percent(void **state) {

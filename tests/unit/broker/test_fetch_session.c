@@ -134,8 +134,7 @@ static void test_PR_12(void **state) {
     struct fixture x;
     up(&x, 3, NULL);
     int32_t epoch = kb_image_partition(&x.r.node->image, kw_str_of("t"), 0)->leader_epoch + 1;
-    struct kb_partition *p;
-    assert_int_equal(kb_partition_find(x.r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
+    struct kb_partition *p = rig_partition(&x.r, "t", 0);
     p->leader_epoch = epoch; /* as after a leader change */
     struct kw_fetch_response r = ask(x.c, (struct ask){.parts = {0}, .part_count = 1, .leader_epochs = {epoch}});
     assert_int_equal(r.responses.v[0].partitions.v[0].error_code, KE_NONE);

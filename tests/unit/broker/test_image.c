@@ -1,38 +1,13 @@
 /* test_image.c - records applied, what a record changes and what it refuses, random histories: replay, snapshot and tail (invariant 24),
  * BR-14, corrupt snapshots, transactions, failing allocation.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "image_rig.h"
+
 #include <stdio.h>
-#include <cmocka.h>
 
 #include "base/rng.h"
-#include "kw_messages.h"
 #include "quorum/store_priv.h"
 #include "uuid.h"
-
-#define MSG(kind, name)                                                                                                                    \
-    struct kw_##kind##_record name;                                                                                                        \
-    kw_msg_init(&kw_##kind##_record_desc, &name)
-
-static struct kw_uuid id_of(uint8_t n) {
-    struct kw_uuid u = {{0}};
-    u.b[0] = 7;
-    u.b[15] = n;
-    return u;
-}
-
-static kw_err apply(struct kb_image *im, int16_t type, const void *record) {
-    return kb_image_apply(im, im->offset + 1, 1, type, record);
-}
-
-static kw_err add_topic(struct kb_image *im, const char *name, uint8_t id) {
-    MSG(topic, t);
-    t.name = kw_str_of(name);
-    t.topic_id = id_of(id);
-    return apply(im, KW_RECORD_TOPIC, &t);
-}
 
 static kw_err add_partition(struct kb_image *im, uint8_t id, int32_t index, int32_t leader) {
     MSG(partition, p);

@@ -1,33 +1,5 @@
 /* test_image_impossible.c - records that no broker writes and the image refuses: a damaged log, or a tool, may have them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include "kw_messages.h"
-#include "quorum/image.h"
-
-#define MSG(kind, name)                                                                                                                    \
-    struct kw_##kind##_record name;                                                                                                        \
-    kw_msg_init(&kw_##kind##_record_desc, &name)
-
-static struct kw_uuid id_of(uint8_t n) {
-    struct kw_uuid u = {{0}};
-    u.b[0] = 7;
-    u.b[15] = n;
-    return u;
-}
-
-static kw_err apply(struct kb_image *im, int16_t type, const void *record) {
-    return kb_image_apply(im, im->offset + 1, 1, type, record);
-}
-
-static kw_err add_topic(struct kb_image *im, const char *name, uint8_t id) {
-    MSG(topic, t);
-    t.name = kw_str_of(name);
-    t.topic_id = id_of(id);
-    return apply(im, KW_RECORD_TOPIC, &t);
-}
+#include "image_rig.h"
 
 /* No broker writes these; a damaged log or a tool may. A zero byte would part a name from the key that it is found by, and a name is a
  * folder's. (fuzz_metadata_replay) */

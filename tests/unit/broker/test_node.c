@@ -4,12 +4,6 @@
 #include "log/log.h"
 #include "replica/partitions_priv.h"
 
-static int64_t produce(struct rig_conn *c, const char *topic) {
-    rig_produced a = rig_produce(c, topic, (struct rig_batch){.count = 3, .value_size = 50});
-    assert_int_equal(a.error_code, KE_NONE);
-    return a.base_offset;
-}
-
 static bool has(struct rig *r, const char *path) {
     size_t n;
     return sim_disk_peek(r->disk, path, &n) != NULL;
@@ -18,12 +12,9 @@ static bool has(struct rig *r, const char *path) {
 static void test_first_start(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 1);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    assert_int_equal(rig_create(c, "t", 2, NULL, NULL), KE_NONE);
-    assert_int_equal(produce(c, "t"), 0); /* usable as soon as its creation was answered */
-    assert_int_equal(produce(c, "t"), 3);
+    struct rig_conn *c = rig_begin(&r, 1, 2);
+    assert_int_equal(rig_produce_three(c, "t"), 0); /* usable as soon as its creation was answered */
+    assert_int_equal(rig_produce_three(c, "t"), 3);
     rig_settle(&r);
     size_t n;
     const uint8_t *text = sim_disk_peek(r.disk, "/data/t-1/partition.metadata", &n);
@@ -36,11 +27,8 @@ static void test_first_start(void **state) {
 static void test_clean_restart(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 2);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 2, 1);
+    rig_produce_three(c, "t");
     rig_stop(&r);
     assert_true(has(&r, "/data/.kafka_cleanshutdown"));
     size_t n;
@@ -51,7 +39,7 @@ static void test_clean_restart(void **state) {
     assert_false(has(&r, "/data/.kafka_cleanshutdown"));
     c = rig_connect(&r);
     assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "t"))->high_watermark, 3);
-    assert_int_equal(produce(c, "t"), 3);
+    assert_int_equal(rig_produce_three(c, "t"), 3);
     rig_deinit(&r);
 }
 
@@ -59,26 +47,13 @@ static void test_clean_restart(void **state) {
 static void test_BL_02(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 3);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 3, 1);
+    rig_produce_three(c, "t");
     rig_stop(&r);
     sim_disk_sync_all(r.disk);
-    char text[200];
-    assert_int_equal(kb_config_finish(r.config, text, sizeof(text)), KW_OK);
-    struct kb_node_options o = {.config = r.config, .seed = 9, .logger = {rig_line, &r, KB_INFO}, .port = 9092};
-    assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
-    assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
-    bool gone = false;
-    while (kb_node_state(r.node) == KB_NODE_LOADING && !gone) {
-        rig_turn(&r);
-        gone = r.node->parts.store != NULL; /* loading begins */
-        int64_t next = sim_disk_next(r.disk);
-        if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
-    }
-    assert_true(gone);
+    rig_load(&r);
+    while (kb_node_state(r.node) == KB_NODE_LOADING && !r.node->parts.store) rig_load_step(&r);
+    assert_non_null(r.node->parts.store); /* loading begins */
     sim_disk_power_loss(r.disk, r.now);
     rig_free_node(&r);
     sim_disk_restart(r.disk);
@@ -129,14 +104,10 @@ static void test_kill_keeps_acknowledged(void **state) {
     (void)state;
     for (uint64_t seed = 10; seed < 30; seed++) {
         struct rig r;
-        rig_init(&r, seed);
-        rig_start(&r);
-        struct rig_conn *c = rig_connect(&r);
-        rig_create(c, "t", 1, NULL, NULL);
+        struct rig_conn *c = rig_begin(&r, seed, 1);
         int64_t last = 0;
-        for (uint64_t i = 0; i < seed % 7 + 1; i++) last = produce(c, "t");
-        rig_kill(&r);
-        rig_start(&r);
+        for (uint64_t i = 0; i < seed % 7 + 1; i++) last = rig_produce_three(c, "t");
+        rig_crash(&r);
         c = rig_connect(&r);
         rig_fetched *f = rig_fetch_one(c, RIG_FETCH(.topic = "t", .offset = last));
         assert_int_equal(f->error_code, KE_NONE);
@@ -151,16 +122,10 @@ static void test_kill_keeps_acknowledged(void **state) {
 static void test_epoch_rises(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 4);
-    rig_start(&r);
-    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
-    struct kb_partition *p;
-    assert_int_equal(kb_partition_find(r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
-    int32_t before = p->leader_epoch;
-    rig_kill(&r);
-    rig_start(&r);
-    assert_int_equal(kb_partition_find(r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
-    assert_true(p->leader_epoch > before);
+    rig_begin(&r, 4, 1);
+    int32_t before = rig_partition(&r, "t", 0)->leader_epoch;
+    rig_crash(&r);
+    assert_true(rig_partition(&r, "t", 0)->leader_epoch > before);
     rig_deinit(&r);
 }
 
@@ -177,7 +142,7 @@ static void test_folders(void **state) {
     assert_false(has(&r, "/data/old-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log"));
     struct rig_conn *c = rig_connect(&r);
     rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    rig_produce_three(c, "t");
     rig_stop(&r);
     /* the folder of another topic of that name is set aside, and the topic starts empty */
     static const char other[] = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg";
@@ -185,12 +150,12 @@ static void test_folders(void **state) {
     rig_start(&r);
     assert_non_null(strstr(r.lines, "set aside as /data/t-0.00000000000000000000000000000002-stray"));
     assert_true(has(&r, "/data/t-0.00000000000000000000000000000002-stray/00000000000000000000.log"));
-    assert_int_equal(produce(rig_connect(&r), "t"), 0);
+    assert_int_equal(rig_produce_three(rig_connect(&r), "t"), 0);
     rig_stop(&r);
     /* without partition.metadata a folder is taken over */
     sim_disk_remove(r.disk, "/data/t-0/partition.metadata");
     rig_start(&r);
-    assert_int_equal(produce(rig_connect(&r), "t"), 3);
+    assert_int_equal(rig_produce_three(rig_connect(&r), "t"), 3);
     rig_settle(&r);
     assert_true(has(&r, "/data/t-0/partition.metadata"));
     rig_stop(&r);
@@ -208,23 +173,15 @@ static void test_delete_topic(void **state) {
     rig_start(&r);
     struct rig_conn *c = rig_connect(&r), *waiting = rig_connect(&r);
     rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    rig_produce_three(c, "t");
     rig_request(waiting, KW_API_FETCH, 11, 7, &rig_fetch_msg(&r, &RIG_FETCH(.topic = "t", .offset = 3, .max_wait_ms = 60000))->req);
     rig_settle(&r);
-    struct kw_delete_topics_request req;
-    struct kw_delete_topics_response resp;
-    struct kw_str name = kw_str_of("t");
-    kw_msg_init(&kw_delete_topics_request_desc, &req);
-    req.topic_names.v = &name;
-    req.topic_names.n = 1;
-    req.timeout_ms = 1000;
-    rig_call(c, KW_API_DELETE_TOPICS, 3, &req, &resp);
-    assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
+    rig_delete(c, "t");
     struct kw_fetch_response f;
     assert_true(rig_response(waiting, KW_API_FETCH, 11, 7, &f)); /* who waited on it is told at once */
     assert_int_equal(f.responses.v[0].partitions.v[0].error_code, KE_UNKNOWN_TOPIC_OR_PARTITION);
     assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
-    assert_int_equal(produce(c, "t"), 0);
+    assert_int_equal(rig_produce_three(c, "t"), 0);
     rig_pass(&r, 120 * 1000000LL);
     assert_int_equal(kb_node_state(r.node), KB_NODE_READY);
     rig_deinit(&r);
@@ -234,28 +191,22 @@ static void test_delete_topic(void **state) {
 static void test_BL_03_no_marker(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 7);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 7, 1);
+    rig_produce_three(c, "t");
     sim_disk_faults(r.disk)->free_bytes = 0;
     rig_stop(&r);
     assert_false(has(&r, "/data/.kafka_cleanshutdown"));
     sim_disk_faults(r.disk)->free_bytes = -1;
     rig_start(&r);
-    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    assert_int_equal(rig_hw(&r, "t"), 3);
     rig_deinit(&r);
 }
 
 static void test_disk_full(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 8);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 8, 1);
+    rig_produce_three(c, "t");
     sim_disk_faults(r.disk)->free_bytes = 0;
     assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 2, .value_size = 5000}).error_code, KE_KAFKA_STORAGE_ERROR);
     rig_fetched *f = rig_fetch_one(c, RIG_FETCH(.topic = "t")); /* readable, and whole */
@@ -263,25 +214,22 @@ static void test_disk_full(void **state) {
     assert_int_equal(f->high_watermark, 3);
     assert_true(f->records.len > 0);
     sim_disk_faults(r.disk)->free_bytes = -1;
-    assert_int_equal(produce(c, "t"), 3);
+    assert_int_equal(rig_produce_three(c, "t"), 3);
     rig_deinit(&r);
 }
 
 static void test_write_error(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 9);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
+    struct rig_conn *c = rig_begin(&r, 9, 1);
     rig_create(c, "u", 1, NULL, NULL);
-    produce(c, "t");
+    rig_produce_three(c, "t");
     sim_disk_faults(r.disk)->eio_write_at = 0;
     assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 1}).error_code, KE_KAFKA_STORAGE_ERROR);
     sim_disk_faults(r.disk)->eio_write_at = -1;
     assert_int_equal(rig_produce(c, "t", (struct rig_batch){.count = 1}).error_code, KE_KAFKA_STORAGE_ERROR);
     assert_non_null(strstr(r.lines, "t-0 is offline"));
-    assert_int_equal(produce(c, "u"), 0); /* the others go on */
+    assert_int_equal(rig_produce_three(c, "u"), 0); /* the others go on */
     rig_deinit(&r);
 }
 
@@ -308,10 +256,6 @@ static void test_boot_id(void **state) {
     rig_deinit(&r);
 }
 
-static int64_t hw_of(struct rig *r, const char *topic) {
-    return rig_fetch_one(rig_connect(r), RIG_FETCH(.topic = topic))->high_watermark;
-}
-
 /* After the machine went down the last replica leads, and says so, or only with flush.on.ack where the switch is off; kill -9 costs nothing.
  * Killed again before it could decide, the next process comes to the same conclusion. */
 static void test_machine_went_down(void **state) {
@@ -325,22 +269,22 @@ static void test_machine_went_down(void **state) {
         struct rig_conn *c = rig_connect(&r);
         rig_create(c, "t", 1, NULL, NULL);
         rig_create(c, "safe", 1, "flush.on.ack", "true");
-        produce(c, "t");
-        produce(c, "safe");
+        rig_produce_three(c, "t");
+        rig_produce_three(c, "safe");
         rig_kill(&r); /* the same machine: all is there */
         r.lines[0] = 0;
         rig_start(&r);
         assert_string_equal(r.lines, "");
-        assert_int_equal(hw_of(&r, "t"), 3);
+        assert_int_equal(rig_hw(&r, "t"), 3);
         for (int kills = 0; kills < 2; kills++) {
             rig_kill(&r);
             r.boot_id = "two";
             r.lines[0] = 0;
             rig_start(&r);
-            assert_int_equal(hw_of(&r, "safe"), 3);
+            assert_int_equal(rig_hw(&r, "safe"), 3);
             if (on) {
                 assert_int_equal(strstr(r.lines, "1 partitions are led by their last known leader") != NULL, kills == 0);
-                assert_int_equal(hw_of(&r, "t"), 3);
+                assert_int_equal(rig_hw(&r, "t"), 3);
             } else {
                 assert_non_null(strstr(r.lines, "1 partitions have no leader"));
                 assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->error_code, KE_NOT_LEADER_OR_FOLLOWER);
@@ -351,8 +295,8 @@ static void test_machine_went_down(void **state) {
         r.lines[0] = 0;
         rig_start(&r);
         assert_int_equal(strstr(r.lines, "led by their last known leader") != NULL, !on);
-        assert_int_equal(hw_of(&r, "t"), 3);
-        produce(rig_connect(&r), "t");
+        assert_int_equal(rig_hw(&r, "t"), 3);
+        rig_produce_three(rig_connect(&r), "t");
         rig_stop(&r);
         r.boot_id = "three"; /* a machine that was shut down in order */
         r.lines[0] = 0;
@@ -371,19 +315,12 @@ static void test_killed_while_deciding(void **state) {
     rig_set(&r, "last.known.leader.enable", "false");
     rig_start(&r);
     rig_create(rig_connect(&r), "t", 1, NULL, NULL);
-    produce(rig_connect(&r), "t");
+    rig_produce_three(rig_connect(&r), "t");
     rig_kill(&r);
     r.boot_id = "two";
     for (int steps = 0; steps < 60; steps++) {
-        struct kb_node_options o = {
-            .config = r.config, .seed = r.seed++, .logger = {rig_line, &r, KB_INFO}, .port = 9092, .boot_id = r.boot_id};
-        assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
-        assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
-        for (int i = 0; i < steps; i++) {
-            if (rig_turn(&r)) continue;
-            int64_t next = sim_disk_next(r.disk);
-            if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
-        }
+        rig_load(&r);
+        for (int i = 0; i < steps; i++) rig_load_step(&r);
         rig_kill(&r);
     }
     rig_start(&r);
@@ -395,10 +332,8 @@ static void test_killed_while_deciding(void **state) {
 static void test_loss_is_told(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 42);
-    rig_start(&r);
-    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
-    produce(rig_connect(&r), "t");
+    rig_begin(&r, 42, 1);
+    rig_produce_three(rig_connect(&r), "t");
     rig_pass(&r, 10 * 1000000LL); /* the high watermark is stored */
     rig_kill(&r);
     sim_disk_cut(r.disk, "/data/t-0/00000000000000000000.log", 0);
@@ -436,8 +371,8 @@ static void test_BL_16(void **state) {
     struct rig_conn *c = rig_connect(&r);
     assert_int_equal(rig_create(c, "kept", 1, "cleanup.policy", "compact"), KE_NONE);
     assert_int_equal(rig_create(c, "goes", 1, NULL, NULL), KE_NONE);
-    produce(c, "kept");
-    produce(c, "goes");
+    rig_produce_three(c, "kept");
+    rig_produce_three(c, "goes");
     for (size_t i = 0; i < KW_COUNTOF(changes); i++) {
         set_default(c, changes[i][0], changes[i][1]);
         rig_pass(&r, 10 * 1000000LL);
@@ -452,28 +387,19 @@ static void test_BL_16(void **state) {
 static void test_stop_while_loading(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 34);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 3, NULL, NULL);
-    produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 34, 3);
+    rig_produce_three(c, "t");
     rig_stop(&r);
     int64_t count = 3;
     for (int steps = 0; steps < 120; steps++) {
-        struct kb_node_options o = {.config = r.config, .seed = r.seed++, .logger = {rig_line, &r, KB_INFO}, .port = 9092};
-        assert_int_equal(kb_node_new(&o, &r.node), KW_OK);
-        assert_int_equal(kb_node_start(r.node, r.now), KW_OK);
-        for (int i = 0; i < steps; i++) {
-            if (rig_turn(&r)) continue;
-            int64_t next = sim_disk_next(r.disk);
-            if (next != KW_NEVER && next > r.now.mono_us) r.now.mono_us = next;
-        }
+        rig_load(&r);
+        for (int i = 0; i < steps; i++) rig_load_step(&r);
         rig_stop(&r);
         if (steps % 20 != 19) continue;
         rig_start(&r);
         c = rig_connect(&r);
         assert_int_equal(rig_fetch_one(c, RIG_FETCH(.topic = "t"))->high_watermark, count);
-        produce(c, "t");
+        rig_produce_three(c, "t");
         count += 3;
         if (steps % 40 == 19)
             rig_kill(&r);
@@ -486,11 +412,8 @@ static void test_stop_while_loading(void **state) {
 static void test_idle_node_sleeps(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 31);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 31, 1);
+    rig_produce_three(c, "t");
     rig_close_conns(&r);
     rig_pass(&r, 200 * 1000000LL); /* checkpoints and trims are done */
     assert_true(kb_node_deadline(r.node) - r.now.mono_us > 50 * 1000000LL);
@@ -500,9 +423,7 @@ static void test_idle_node_sleeps(void **state) {
 static void test_no_memory_is_no_crash(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 32);
-    rig_start(&r);
-    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    rig_begin(&r, 32, 1);
     for (int64_t n = 0; n < 60; n++) {
         struct rig_conn *c = rig_connect(&r);
         size_t size;

@@ -4,24 +4,6 @@
 
 #include "log/log.h"
 
-static int64_t produce(struct rig_conn *c, const char *topic) {
-    rig_produced a = rig_produce(c, topic, (struct rig_batch){.count = 3, .value_size = 50});
-    assert_int_equal(a.error_code, KE_NONE);
-    return a.base_offset;
-}
-
-static void delete_topic(struct rig_conn *c, const char *topic) {
-    struct kw_delete_topics_request req;
-    struct kw_delete_topics_response resp;
-    struct kw_str name = kw_str_of(topic);
-    kw_msg_init(&kw_delete_topics_request_desc, &req);
-    req.topic_names.v = &name;
-    req.topic_names.n = 1;
-    req.timeout_ms = 1000;
-    rig_call(c, KW_API_DELETE_TOPICS, 3, &req, &resp);
-    assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
-}
-
 static void delete_records(struct rig_conn *c, const char *topic, int64_t to) {
     struct kw_delete_records_request req;
     struct kw_delete_records_response resp;
@@ -37,24 +19,18 @@ static void delete_records(struct rig_conn *c, const char *topic, int64_t to) {
 }
 
 static int64_t log_start(struct rig *r, const char *topic) {
-    struct kb_partition *p;
-    assert_int_equal(kb_partition_find(r->node, kw_str_of(topic), (struct kw_uuid){{0}}, 0, -1, &p), KE_NONE);
-    return p->log->start;
+    return rig_partition(r, topic, 0)->log->start;
 }
 
 /* A read of the old one's log is still under way when the new one is made: the old one's folder goes, never the new one's. */
 static void test_made_again_while_read(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 1);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r), *d = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    for (int i = 0; i < 3; i++) produce(c, "t");
-    struct kb_partition *old;
-    assert_int_equal(kb_partition_find(r.node, kw_str_of("t"), (struct kw_uuid){{0}}, 0, -1, &old), KE_NONE);
+    struct rig_conn *c = rig_begin(&r, 1, 1), *d = rig_connect(&r);
+    for (int i = 0; i < 3; i++) rig_produce_three(c, "t");
+    struct kb_partition *old = rig_partition(&r, "t", 0);
     kb_partition_pin(old);
-    delete_topic(c, "t");
+    rig_delete(c, "t");
     struct kw_create_topics_request req;
     struct kw_create_topics_response resp;
     struct kw_create_topics_request_creatable_topic t = {.name = kw_str_of("t"), .num_partitions = 1, .replication_factor = 1};
@@ -68,12 +44,11 @@ static void test_made_again_while_read(void **state) {
     rig_pass(&r, 1000000);
     assert_true(rig_response(d, KW_API_CREATE_TOPICS, 7, 1, &resp));
     assert_int_equal(resp.topics.v[0].error_code, KE_NONE);
-    assert_int_equal(produce(c, "t"), 0);
+    assert_int_equal(rig_produce_three(c, "t"), 0);
     rig_pass(&r, 120 * 1000000LL);
-    assert_int_equal(produce(c, "t"), 3);
-    rig_kill(&r);
-    rig_start(&r);
-    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 6);
+    assert_int_equal(rig_produce_three(c, "t"), 3);
+    rig_crash(&r);
+    assert_int_equal(rig_hw(&r, "t"), 6);
     rig_stop(&r);
     char **names;
     size_t n = sim_disk_names(r.disk, "/data", &names);
@@ -91,19 +66,15 @@ static void test_made_again_and_again(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct rig r;
-        rig_init(&r, seed);
-        rig_start(&r);
-        struct rig_conn *c = rig_connect(&r);
-        rig_create(c, "t", 3, NULL, NULL);
+        struct rig_conn *c = rig_begin(&r, seed, 3);
         for (int i = 0; i < 6; i++) {
-            produce(c, "t");
-            delete_topic(c, "t");
+            rig_produce_three(c, "t");
+            rig_delete(c, "t");
             assert_int_equal(rig_create(c, "t", 3, NULL, NULL), KE_NONE);
-            assert_int_equal(produce(c, "t"), 0);
+            assert_int_equal(rig_produce_three(c, "t"), 0);
         }
-        rig_kill(&r);
-        rig_start(&r);
-        assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+        rig_crash(&r);
+        assert_int_equal(rig_hw(&r, "t"), 3);
         assert_string_equal(r.lines, "");
         rig_deinit(&r);
     }
@@ -114,25 +85,20 @@ static void test_points_of_the_old_one(void **state) {
     (void)state;
     for (int restart = 0; restart < 2; restart++) {
         struct rig r;
-        rig_init(&r, 2);
-        rig_start(&r);
-        struct rig_conn *c = rig_connect(&r);
-        rig_create(c, "t", 1, NULL, NULL);
-        for (int i = 0; i < 3; i++) produce(c, "t");
+        struct rig_conn *c = rig_begin(&r, 2, 1);
+        for (int i = 0; i < 3; i++) rig_produce_three(c, "t");
         delete_records(c, "t", 6);
         if (restart) {
-            rig_stop(&r);
-            rig_start(&r);
+            rig_restart(&r);
             c = rig_connect(&r);
             assert_int_equal(log_start(&r, "t"), 6);
         }
-        delete_topic(c, "t");
+        rig_delete(c, "t");
         assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
-        assert_int_equal(produce(c, "t"), 0);
-        rig_kill(&r);
-        rig_start(&r);
+        assert_int_equal(rig_produce_three(c, "t"), 0);
+        rig_crash(&r);
         assert_int_equal(log_start(&r, "t"), 0);
-        assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+        assert_int_equal(rig_hw(&r, "t"), 3);
         rig_deinit(&r);
     }
 }
@@ -150,10 +116,9 @@ static void test_points_of_one_long_gone(void **state) {
     rig_start(&r);
     struct rig_conn *c = rig_connect(&r);
     assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
-    assert_int_equal(produce(c, "t"), 0);
-    rig_kill(&r);
-    rig_start(&r);
-    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    assert_int_equal(rig_produce_three(c, "t"), 0);
+    rig_crash(&r);
+    assert_int_equal(rig_hw(&r, "t"), 3);
     rig_deinit(&r);
 }
 
@@ -161,20 +126,16 @@ static void test_points_of_one_long_gone(void **state) {
 static void test_points_of_one_set_aside(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 4);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
-    for (int i = 0; i < 3; i++) produce(c, "t");
+    struct rig_conn *c = rig_begin(&r, 4, 1);
+    for (int i = 0; i < 3; i++) rig_produce_three(c, "t");
     delete_records(c, "t", 6);
     rig_stop(&r);
     static const char other[] = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg";
     sim_disk_poke(r.disk, "/data/t-0/partition.metadata", other, sizeof(other) - 1);
     rig_start(&r);
-    assert_int_equal(produce(rig_connect(&r), "t"), 0);
-    rig_kill(&r);
-    rig_start(&r);
-    assert_int_equal(rig_fetch_one(rig_connect(&r), RIG_FETCH(.topic = "t"))->high_watermark, 3);
+    assert_int_equal(rig_produce_three(rig_connect(&r), "t"), 0);
+    rig_crash(&r);
+    assert_int_equal(rig_hw(&r, "t"), 3);
     rig_deinit(&r);
 }
 
@@ -182,12 +143,9 @@ static void test_points_of_one_set_aside(void **state) {
 static void test_points_of_one_offline(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 5);
-    rig_start(&r);
-    struct rig_conn *c = rig_connect(&r);
-    rig_create(c, "t", 1, NULL, NULL);
+    struct rig_conn *c = rig_begin(&r, 5, 1);
     rig_create(c, "u", 1, NULL, NULL);
-    for (int i = 0; i < 3; i++) produce(c, "t"), produce(c, "u");
+    for (int i = 0; i < 3; i++) rig_produce_three(c, "t"), rig_produce_three(c, "u");
     delete_records(c, "t", 6);
     rig_settle(&r);
     size_t n;
@@ -198,7 +156,7 @@ static void test_points_of_one_offline(void **state) {
     rig_start(&r);
     c = rig_connect(&r);
     assert_non_null(strstr(r.lines, "t-0 is offline"));
-    produce(c, "u");
+    rig_produce_three(c, "u");
     delete_records(c, "u", 3);
     rig_pass(&r, 120 * 1000000LL);
     rig_kill(&r);
@@ -213,16 +171,14 @@ static void test_points_of_one_offline(void **state) {
 static void test_delete_offline(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 6);
-    rig_start(&r);
-    rig_create(rig_connect(&r), "t", 1, NULL, NULL);
+    rig_begin(&r, 6, 1);
     rig_stop(&r);
     sim_disk_poke(r.disk, "/data/t-0/partition.metadata", "garbage", 7);
     rig_start(&r);
     struct rig_conn *c = rig_connect(&r);
-    delete_topic(c, "t");
+    rig_delete(c, "t");
     assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
-    assert_int_equal(produce(c, "t"), 0);
+    assert_int_equal(rig_produce_three(c, "t"), 0);
     rig_deinit(&r);
 }
 

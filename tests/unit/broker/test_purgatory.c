@@ -34,8 +34,7 @@ static void up(struct fixture *x) {
     rig_init(&x->r, 1);
     rig_start(&x->r);
     assert_int_equal(rig_create(rig_connect(&x->r), "t", 2, NULL, NULL), KE_NONE);
-    for (int32_t i = 0; i < 2; i++)
-        assert_int_equal(kb_partition_find(x->r.node, kw_str_of("t"), (struct kw_uuid){{0}}, i, -1, &x->p[i]), KE_NONE);
+    for (int32_t i = 0; i < 2; i++) x->p[i] = rig_partition(&x->r, "t", i);
 }
 static void wait(struct fixture *x, struct test_waiter *t, int64_t us, int partitions) {
     memset(t, 0, sizeof(*t));

@@ -2,43 +2,20 @@
 #include "log_rig.h"
 
 #define LOG0 RIG_DIR "/00000000000000000000.log"
+#define LOG3 RIG_DIR "/00000000000000000003.log"
+#define LOG6 RIG_DIR "/00000000000000000006.log"
 #define INDEX0 RIG_DIR "/00000000000000000000.index"
 #define TIMES0 RIG_DIR "/00000000000000000000.timeindex"
 
-static void put(struct rig *r, int n, size_t size) {
-    struct rig_batch b = RIG_BATCH;
-    b.value_size = size;
-    for (int i = 0; i < n; i++) {
-        b.timestamp += i * 10;
-        b.fill = (uint8_t)('a' + i % 26);
-        rig_append(r, &b);
-        kb_log_flush(r->log, r->now);
-    }
-    rig_idle(r);
-}
-
-static uint8_t *copy(struct rig *r, const char *path, size_t *n) {
-    const uint8_t *p = sim_disk_peek(r->disk, path, n);
-    assert_non_null(p);
-    uint8_t *c = malloc(*n + 1);
-    memcpy(c, p, *n);
-    return c;
-}
-
-static bool exists(struct rig *r, const char *path) {
-    size_t n;
-    return sim_disk_peek(r->disk, path, &n) != NULL;
-}
-
-/* Every offset from the start on is readable, each batch whole. */
-static void read_all(struct rig *r) {
-    for (int64_t at = r->log->start; at < r->log->leo;) {
-        struct rig_bytes b = rig_read(r, at, 3000);
-        struct kw_batch_header h = rig_first(&b);
-        assert_int_equal(h.base_offset, at);
-        at = h.base_offset + h.last_offset_delta + 1;
-        free(b.p);
-    }
+/* Segments that begin at 0, 3 and 6, end 8, stopped in order. */
+static void three_segments(struct rig *r) {
+    rig_init(r, 1, NULL);
+    r->config.segment_bytes = 900;
+    rig_open(r);
+    rig_put(r, 8, 200);
+    rig_stop(r);
+    assert_true(rig_exists(r, LOG3));
+    assert_true(rig_exists(r, LOG6));
 }
 
 /* Requirement S6: the last segment cut at each length keeps exactly the batches that are whole; garbage behind them changes nothing. */
@@ -47,10 +24,10 @@ static void test_cut_at_every_byte(void **state) {
     struct rig r;
     rig_init(&r, 1, NULL);
     rig_open(&r);
-    put(&r, 4, 120);
+    rig_put(&r, 4, 120);
     rig_stop(&r);
     size_t n;
-    uint8_t *all = copy(&r, LOG0, &n);
+    uint8_t *all = rig_copy(&r, LOG0, &n);
     size_t each = n / 4;
     assert_int_equal(n, each * 4);
     for (size_t len = 0; len <= n; len++)
@@ -61,12 +38,10 @@ static void test_cut_at_every_byte(void **state) {
             sim_disk_poke(r.disk, LOG0, v, len + (tail ? 64 : 0));
             size_t whole = 0; /* zeroes behind the cut may be what was cut */
             while (whole < 4 && (whole + 1) * each <= len + (tail ? 64 : 0) && memcmp(v + whole * each, all + whole * each, each) == 0) whole++;
-            r.clean = false;
-            r.recovery_point = 0;
-            rig_open(&r);
+            rig_recover(&r, 0);
             assert_int_equal(r.log->leo, whole);
-            read_all(&r);
-            put(&r, 1, 10);
+            rig_read_all(&r, 3000);
+            rig_put(&r, 1, 10);
             assert_int_equal(r.log->written, whole + 1);
             rig_drop(&r);
         }
@@ -80,7 +55,7 @@ static void test_bl01_not_monotonic(void **state) {
     struct rig r;
     rig_init(&r, 1, NULL);
     rig_open(&r);
-    put(&r, 3, 100);
+    rig_put(&r, 3, 100);
     struct rig_batch b = RIG_BATCH;
     struct kb_log_append a;
     b.base = 1;
@@ -88,17 +63,15 @@ static void test_bl01_not_monotonic(void **state) {
     assert_int_equal(r.log->leo, 3);
     rig_stop(&r);
     size_t n, k;
-    uint8_t *p = copy(&r, LOG0, &n), *bad = rig_build(&b, &k);
+    uint8_t *p = rig_copy(&r, LOG0, &n), *bad = rig_build(&b, &k);
     p = realloc(p, n + 2 * k);
     memcpy(p + n, bad, k);
     memcpy(p + n + k, bad, k);
     sim_disk_poke(r.disk, LOG0, p, n + 2 * k);
-    r.clean = false;
-    r.recovery_point = 0;
-    rig_open(&r);
+    rig_recover(&r, 0);
     assert_int_equal(r.log->leo, 3);
     assert_non_null(strstr(r.lines, "below the one before"));
-    read_all(&r);
+    rig_read_all(&r, 3000);
     free(p);
     free(bad);
     rig_deinit(&r);
@@ -112,7 +85,7 @@ static void test_bl02_bl03_killed_while_loading(void **state) {
         rig_init(&r, (uint64_t)calls, NULL);
         r.config.segment_bytes = 1000;
         rig_open(&r);
-        put(&r, 30, 100);
+        rig_put(&r, 30, 100);
         rig_kill(&r, false);
         sim_disk_remove(r.disk, INDEX0); /* something to rebuild and store */
         if (calls % 2) sim_disk_cut_job(r.disk, calls / 2);
@@ -124,7 +97,7 @@ static void test_bl02_bl03_killed_while_loading(void **state) {
         sim_disk_faults(r.disk)->enospc_at = -1;
         rig_open(&r);
         assert_int_equal(r.log->leo, 30);
-        read_all(&r);
+        rig_read_all(&r, 3000);
         rig_deinit(&r);
     }
 }
@@ -138,23 +111,24 @@ static void test_bl04_power_cut_after_roll(void **state) {
         r.config.segment_bytes = 600;
         r.recovery_point = 0;
         rig_open(&r);
-        put(&r, 7, 200);
+        rig_put(&r, 7, 200);
         assert_true(kb_log_segment_count(r.log) > 2);
         rig_sync(&r);
         int64_t synced = r.log->synced;
-        put(&r, 3, 200);
+        rig_put(&r, 3, 200);
         rig_kill(&r, true);
         rig_open(&r);
         assert_true(r.log->leo >= synced);
-        read_all(&r);
+        rig_read_all(&r, 3000);
         rig_deinit(&r);
     }
 }
 
-/* BL-05, BR-18: an empty, cut or foreign epoch checkpoint is rebuilt from the batches, epoch 0 included. */
+/* BL-05, BR-18: an epoch checkpoint that is empty, cut, foreign or gone is rebuilt from the batches, epoch 0 included. */
 static void test_bl05_br18_epochs_rebuilt(void **state) {
     (void)state;
     static const char *const broken[] = {"", "0\n", "0\n2\n0 0\n", "0\n1\n5 7", "1\n0\n", "0\n2\n3 0\n1 5\n", "garbage\n", NULL};
+    static const char good[] = "0\n4\n0 0\n1 2\n2 4\n3 6\n";
     for (size_t i = 0; i < KW_COUNTOF(broken); i++)
         for (int clean = 0; clean < 2; clean++) {
             struct rig r;
@@ -170,16 +144,16 @@ static void test_bl05_br18_epochs_rebuilt(void **state) {
             rig_stop(&r);
             const char *path = RIG_DIR "/leader-epoch-checkpoint";
             size_t n;
-            assert_string_equal((const char *)(sim_disk_peek(r.disk, path, &n), "0"), "0");
-            assert_int_equal(n, strlen("0\n4\n0 0\n1 2\n2 4\n3 6\n"));
+            uint8_t *p = rig_copy(&r, path, &n);
+            assert_int_equal(n, strlen(good));
+            assert_memory_equal(p, good, n);
+            free(p);
             if (broken[i]) sim_disk_poke(r.disk, path, broken[i], strlen(broken[i]));
             else sim_disk_remove(r.disk, path);
             r.clean = clean;
             rig_open(&r);
-            if (broken[i] && strcmp(broken[i], "0\n1\n5 7")) {
-                assert_int_equal(kb_epochs_latest(r.log->epochs), 3);
-                for (int64_t o = 0; o < 8; o++) assert_int_equal(kb_epochs_at(r.log->epochs, o), o / 2);
-            }
+            assert_int_equal(kb_epochs_latest(r.log->epochs), 3);
+            for (int64_t o = 0; o < 8; o++) assert_int_equal(kb_epochs_at(r.log->epochs, o), o / 2);
             rig_deinit(&r);
         }
 }
@@ -190,7 +164,7 @@ static void test_bl06_offset_overflow(void **state) {
     struct rig r;
     rig_init(&r, 1, NULL);
     rig_open(&r);
-    put(&r, 1, 100);
+    rig_put(&r, 1, 100);
     struct rig_batch b = RIG_BATCH;
     const int64_t far = 3000000000, farther = 9000000000;
     b.base = far;
@@ -199,7 +173,7 @@ static void test_bl06_offset_overflow(void **state) {
     assert_int_equal(kb_log_segment_count(r.log), 2);
     rig_stop(&r);
     size_t n, k;
-    uint8_t *p = copy(&r, LOG0, &n);
+    uint8_t *p = rig_copy(&r, LOG0, &n);
     b.base = farther;
     for (int i = 0; i < 3; i++, b.base++) { /* what a broken writer would have left */
         uint8_t *q = rig_build(&b, &k);
@@ -216,12 +190,9 @@ static void test_bl06_offset_overflow(void **state) {
     rig_open(&r);
     assert_int_equal(kb_log_segment_count(r.log), 2);
     assert_int_equal(r.log->leo, farther + 3);
-    assert_true(exists(&r, RIG_DIR "/00000000009000000000.log"));
-    struct rig_bytes x = rig_read(&r, 1, 100000);
-    assert_int_equal(rig_first(&x).base_offset, farther);
-    free(x.p);
-    rig_stop(&r);
-    rig_open(&r);
+    assert_true(rig_exists(&r, RIG_DIR "/00000000009000000000.log"));
+    assert_int_equal(rig_base_at(&r, 1, 100000), farther);
+    rig_restart(&r);
     assert_int_equal(r.log->leo, farther + 3);
     rig_deinit(&r);
 }
@@ -235,12 +206,12 @@ static void test_bl07_truncate_to_base(void **state) {
     r.config.segment_index_bytes = 32; /* four entries */
     r.config.index_interval_bytes = 0;
     rig_open(&r);
-    put(&r, 9, 250);
+    rig_put(&r, 9, 250);
     int64_t segs = kb_log_segment_count(r.log), base = 0;
     char path[128];
     for (int64_t o = 0; o < 9; o++) {
         snprintf(path, sizeof(path), RIG_DIR "/%020lld.log", (long long)o);
-        if (exists(&r, path)) base = o;
+        if (rig_exists(&r, path)) base = o;
     }
     r.done = false;
     assert_int_equal(kb_log_truncate(r.log, base, rig_done, &r, r.now), KW_OK);
@@ -251,13 +222,12 @@ static void test_bl07_truncate_to_base(void **state) {
     assert_true(r.done && r.done_err == KW_OK);
     assert_int_equal(r.log->leo, base);
     assert_int_equal(kb_log_segment_count(r.log), segs);
-    put(&r, 9, 250);
+    rig_put(&r, 9, 250);
     assert_int_equal(r.log->leo, base + 9);
-    read_all(&r);
-    rig_stop(&r);
-    rig_open(&r);
+    rig_read_all(&r, 3000);
+    rig_restart(&r);
     assert_int_equal(r.log->leo, base + 9);
-    read_all(&r);
+    rig_read_all(&r, 3000);
     rig_deinit(&r);
 }
 
@@ -265,24 +235,13 @@ static void test_bl07_truncate_to_base(void **state) {
 static void test_bl10_gap_at_the_border(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 1, NULL);
-    r.config.segment_bytes = 900;
-    rig_open(&r);
-    put(&r, 8, 200);
-    rig_stop(&r);
-    size_t n;
-    free(copy(&r, LOG0, &n));
-    size_t each = n / 3;
-    assert_true(exists(&r, RIG_DIR "/00000000000000000003.log"));
+    three_segments(&r);
+    size_t each = rig_size(&r, LOG0) / 3;
     sim_disk_cut(r.disk, LOG0, each); /* offsets 1 and 2 are gone, as the cleaner would leave it */
     sim_disk_remove(r.disk, INDEX0);
     sim_disk_remove(r.disk, TIMES0);
     rig_open(&r);
-    for (int64_t o = 1; o <= 3; o++) {
-        struct rig_bytes b = rig_read(&r, o, 1 << 20);
-        assert_int_equal(rig_first(&b).base_offset, 3);
-        free(b.p);
-    }
+    for (int64_t o = 1; o <= 3; o++) assert_int_equal(rig_base_at(&r, o, 1 << 20), 3);
     rig_deinit(&r);
 }
 
@@ -297,11 +256,11 @@ static void test_bl11_indexes_rebuilt(void **state) {
                 r.config.segment_bytes = 3000;
                 r.config.index_interval_bytes = 100;
                 rig_open(&r);
-                put(&r, 60, 100);
+                rig_put(&r, 60, 100);
                 rig_stop(&r);
                 const char *path = which ? TIMES0 : INDEX0;
                 size_t n, m;
-                uint8_t *before = copy(&r, path, &n), *zero = calloc(1, 4096);
+                uint8_t *before = rig_copy(&r, path, &n), *zero = calloc(1, 4096);
                 assert_true(n > 24);
                 if (how == 0) sim_disk_remove(r.disk, path);
                 if (how == 1) sim_disk_poke(r.disk, path, zero, n);
@@ -315,10 +274,10 @@ static void test_bl11_indexes_rebuilt(void **state) {
                 r.clean = clean;
                 rig_open(&r);
                 assert_int_equal(r.log->leo, 60);
-                read_all(&r);
+                rig_read_all(&r, 3000);
                 struct kb_find_time f = rig_find_time(&r, 0, 60);
                 assert_int_equal(f.offset, 0);
-                uint8_t *after = copy(&r, path, &m);
+                uint8_t *after = rig_copy(&r, path, &m);
                 assert_int_equal(n, m);
                 assert_memory_equal(before, after, n);
                 free(before);
@@ -345,10 +304,7 @@ static void test_bl12_truncate(void **state) {
             rig_append(&r, &b);
         }
         rig_sync(&r);
-        r.done = false;
-        assert_int_equal(kb_log_truncate(r.log, to[i], rig_done, &r, r.now), KW_OK);
-        rig_idle(&r);
-        assert_true(r.done && r.done_err == KW_OK);
+        rig_truncate(&r, to[i]);
         for (int pass = 0; pass < 2; pass++) {
             assert_int_equal(r.log->leo, want[i]);
             assert_int_equal(r.log->written, want[i]);
@@ -365,8 +321,7 @@ static void test_bl12_truncate(void **state) {
             }
             assert_int_equal(bytes, r.log->size_bytes);
             if (pass) break;
-            rig_stop(&r);
-            rig_open(&r);
+            rig_restart(&r);
         }
         rig_deinit(&r);
     }
@@ -376,33 +331,21 @@ static void test_bl12_truncate(void **state) {
 static void test_truncate_before_an_empty_segment(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 1, NULL);
-    r.config.segment_bytes = 900;
+    three_segments(&r);
+    sim_disk_cut(r.disk, LOG0, rig_size(&r, LOG0) / 3);
+    sim_disk_cut(r.disk, LOG3, 0);
     rig_open(&r);
-    put(&r, 8, 200);
-    rig_stop(&r);
-    size_t n;
-    free(copy(&r, LOG0, &n));
-    assert_true(exists(&r, RIG_DIR "/00000000000000000003.log"));
-    assert_true(exists(&r, RIG_DIR "/00000000000000000006.log"));
-    sim_disk_cut(r.disk, LOG0, n / 3);
-    sim_disk_cut(r.disk, RIG_DIR "/00000000000000000003.log", 0);
-    rig_open(&r);
-    r.done = false;
-    assert_int_equal(kb_log_truncate(r.log, 2, rig_done, &r, r.now), KW_OK);
-    rig_idle(&r);
-    assert_true(r.done && r.done_err == KW_OK);
+    rig_truncate(&r, 2);
     for (int pass = 0; pass < 2; pass++) {
         assert_int_equal(r.log->leo, 1);
-        assert_false(exists(&r, RIG_DIR "/00000000000000000003.log"));
-        assert_false(exists(&r, RIG_DIR "/00000000000000000006.log"));
+        assert_false(rig_exists(&r, LOG3));
+        assert_false(rig_exists(&r, LOG6));
         if (pass) break;
-        rig_stop(&r);
-        rig_open(&r);
+        rig_restart(&r);
     }
-    put(&r, 2, 200);
+    rig_put(&r, 2, 200);
     assert_int_equal(r.log->leo, 3);
-    read_all(&r);
+    rig_read_all(&r, 3000);
     rig_deinit(&r);
 }
 
@@ -413,31 +356,23 @@ static void test_overlapping_segments(void **state) {
     for (int how = 0; how < 4; how++) {
         bool clean = how & 1, empty = how & 2;
         struct rig r;
-        rig_init(&r, 1, NULL);
-        r.config.segment_bytes = 900;
-        rig_open(&r);
-        put(&r, 8, 200);
-        rig_stop(&r);
+        three_segments(&r);
         size_t n;
-        uint8_t *p = copy(&r, RIG_DIR "/00000000000000000003.log", &n);
+        uint8_t *p = rig_copy(&r, LOG3, &n);
         sim_disk_poke(r.disk, RIG_DIR "/00000000000000000002.log", p, empty ? 0 : n);
         free(p);
-        sim_disk_remove(r.disk, RIG_DIR "/00000000000000000003.log");
-        sim_disk_remove(r.disk, RIG_DIR "/00000000000000000006.log");
+        sim_disk_remove(r.disk, LOG3);
+        sim_disk_remove(r.disk, LOG6);
         r.clean = clean;
         if (!clean) r.recovery_point = -1;
         rig_open(&r);
         for (int pass = 0; pass < 2; pass++) {
             assert_int_equal(r.log->leo, 3 + 5 * pass);
-            for (int64_t o = 0; o < r.log->leo; o++) {
-                struct rig_bytes b = rig_read(&r, o, 10);
-                assert_int_equal(rig_first(&b).base_offset, o);
-                free(b.p);
-            }
+            assert_int_equal(r.log->start, 0);
+            rig_read_all(&r, 10);
             if (pass) break;
-            put(&r, 5, 200);
-            rig_stop(&r);
-            rig_open(&r);
+            rig_put(&r, 5, 200);
+            rig_restart(&r);
         }
         assert_non_null(strstr(r.lines, "dropped"));
         rig_deinit(&r);
@@ -456,11 +391,9 @@ static void test_bl13_bit_rot(void **state) {
             rig_init(&r, 1, NULL);
             r.config.index_interval_bytes = 300;
             rig_open(&r);
-            put(&r, 20, 200);
+            rig_put(&r, 20, 200);
             rig_stop(&r);
-            size_t n;
-            free(copy(&r, LOG0, &n));
-            size_t each = n / 20;
+            size_t each = rig_size(&r, LOG0) / 20;
             sim_disk_rot(r.disk, LOG0, 10 * each + where[w], 0x10);
             r.clean = clean;
             r.recovery_point = 20;
@@ -490,17 +423,14 @@ static void test_bl13_rot_in_a_timestamp(void **state) {
         struct rig r;
         rig_init(&r, 1, NULL);
         rig_open(&r);
-        put(&r, 10, 200);
+        rig_put(&r, 10, 200);
         rig_stop(&r);
-        size_t n;
-        free(copy(&r, LOG0, &n));
-        sim_disk_rot(r.disk, LOG0, 4 * (n / 10) + KW_BATCH_MAX_TIMESTAMP + bit / 8, (uint8_t)(1 << bit % 8));
+        sim_disk_rot(r.disk, LOG0, 4 * (rig_size(&r, LOG0) / 10) + KW_BATCH_MAX_TIMESTAMP + bit / 8, (uint8_t)(1 << bit % 8));
         r.clean = true;
         rig_open(&r);
         assert_int_equal(r.log->leo, 10);
-        put(&r, 1, 200);
-        rig_stop(&r);
-        rig_open(&r);
+        rig_put(&r, 1, 200);
+        rig_restart(&r);
         assert_int_equal(r.log->leo, 11);
         rig_deinit(&r);
     }
@@ -515,15 +445,13 @@ static void test_bl13_rot_in_an_offset(void **state) {
         rig_init(&r, 1, NULL);
         r.config.segment_bytes = 1500;
         rig_open(&r);
-        put(&r, 20, 200);
+        rig_put(&r, 20, 200);
         rig_stop(&r);
         bool clean = how & 1, sealed = how & 2;
-        size_t n;
         const char *path = RIG_DIR "/00000000000000000005.log", *index = RIG_DIR "/00000000000000000005.index";
         if (!sealed) path = RIG_DIR "/00000000000000000015.log", index = RIG_DIR "/00000000000000000015.index";
-        free(copy(&r, path, &n));
-        size_t each = n / 5;
-        assert_int_equal(n % 5, 0);
+        size_t each = rig_size(&r, path) / 5;
+        assert_int_equal(rig_size(&r, path), each * 5);
         int64_t bad = sealed ? 6 : 16;
         if (how < 64 * 4) {
             sim_disk_rot(r.disk, path, each + (size_t)(how / 4) / 8, (uint8_t)(1 << (how / 4) % 8));
@@ -545,7 +473,7 @@ static void test_bl13_rot_in_an_offset(void **state) {
                 fail_msg("case %d: offset %d gives %lld, error %d", how, (int)o, (long long)got, b.err);
             free(b.p);
         }
-        put(&r, 3, 200); /* and it goes on */
+        rig_put(&r, 3, 200); /* and it goes on */
         rig_stop(&r);
         r.clean = true;
         rig_open(&r);
@@ -558,13 +486,9 @@ static void test_bl13_rot_in_an_offset(void **state) {
 static void test_leftovers(void **state) {
     (void)state;
     struct rig r;
-    rig_init(&r, 1, NULL);
-    r.config.segment_bytes = 900;
-    rig_open(&r);
-    put(&r, 8, 200);
-    rig_stop(&r);
+    three_segments(&r);
     size_t n;
-    uint8_t *p = copy(&r, LOG0, &n);
+    uint8_t *p = rig_copy(&r, LOG0, &n);
     static const char *const names[] = {"00000000000000000000.log.deleted", "00000000000000000005.log.cleaned", "00000000000000000006.index.swap", "x.tmp",
                                         "00000000000000000099.index", "00000000000000000006.log.swap"};
     for (size_t i = 0; i < KW_COUNTOF(names); i++) {
@@ -577,14 +501,14 @@ static void test_leftovers(void **state) {
     r.clean = false;
     rig_open(&r);
     assert_int_equal(r.log->leo, 8);
-    read_all(&r);
+    rig_read_all(&r, 3000);
     for (size_t i = 0; i < KW_COUNTOF(names); i++) {
         char path[128];
         snprintf(path, sizeof(path), RIG_DIR "/%s", names[i]);
-        assert_false(exists(&r, path));
+        assert_false(rig_exists(&r, path));
     }
-    assert_false(exists(&r, RIG_DIR "/00000000000000000000.log.swap"));
-    assert_true(exists(&r, RIG_DIR "/notes.txt"));
+    assert_false(rig_exists(&r, RIG_DIR "/00000000000000000000.log.swap"));
+    assert_true(rig_exists(&r, RIG_DIR "/notes.txt"));
     free(p);
     rig_deinit(&r);
 }

@@ -474,7 +474,6 @@ static void test_damaged_files_stop_the_start(void **state) {
     meta_deinit(&m);
 }
 
-/* No epoch comes behind the last: a folder that knows it is damaged. (fuzz_metadata_replay: it was counted on from there.) */
 /* After a crash a batch that does not hold together may be one that was being written. Not so in front of an epoch's beginning: whatever byte of it
  * rots, the start is refused, or does without it; nothing of what was committed is cut off. */
 static void test_rot_is_no_torn_write(void **state) {
@@ -509,6 +508,7 @@ static void test_rot_is_no_torn_write(void **state) {
     meta_deinit(&m);
 }
 
+/* No epoch comes behind the last: a folder that knows it is damaged. (fuzz_metadata_replay: it was counted on from there.) */
 static void test_the_last_epoch(void **state) {
     (void)state;
     struct meta m;

@@ -56,9 +56,7 @@ struct cw {
     struct net *net;
     struct kc_consume c;
     struct kc_task run;
-    bool freed;
     int notified;
-    struct kc_settings *settings;
     int32_t topic[NET_TOPICS]; /* the client's numbers of net->topics */
     struct cw_log logs[NET_TOPICS][CW_PARTS];
     struct cw_session sessions[NET_BROKERS];
@@ -68,7 +66,6 @@ struct cw {
     int32_t next_session;
     bool rack;                    /* the fetch being served names one */
     bool no_sessions, cut;        /* cut: an old broker that cuts the first batch too */
-    int64_t list_offset_override; /* -1: none */
     /* The test's say, per partition of a fetch: an error to answer, or KE_NONE. */
     int16_t (*script)(struct cw *w, const struct cw_fetched *f, struct kw_fetch_response_partition_data *d);
     int16_t (*list_script)(struct cw *w, int32_t broker, int32_t topic, int32_t partition, int64_t timestamp);
@@ -576,6 +573,15 @@ static inline int cw_topic(struct cw *w, const char *name, int32_t partitions, i
     return i;
 }
 
+/* The partition's leader epoch from its log's end on. */
+static inline void cw_epoch(struct cw *w, int topic, int32_t partition, int32_t epoch) {
+    struct cw_log *l = &w->logs[topic][partition];
+    w->net->topics[topic].epoch[partition] = epoch;
+    assert_in_range(l->epoch_count, 0, CW_EPOCHS - 1);
+    l->epochs[l->epoch_count].epoch = epoch;
+    l->epochs[l->epoch_count++].start = l->hw;
+}
+
 static inline void cw_poke(struct cw *w) { /* fetches that wait look again */
     for (int i = 0; i < CW_WAITING; i++) {
         struct cw_wait *h = &w->waiting[i];
@@ -612,6 +618,17 @@ static inline kc_err cw_assign(struct cw *w, int topic, int32_t partition, int64
     }
     tp[n++] = (kc_topic_partition){.topic = w->topic[topic], .partition = partition, .offset = offset};
     return kc_consume_assign(&w->c, tp, sizeof *tp, n, w->net->now.mono_us);
+}
+/* So many records in batches of ten in each of the topic's partitions, all assigned from `from` on. */
+static inline void cw_fill_assign(struct cw *w, int topic, int n, int64_t from) {
+    for (int32_t p = 0; p < w->net->topics[topic].partitions; p++) {
+        log_fill(&w->logs[topic][p], n, 10, 0);
+        assert_int_equal(cw_assign(w, topic, p, from), KC_OK);
+    }
+}
+static inline kc_err cw_assign_alone(struct cw *w, int topic, int32_t partition, int64_t offset) { /* no other stays */
+    kc_topic_partition tp = {.topic = w->topic[topic], .partition = partition, .offset = offset};
+    return kc_consume_assign(&w->c, &tp, sizeof tp, 1, w->net->now.mono_us);
 }
 static inline kc_err cw_seek(struct cw *w, int topic, int32_t partition, int64_t offset) {
     kc_topic_partition tp = {.topic = w->topic[topic], .partition = partition, .offset = offset};

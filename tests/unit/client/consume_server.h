@@ -295,6 +295,11 @@ static inline void read_one(struct rig *r) {
     assert_null(e);
     check_message(r, &m, &h, kc_consumer_headers(r->consumer, &h, sizeof h, 1));
 }
+/* All is read, and a fetch waits at the broker. */
+static inline void until_a_fetch_waits(struct rig *r) {
+    kc_event *e = NULL;
+    while (atomic_load(&peer.held_count) == 0) assert_int_equal(kc_consumer_poll(r->consumer, &e, 1000), KC_TIMED_OUT);
+}
 static inline void nothing_left(struct rig *r) {
     kc_event *e = NULL;
     kc_message m;

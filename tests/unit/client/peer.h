@@ -18,6 +18,9 @@
 #include "core/core.h"
 #include "kw_messages.h"
 
+/* Settings of one test: names and values in turn. */
+#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 enum { NET_LINKS = 4096, NET_BROKERS = 8, NET_TOPICS = 8, NET_PARTITIONS = 8, NET_LOG = 64 };
 
 struct net;

@@ -10,6 +10,9 @@
 #include "produce/produce.h"
 #include "wire/batch.h"
 
+#define MS 1000
+#define SECOND 1000000
+
 enum { LOG_MAX = 1 << 17, PARTS_MAX = 8, PRODUCERS_MAX = 64, REMEMBERED = 5, REPORTS_MAX = 1 << 17, TRACE_MAX = 4096 };
 
 struct stored {
@@ -427,6 +430,27 @@ static inline void world_send_batches(struct world *w, int32_t partition, int n)
     }
 }
 
+/* The first record of a world goes to partition 0 and is stored: the connection is there, and the producer id. */
+static inline void world_first(struct world *w) {
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100 * MS);
+    assert_int_equal(w->trace_count, 1);
+    assert_int_equal(w->logs[0][0].count, 1);
+}
+/* Another leader; the client is told when it asks, or at once. */
+static inline void world_move(struct world *w, int32_t to, bool told) {
+    w->net->topics[0].leader[0] = to;
+    w->net->topics[0].epoch[0]++;
+    if (told) kc_metadata_refresh(w->net->core, "test");
+}
+static inline const struct sent *world_last(const struct world *w) {
+    assert_true(w->trace_count > 0);
+    return &w->trace[w->trace_count - 1];
+}
+static inline void assert_first_epoch(const struct world *w) { /* nothing was sent in another */
+    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+}
+
 /* The log of a partition holds values 1 … n in order, each once. */
 static inline void assert_log(struct world *w, int32_t partition, int n) {
     struct part_log *l = &w->logs[0][partition];
@@ -457,9 +481,6 @@ static inline int count_err(struct world *w, kc_err err) {
 }
 
 /* ---- What several tests use ---- */
-
-#define MS 1000
-#define SECOND 1000000
 
 static const char *const plain[] = {"enable.idempotence", "false", "linger.ms", "5", NULL};
 static const char *const idempotent[] = {"linger.ms", "5", NULL};

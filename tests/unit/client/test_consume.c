@@ -1,8 +1,6 @@
 /* test_consume.c - fetching on the consumer's core: sessions, order, pausing, seeking, leaders, limits, errors. Virtual time, scripted brokers. */
 #include "consume_peer.h"
 
-#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 /* ---- The plain way ---- */
 
 static void reads_all_in_order(void **state) {
@@ -33,10 +31,7 @@ static void works_with(int16_t fetch_max, bool no_sessions) {
     w->net->api_max[KW_API_FETCH] = fetch_max;
     w->no_sessions = no_sessions;
     int t = cw_topic(w, "t", 3, 1);
-    for (int p = 0; p < 3; p++) {
-        log_fill(&w->logs[t][p], 300, 10, 0);
-        assert_int_equal(cw_assign(w, t, p, 0), KC_OK);
-    }
+    cw_fill_assign(w, t, 300, 0);
     cw_consume(w, 3000000);
     for (int p = 0; p < 3; p++) cw_expect(w, t, p, 0, 300);
     assert_int_equal(w->session_fetches > 0, fetch_max >= 7 && !no_sessions);
@@ -96,10 +91,7 @@ static void cc01_delivery_takes_turns(void **state) {
     (void)state;
     struct cw *w = cw_new(PAIRS("max.poll.records", "10"));
     int t = cw_topic(w, "t", 3, 1);
-    for (int p = 0; p < 3; p++) {
-        log_fill(&w->logs[t][p], 50, 10, 0);
-        cw_assign(w, t, p, 0);
-    }
+    cw_fill_assign(w, t, 50, 0);
     cw_advance(w, 100000);
     for (int i = 0; i < 15; i++) {
         assert_int_equal(cw_take(w), KC_EVENT_RECORDS);
@@ -120,8 +112,7 @@ static void cc08_resume_of_what_is_not_paused_changes_nothing(void **state) {
     (void)state;
     struct cw *w = cw_new(NULL);
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
-    cw_assign(w, t, 0, 0);
+    cw_fill_assign(w, t, 100, 0);
     cw_advance(w, 50000);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(cw_pause(w, t, 0, false), KC_OK);
@@ -189,8 +180,7 @@ static void seek_while_a_fetch_is_outstanding(void **state) {
     (void)state;
     struct cw *w = cw_new(NULL);
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
-    cw_assign(w, t, 0, 100);
+    cw_fill_assign(w, t, 100, 100);
     cw_advance(w, 100000); /* the fetch at the end waits */
     cw_seek(w, t, 0, 40);
     log_fill(&w->logs[t][0], 10, 10, 0); /* which answers it */
@@ -221,8 +211,7 @@ static void poll_one_stops_at_a_seek_and_at_an_assign(void **state) {
     cw_advance(w, 1000000);
     assert_int_equal(kc_consume_one(&w->c, &e), KC_OK);
     assert_int_equal(one->e->views[one->at].offset, 90);
-    kc_topic_partition other = {.topic = w->topic[t], .partition = 1, .offset = 10};
-    assert_int_equal(kc_consume_assign(&w->c, &other, sizeof other, 1, w->net->now.mono_us), KC_OK);
+    assert_int_equal(cw_assign_alone(w, t, 1, 10), KC_OK);
     assert_int_equal(kc_consume_one(&w->c, &e), KC_BUSY); /* CC-07: nothing of what is no longer assigned */
     cw_advance(w, 1000000);
     assert_int_equal(kc_consume_one(&w->c, &e), KC_OK);
@@ -278,8 +267,7 @@ static void cc07_nothing_of_a_partition_that_was_taken_away(void **state) {
     cw_advance(w, 50000);
     for (int i = 0; i < 3; i++) cw_take(w);
     int before = cw_count(w, KC_EVENT_RECORDS, 0);
-    kc_topic_partition keep = {.topic = w->topic[t], .partition = 1, .offset = KC_OFFSET_RESET};
-    assert_int_equal(kc_consume_assign(&w->c, &keep, sizeof keep, 1, w->net->now.mono_us), KC_OK);
+    assert_int_equal(cw_assign_alone(w, t, 1, KC_OFFSET_RESET), KC_OK);
     cw_consume(w, 1000000);
     assert_int_equal(cw_count(w, KC_EVENT_RECORDS, 0), before);
     cw_expect(w, t, 1, 0, 100); /* the one that was kept has lost nothing */
@@ -296,8 +284,7 @@ static void assigned_anew_while_its_fetch_is_outstanding(void **state) {
     cw_assign(w, t, 1, 0);
     cw_consume(w, 700000);
     for (int round = 0; round < 4; round++) {
-        kc_topic_partition one = {.topic = w->topic[t], .partition = 1, .offset = KC_OFFSET_RESET};
-        kc_consume_assign(&w->c, &one, sizeof one, 1, w->net->now.mono_us);
+        assert_int_equal(cw_assign_alone(w, t, 1, KC_OFFSET_RESET), KC_OK);
         if (round & 1) cw_advance(w, 1000);
         cw_assign(w, t, 0, 5);
         w->got_count = 0;
@@ -335,10 +322,7 @@ static void assign_is_all_or_nothing(void **state) {
 
 static void move_leader(struct cw *w, int t, int32_t p, int32_t to) {
     w->net->topics[t].leader[p] = to;
-    w->net->topics[t].epoch[p]++;
-    struct cw_log *l = &w->logs[t][p];
-    l->epochs[l->epoch_count].epoch = w->net->topics[t].epoch[p];
-    l->epochs[l->epoch_count++].start = l->hw;
+    cw_epoch(w, t, p, w->net->topics[t].epoch[p] + 1);
 }
 static struct cw *two_brokers(const char *const *pairs, int *t, int32_t partitions) {
     struct cw *w = cw_new(pairs);
@@ -355,10 +339,7 @@ static void follows_the_leader(void **state) {
     (void)state;
     int t;
     struct cw *w = two_brokers(NULL, &t, 2);
-    for (int p = 0; p < 2; p++) {
-        log_fill(&w->logs[t][p], 100, 10, 0);
-        cw_assign(w, t, p, 0);
-    }
+    cw_fill_assign(w, t, 100, 0);
     cw_consume(w, 1000000);
     for (int round = 0; round < 6; round++) {
         move_leader(w, t, 0, round & 1 ? 1 : 2);
@@ -379,10 +360,7 @@ static void leaves_a_frozen_leader(void **state) {
     (void)state;
     int t;
     struct cw *w = two_brokers(NULL, &t, 2);
-    for (int p = 0; p < 2; p++) {
-        log_fill(&w->logs[t][p], 100, 10, 0);
-        cw_assign(w, t, p, 0);
-    }
+    cw_fill_assign(w, t, 100, 0);
     cw_consume(w, 1000000);
     w->frozen = 1;
     move_leader(w, t, 0, 2);
@@ -412,10 +390,7 @@ static void cc09_answers_during_validation_are_dropped(void **state) {
     cw_consume(w, 700000);
     w->before = drop_epochs;
     w->ctx = w; /* validation stays outstanding */
-    w->net->topics[t].epoch[0] = 1; /* same leader, new epoch */
-    w->logs[t][0].epochs[1].epoch = 1;
-    w->logs[t][0].epochs[1].start = 50;
-    w->logs[t][0].epoch_count = 2;
+    cw_epoch(w, t, 0, 1); /* same leader */
     kc_metadata_refresh(w->net->core, "test");
     cw_advance(w, 600000);
     assert_int_equal(cw_part(w, t, 0)->state, KC_PART_VALIDATE);
@@ -433,13 +408,9 @@ static void pr12_each_fetch_carries_the_present_epoch(void **state) {
     (void)state;
     int t;
     struct cw *w = two_brokers(NULL, &t, 1);
-    log_fill(&w->logs[t][0], 10, 10, 0);
-    cw_assign(w, t, 0, 0);
+    cw_fill_assign(w, t, 10, 0);
     cw_consume(w, 700000);
-    w->net->topics[t].epoch[0] = 7; /* the broker fences fetches of epoch 0 */
-    w->logs[t][0].epochs[1].epoch = 7;
-    w->logs[t][0].epochs[1].start = 10;
-    w->logs[t][0].epoch_count = 2;
+    cw_epoch(w, t, 0, 7); /* the broker fences fetches of epoch 0 */
     log_fill(&w->logs[t][0], 10, 10, 0);
     int traced = w->trace_count;
     cw_consume(w, 3000000);
@@ -467,10 +438,9 @@ static void cc18_a_follower_out_of_range_sends_us_back_to_the_leader(void **stat
     (void)state;
     int t;
     struct cw *w = two_brokers(PAIRS("client.rack", "r"), &t, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
+    cw_fill_assign(w, t, 100, 50);
     w->script = prefers_follower;
     w->ctx = (void *)(intptr_t)KE_OFFSET_OUT_OF_RANGE;
-    cw_assign(w, t, 0, 50);
     cw_consume(w, 2000000);
     int at2 = 0, at1 = 0;
     for (int i = 0; i < w->trace_count; i++) w->trace[i].broker == 2 ? at2++ : at1++;
@@ -493,9 +463,8 @@ static void cc18_two_that_send_us_back_and_forth_do_not_spin(void **state) {
     (void)state;
     int t;
     struct cw *w = two_brokers(PAIRS("client.rack", "r"), &t, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
+    cw_fill_assign(w, t, 100, 50);
     w->script = prefers_always;
-    cw_assign(w, t, 0, 50);
     cw_consume(w, 10000000);
     assert_in_range(w->fetch_count, 5, 40);
     cw_free(w);
@@ -519,9 +488,8 @@ static void kip392_reads_from_the_preferred_replica(void **state) {
     (void)state;
     int t;
     struct cw *w = two_brokers(PAIRS("client.rack", "r"), &t, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
+    cw_fill_assign(w, t, 100, 0);
     w->script = follower_serves;
-    cw_assign(w, t, 0, 0);
     cw_consume(w, 1000000);
     cw_expect(w, t, 0, 0, 100);
     assert_int_equal(w->trace[w->trace_count - 1].broker, 2);
@@ -543,9 +511,8 @@ static void session_errors_do_not_spin(void **state) {
     for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
         struct cw *w = cw_new(NULL);
         int t = cw_topic(w, "t", 1, 1);
-        log_fill(&w->logs[t][0], 10, 10, 0);
+        cw_fill_assign(w, t, 10, 0);
         w->top_error = codes[i];
-        cw_assign(w, t, 0, 0);
         cw_consume(w, 10000000);
         assert_in_range(w->fetch_count, 3, 40);
         w->top_error = 0;
@@ -559,8 +526,7 @@ static void a_lost_session_is_begun_anew_at_once(void **state) {
     (void)state;
     struct cw *w = cw_new(NULL);
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 10, 10, 0);
-    cw_assign(w, t, 0, 0);
+    cw_fill_assign(w, t, 10, 0);
     cw_consume(w, 1000000);
     w->sessions[1].id = 0; /* the broker restarted, as it were */
     for (int i = 0; i < CW_WAITING; i++) w->waiting[i].until_us = 0;
@@ -599,10 +565,9 @@ static void strays_in_a_session_do_not_spin(void **state) {
     (void)state;
     struct cw *w = cw_new(NULL);
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 10, 10, 0);
+    cw_fill_assign(w, t, 10, 0);
     w->ctx = w;
     w->before = stray;
-    cw_assign(w, t, 0, 0);
     cw_consume(w, 10000000);
     assert_null(w->ctx);
     assert_true(w->fetch_count < 40);
@@ -627,10 +592,9 @@ static void errors_are_told_once_backed_off_and_got_over(void **state) {
     for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
         struct cw *w = cw_new(NULL);
         int t = cw_topic(w, "t", 1, 1);
-        log_fill(&w->logs[t][0], 10, 10, 0);
+        cw_fill_assign(w, t, 10, 0);
         w->script = says_ctx;
         w->ctx = (void *)(intptr_t)codes[i];
-        cw_assign(w, t, 0, 0);
         cw_consume(w, 3000000);
         assert_int_equal(cw_count(w, KC_EVENT_ERROR, -1), !kc_err_retriable(codes[i])); /* what may pass is not told at once */
         cw_consume(w, 27000000);
@@ -649,8 +613,7 @@ static void cc10_broken_connections_do_not_reset(void **state) {
     (void)state;
     struct cw *w = cw_new(PAIRS("auto.offset.reset", "earliest"));
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
-    cw_assign(w, t, 0, 60);
+    cw_fill_assign(w, t, 100, 60);
     cw_consume(w, 700000);
     for (int i = 0; i < 5; i++) {
         struct link *l;
@@ -741,12 +704,8 @@ static void pr11_answers_of_the_cap_and_one_more(void **state) {
     pr11_the_hard_cap(-50000, false);
     int cap = -100; /* the frame around the records is a constant: found once, so that the test says "exactly" */
     for (int over = -100; over < 100; over++) {
-        struct cw *w = cw_new(PAIRS("receive.message.max.bytes", "100000", "fetch.max.bytes", "10000", "max.partition.fetch.bytes", "10000"));
-        w->net->api_max[KW_API_FETCH] = 6;
-        int t = cw_topic(w, "t", 1, 1);
-        log_batch(&w->logs[t][0], (struct batch_spec){.base = 0, .n = 1, .value_size = 100000 - 139 + over});
-        size_t records = w->logs[t][0].bytes.len;
-        cw_free(w);
+        size_t records;
+        free(batch_build(&(struct batch_spec){.n = 1, .value_size = 100000 - 139 + over}, &records));
         if (records + 4 /* correlation id */ + 4 /* throttle */ + 4 + 2 + 1 /* topics, name */ + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4 == 100000) cap = over;
     }
     assert_int_not_equal(cap, -100);
@@ -767,9 +726,8 @@ static void pr10_null_records_are_none(void **state) {
     (void)state;
     struct cw *w = cw_new(NULL);
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 10, 10, 0);
+    cw_fill_assign(w, t, 10, 0);
     w->script = null_records;
-    cw_assign(w, t, 0, 0);
     cw_consume(w, 30000000);
     cw_expect(w, t, 0, 0, 10);
     assert_int_equal(cw_count(w, KC_EVENT_ERROR, -1), 0);
@@ -859,8 +817,7 @@ static void cx09_topic_deleted_with_records_queued(void **state) {
     (void)state;
     struct cw *w = cw_new(NULL);
     int t = cw_topic(w, "t", 1, 1);
-    log_fill(&w->logs[t][0], 100, 10, 0);
-    cw_assign(w, t, 0, 0);
+    cw_fill_assign(w, t, 100, 0);
     cw_advance(w, 100000);
     w->net->topics[t].err = KE_UNKNOWN_TOPIC_OR_PARTITION;
     kc_metadata_refresh(w->net->core, "test");

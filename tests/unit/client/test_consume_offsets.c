@@ -1,8 +1,6 @@
 /* test_consume_offsets.c - where a consumer starts and whether its position stands: start offsets, resets, times, validation, lookups of the application. */
 #include "consume_peer.h"
 
-#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static struct cw *one_topic(const char *const *pairs, int *t, int n) {
     struct cw *w = cw_new(pairs);
     *t = cw_topic(w, "t", 2, 1);
@@ -247,12 +245,10 @@ static void cc17_lookup_goes_to_the_new_leader(void **state) {
 
 /* ---- Validation (KIP-320) ---- */
 
-static void new_epoch(struct cw *w, int t, int32_t epoch, int64_t start) {
-    w->net->topics[t].epoch[0] = epoch;
+static void new_epoch(struct cw *w, int t, int32_t epoch) {
     struct cw_log *l = &w->logs[t][0];
     if (l->epoch_count == 0) l->epoch_count = 1; /* epoch 0 from 0 */
-    l->epochs[l->epoch_count].epoch = epoch;
-    l->epochs[l->epoch_count++].start = start;
+    cw_epoch(w, t, 0, epoch);
     kc_metadata_refresh(w->net->core, "test");
 }
 /* The log loses everything from `at` on, under a new epoch, and grows to n again. */
@@ -260,7 +256,7 @@ static void truncate_log(struct cw *w, int t, int64_t at, int n) {
     struct cw_log *l = &w->logs[t][0];
     log_reset(l);
     log_fill(l, (int)at, 10, 0);
-    new_epoch(w, t, 1, at);
+    new_epoch(w, t, 1);
     log_fill(l, n, 10, 0);
 }
 
@@ -331,7 +327,7 @@ static void nothing_lost_goes_on(void **state) {
     struct cw *w = one_topic(NULL, &t, 100);
     cw_assign(w, t, 0, 0);
     cw_consume(w, 600000);
-    new_epoch(w, t, 5, 100);
+    new_epoch(w, t, 5);
     log_fill(&w->logs[t][0], 10, 10, 0);
     cw_consume(w, 2000000);
     cw_expect(w, t, 0, 0, 110);
@@ -348,7 +344,7 @@ static void leaders_without_epochs(void **state) {
         if (kind == 1) w->net->api_max[KW_API_OFFSET_FOR_LEADER_EPOCH] = -1;
         cw_assign(w, t, 0, 0);
         cw_consume(w, 600000);
-        new_epoch(w, t, 5, 100);
+        new_epoch(w, t, 5);
         w->logs[t][0].epoch_count = 0;
         log_fill(&w->logs[t][0], 10, 10, 0);
         cw_consume(w, 2000000);
@@ -366,9 +362,9 @@ static void an_epoch_given_with_the_offset(void **state) {
         struct cw_log *l = &w->logs[t][0];
         l->epoch_count = 1;
         log_fill(l, 40, 10, 0);
-        new_epoch(w, t, 1, 40);
+        new_epoch(w, t, 1);
         log_fill(l, 20, 10, 0);
-        new_epoch(w, t, 2, 60);
+        new_epoch(w, t, 2);
         log_fill(l, 40, 10, 0);
         kc_topic_partition tp = {.topic = w->topic[t], .partition = 0, .offset = 80, .leader_epoch = epoch};
         assert_int_equal(kc_consume_assign(&w->c, &tp, sizeof tp, 1, w->net->now.mono_us), KC_OK);

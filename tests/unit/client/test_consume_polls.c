@@ -2,8 +2,6 @@
  * scripted brokers. */
 #include "consume_peer.h"
 
-#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 /* ---- A long poll is no hindrance ---- */
 
 #define POLLS_LONG PAIRS("fetch.wait.max.ms", "60000")
@@ -165,8 +163,7 @@ static void a_seek_just_before_encoding(void **state) {
     struct cw *w = cw_new(PAIRS("auto.offset.reset", "earliest"));
     int t = cw_topic(w, "t", 1, 1);
     w->before = seek_to_the_end_while_it_connects;
-    log_fill(&w->logs[t][0], 100, 10, 0);
-    cw_assign(w, t, 0, 50);
+    cw_fill_assign(w, t, 100, 50);
     for (int i = 0; i < 100 && w->fetch_count == 0; i++) cw_advance(w, 1000);
     assert_ptr_equal(w->ctx, w);
     for (int i = 0; i < w->trace_count; i++) assert_true(w->trace[i].offset >= 0);

@@ -2,7 +2,8 @@
  * memory. */
 #include "consume_peer.h"
 
-#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#include "counted_alloc.h"
+
 #define TXN KW_ATTR_TRANSACTIONAL
 
 static struct cw *begin(const char *const *pairs, int *t) {
@@ -138,24 +139,6 @@ static void every_codec(void **state) {
 }
 
 /* SE-06: a batch that unpacks to gigabytes gives one error; what it may take is bounded, and others go on. */
-static size_t most_at_once;
-static int64_t allocations;
-static void *counting_malloc(size_t n, void *ctx) {
-    (void)ctx;
-    allocations++;
-    most_at_once = KW_MAX(most_at_once, n);
-    return malloc(n);
-}
-static void *counting_realloc(void *p, size_t n, void *ctx) {
-    (void)ctx;
-    allocations++;
-    most_at_once = KW_MAX(most_at_once, n);
-    return realloc(p, n);
-}
-static void counting_free(void *p, void *ctx) {
-    (void)ctx;
-    free(p);
-}
 static void se06_a_bomb_is_one_error(void **state) {
     (void)state;
     struct kw_compressor *c = kw_compressor_new();
@@ -181,9 +164,9 @@ static void se06_a_bomb_is_one_error(void **state) {
     log_fill(&w->logs[t][0], 10, 10, 0);
     log_fill(&w->logs[t][1], 10, 10, 0);
     cw_assign(w, t, 0, 0);
-    most_at_once = 0;
+    counted.most = 0;
     cw_consume(w, 20000000);
-    assert_true(most_at_once <= ((size_t)64 << 20) + 65536);
+    assert_true(counted.most <= ((size_t)64 << 20) + 65536);
     cw_expect(w, t, 0, 0, 10);
     assert_int_equal(cw_count(w, KC_EVENT_ERROR, -1), 1);
     assert_int_equal(cw_first(w, KC_EVENT_ERROR)->err, KC_CORRUPT);
@@ -666,7 +649,7 @@ static void consume_with_failure(int64_t fail) {
     log_raw(l, o.p, o.len, l->hw + 1);
     kw_out_deinit(&o);
     log_fill(&w->logs[t][1], 50, 10, 0);
-    allocations = 0;
+    counted.calls = 0;
     kw_alloc_fail_after(fail);
     kc_err err = cw_assign(w, t, 0, KC_OFFSET_BEGINNING);
     if (err == KC_NO_MEMORY) {
@@ -699,13 +682,13 @@ static void consume_with_failure(int64_t fail) {
 static void every_allocation_may_fail(void **state) {
     (void)state;
     consume_with_failure(-1);
-    int64_t n = allocations;
+    int64_t n = counted.calls;
     assert_true(n > 50);
     for (int64_t fail = 0; fail < n; fail++) consume_with_failure(fail);
 }
 
 int main(void) {
-    kw_allocator_set(&(struct kw_allocator){counting_malloc, counting_realloc, counting_free, NULL});
+    counted_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(CC_02_batches_whose_records_are_gone),
         cmocka_unit_test(holes_alone_move_the_position),

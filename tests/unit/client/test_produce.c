@@ -532,7 +532,7 @@ static void test_c5_codecs(void **state) {
         for (size_t i = 0; i < sizeof noise; i += 8) kw_store64(noise + i, kw_rng_next(&rng));
         assert_int_equal(world_send(w, 0, NULL, -1, noise, sizeof noise, 1), KC_OK);
         net_advance(w->net, 100 * MS);
-        assert_int_equal(w->trace[w->trace_count - 1].h.attributes & KW_ATTR_CODEC, 0);
+        assert_int_equal(world_last(w)->h.attributes & KW_ATTR_CODEC, 0);
         world_free(w);
     }
 }

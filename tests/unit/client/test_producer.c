@@ -283,28 +283,42 @@ static void *send_forever(void *arg) {
     }
     return (void *)(intptr_t)err;
 }
-static void test_close_lets_waiting_senders_go(void **state) {
-    (void)state;
-    static const char *const pairs[] = {"queue.buffering.max.messages", "10", NULL};
-    struct rig r = rig_new(pairs, 1);
+static pthread_t sender_that_waits(struct rig *r) { /* of a queue of ten, full: their reports hold the places */
     pthread_t t;
+    kc_producer_stats st = {0};
+    assert_int_equal(pthread_create(&t, NULL, send_forever, r), 0);
+    while (st.records_ok < 10) {
+        assert_int_equal(kc_producer_stats_get(r->producer, &st, sizeof st), KC_OK);
+        usleep(1000);
+    }
+    usleep(50000); /* inside its wait by now, most likely: if not, it must be let go as well */
+    return t;
+}
+static void join_let_go(pthread_t t) {
     void *result;
-    assert_int_equal(pthread_create(&t, NULL, send_forever, &r), 0);
-    usleep(50000);
-    assert_int_equal(kc_producer_close(r.producer, 20000000, NULL), KC_OK);
     pthread_join(t, &result);
     assert_int_equal((intptr_t)result, KC_CLOSED);
+}
+/* Ten are told, then that the end has come. */
+static void reports_of_ten(struct rig *r, int64_t timeout_us) {
+    kc_reports *reports;
     int told = 0;
     kc_err err;
-    for (;;) {
-        kc_reports *reports;
-        err = kc_producer_reports(r.producer, &reports, 0);
-        if (err) break;
+    while ((err = kc_producer_reports(r->producer, &reports, timeout_us)) == KC_OK) {
         told += (int)kc_reports_count(reports);
         kc_reports_free(reports);
     }
     assert_int_equal(err, KC_CLOSED);
     assert_int_equal(told, 10);
+}
+static void test_close_lets_waiting_senders_go(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"queue.buffering.max.messages", "10", NULL};
+    struct rig r = rig_new(pairs, 1);
+    pthread_t t = sender_that_waits(&r);
+    assert_int_equal(kc_producer_close(r.producer, 20000000, NULL), KC_OK);
+    join_let_go(t);
+    reports_of_ten(&r, 0);
     assert_int_equal(kc_producer_close(r.producer, 0, NULL), KC_CLOSED);
     kc_record rec = {.topic = r.topic, .value = {"x", 1}};
     assert_int_equal(kc_producer_send_wait(r.producer, &rec, NULL, NULL), KC_CLOSED);
@@ -316,24 +330,10 @@ static void test_client_close_lets_everybody_go(void **state) {
     (void)state;
     static const char *const pairs[] = {"queue.buffering.max.messages", "10", NULL};
     struct rig r = rig_new(pairs, 1);
-    pthread_t t;
-    void *result;
-    assert_int_equal(pthread_create(&t, NULL, send_forever, &r), 0);
-    kc_producer_stats st = {0};
-    while (st.records_ok < 10) assert_int_equal(kc_producer_stats_get(r.producer, &st, sizeof st), KC_OK);
-    usleep(50000);
+    pthread_t t = sender_that_waits(&r);
     assert_int_equal(kc_client_close(r.client, 20000000, NULL), KC_OK);
-    pthread_join(t, &result);
-    assert_int_equal((intptr_t)result, KC_CLOSED);
-    kc_reports *reports;
-    int told = 0;
-    kc_err err;
-    while ((err = kc_producer_reports(r.producer, &reports, KC_FOREVER)) == KC_OK) {
-        told += (int)kc_reports_count(reports);
-        kc_reports_free(reports);
-    }
-    assert_int_equal(err, KC_CLOSED);
-    assert_int_equal(told, 10);
+    join_let_go(t);
+    reports_of_ten(&r, KC_FOREVER);
     rig_free(&r);
 }
 

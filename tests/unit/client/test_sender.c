@@ -435,7 +435,7 @@ static void test_too_large_is_split(void **state) {
         net_advance(w->net, 10 * SECOND);
         assert_log(w, 0, 50);
         assert_all_ok(w, 50);
-        for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+        assert_first_epoch(w);
         if (c == 0) { /* later ones fit from the start */
             int before = w->trace_count;
             world_send_n(w, 0, 50, 200);
@@ -481,8 +481,7 @@ static void test_expiry_in_the_queue(void **state) {
     (void)state;
     static const char *const pairs[] = {"delivery.timeout.ms", "3000", "request.timeout.ms", "2000", NULL};
     struct world *w = world_new(pairs, 1);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     w->net->brokers[0].refuses = true;
     struct link *l;
     while ((l = net_link(w->net, "b0"))) link_lost(l, KW_EIO, "connection reset");

@@ -54,7 +54,7 @@ static void test_expired_batch_that_was_stored_needs_no_new_epoch(void **state) 
     world_send_n(w, 0, 1, 16);
     net_advance(w->net, 900 * MS);
     assert_log(w, 0, 3);
-    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    assert_first_epoch(w);
     world_free(w);
 }
 
@@ -62,8 +62,7 @@ static void test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch(void *
     (void)state;
     static const char *const pairs[] = {"delivery.timeout.ms", "1000", "request.timeout.ms", "800", NULL};
     struct world *w = world_new(pairs, 1);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     w->script = silent_first;
     world_send_n(w, 0, 2, 16);
     net_advance(w->net, 700 * MS);
@@ -77,8 +76,8 @@ static void test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch(void *
     struct part_log *l = &w->logs[0][0];
     assert_int_equal(l->count, 2);
     assert_int_equal(l->records[1].value, 4);
-    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 1);
-    assert_int_equal(w->trace[w->trace_count - 1].h.base_sequence, 0);
+    assert_int_equal(world_last(w)->h.producer_epoch, 1);
+    assert_int_equal(world_last(w)->h.base_sequence, 0);
     world_drain(w);
     assert_int_equal(w->reports[w->report_count - 1].err, KC_OK);
     world_free(w);
@@ -94,15 +93,14 @@ static void test_unknown_producer_id_goes_on_in_a_new_epoch(void **state) {
     net_advance(w->net, 2 * SECOND);
     assert_log(w, 0, 5);
     assert_all_ok(w, 5);
-    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 1);
+    assert_int_equal(world_last(w)->h.producer_epoch, 1);
     world_free(w);
 }
 
 static void test_used_up_epochs_ask_for_a_new_id(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     struct kc_part *p = w->p->accum.topics[w->topic]->parts[0];
     p->producer_epoch = INT16_MAX;
     w->logs[0][0].producers[0].epoch = INT16_MAX;
@@ -111,15 +109,14 @@ static void test_used_up_epochs_ask_for_a_new_id(void **state) {
     net_advance(w->net, 2 * SECOND);
     assert_log(w, 0, 2);
     assert_int_equal(w->pid_requests, 2);
-    assert_int_equal(w->trace[w->trace_count - 1].h.producer_id, 1001);
+    assert_int_equal(world_last(w)->h.producer_id, 1001);
     world_free(w);
 }
 
 /* A connection was given up with two batches on it; the first has expired, the second is tried again on a new connection and is out of order there,
  * since the broker has not read the old connection yet. Which it may do at any moment: so the second must keep its number. */
 static void two_on_a_lost_connection(struct world *w) {
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     w->script = never_answer;
     world_send_within(w, 0, 300 * MS, true);
     world_send_batches(w, 0, 1);
@@ -158,7 +155,7 @@ static void test_a_batch_on_a_lost_connection_keeps_its_number(void **state) {
     assert_int_equal(w->report_count, 3);
     assert_int_equal(w->reports[2].err, KC_OK);
     assert_int_equal(w->reports[2].offset, 2);
-    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    assert_first_epoch(w);
     world_free(w);
 }
 
@@ -182,7 +179,7 @@ static void test_a_batch_on_a_lost_connection_ends_in_doubt(void **state) {
     assert_int_equal(w->reports[3].err, KC_OK);
     assert_int_equal(w->logs[0][0].count, 2);
     assert_int_equal(w->logs[0][0].records[1].value, 4);
-    assert_true(w->trace[w->trace_count - 1].at_us - start < 4 * SECOND);
+    assert_true(world_last(w)->at_us - start < 4 * SECOND);
     world_free(w);
 }
 
@@ -201,14 +198,9 @@ static void test_CP_11_topic_unknown_once(void **state) {
     net_advance(w->net, 5 * SECOND);
     assert_log(w, 0, 101);
     assert_all_ok(w, 101);
-    assert_int_equal(w->trace[w->trace_count - 1].h.base_sequence, 100);
-    assert_int_equal(w->trace[w->trace_count - 1].h.producer_epoch, 0);
+    assert_int_equal(world_last(w)->h.base_sequence, 100);
+    assert_int_equal(world_last(w)->h.producer_epoch, 0);
     world_free(w);
-}
-
-static void move_leader(struct world *w, int32_t to) {
-    w->net->topics[0].leader[0] = to;
-    w->net->topics[0].epoch[0]++;
 }
 
 static void test_CP_13_leader_moves_to_and_fro(void **state) {
@@ -227,12 +219,12 @@ static void test_CP_13_leader_moves_to_and_fro(void **state) {
                 w->script = round % 3 == 0 ? lose_first : round % 3 == 1 ? store_silent_first : NULL;
             }
         }
-        move_leader(w, 1 + round % 2);
+        world_move(w, 1 + round % 2, false);
     }
     net_advance(w->net, 20 * SECOND);
     assert_log(w, 0, n);
     assert_all_ok(w, n);
-    for (int i = 0; i < w->trace_count; i++) assert_int_equal(w->trace[i].h.producer_epoch, 0);
+    assert_first_epoch(w);
     world_free(w);
 }
 
@@ -240,10 +232,9 @@ static void test_kip951_hint_saves_the_backoff(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     net_broker(w->net, 2, "b1", 9092);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     w->hint_leader = true;
-    move_leader(w, 2);
+    world_move(w, 2, false);
     int metadata = w->net->requests[KW_API_METADATA];
     world_send_n(w, 0, 1, 16);
     net_advance(w->net, 20 * MS); /* far less than the backoff */
@@ -269,7 +260,7 @@ static void test_CX_02_topic_made_anew(void **state) {
     net_advance(w->net, 5 * SECOND);
     assert_int_equal(l->count, 1);
     assert_int_equal(l->records[0].value, 6);
-    const struct sent *last = &w->trace[w->trace_count - 1];
+    const struct sent *last = world_last(w);
     assert_int_equal(last->broker, 2);
     assert_int_equal(last->h.base_sequence, 0);
     assert_int_equal(last->h.producer_epoch, 1);
@@ -305,8 +296,7 @@ static void test_unsent_request_follows_the_leader(void **state) {
     world_send_n(w, 0, 1, 16);
     net_advance(w->net, 500 * MS);
     assert_int_equal(w->trace_count, 0);
-    move_leader(w, 1);
-    kc_metadata_refresh(w->net->core, "test");
+    world_move(w, 1, true);
     net_advance(w->net, 1 * SECOND);
     assert_log(w, 0, 1);
     assert_all_ok(w, 1);
@@ -318,18 +308,16 @@ static void test_sent_request_follows_the_leader(void **state) {
     (void)state;
     struct world *w = world_new(idempotent, 1);
     net_broker(w->net, 2, "b1", 9092);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     w->script = never_answer;
     world_send_batches(w, 0, 3);
     net_advance(w->net, 100 * MS);
     w->script = NULL;
-    move_leader(w, 2);
-    kc_metadata_refresh(w->net->core, "test");
+    world_move(w, 2, true);
     net_advance(w->net, 2 * SECOND); /* the request's own timeout is 30 s */
     assert_log(w, 0, 4);
     assert_all_ok(w, 4);
-    assert_int_equal(w->trace[w->trace_count - 1].broker, 2);
+    assert_int_equal(world_last(w)->broker, 2);
     world_free(w);
 }
 
@@ -338,13 +326,11 @@ static void test_a_sent_request_without_idempotence_waits_for_its_answer(void **
     (void)state;
     struct world *w = world_new(plain, 1);
     net_broker(w->net, 2, "b1", 9092);
-    world_send_n(w, 0, 1, 16);
-    net_advance(w->net, 100 * MS);
+    world_first(w);
     w->script = store_silent_first;
     world_send_n(w, 0, 1, 16);
     net_advance(w->net, 100 * MS);
-    move_leader(w, 2);
-    kc_metadata_refresh(w->net->core, "test");
+    world_move(w, 2, true);
     net_advance(w->net, 5 * SECOND);
     assert_int_equal(w->trace_count, 2);
     assert_log(w, 0, 2);
@@ -365,8 +351,7 @@ static void test_partitions_that_stay_are_not_sent_twice(void **state) {
     net_advance(w->net, 100 * MS);
     assert_int_equal(w->trace_count, 4);
     w->script = NULL;
-    move_leader(w, 2);
-    kc_metadata_refresh(w->net->core, "test");
+    world_move(w, 2, true);
     net_advance(w->net, 2 * SECOND);
     assert_int_equal(w->trace_count, 5);
     assert_int_equal(w->trace[4].partition, 0);
