@@ -254,12 +254,13 @@ static void begin(struct kb_opening *o, struct kb_now now) {
     kb_disk_submit(&p->node->parts.disk, &o->req);
 }
 
-void kb_openings_unpark(struct kb_node *n, struct kb_now now) {
+void kb_openings_unpark(struct kb_node *n, const struct kb_partition *gone, struct kb_now now) {
     struct kw_list *parked = &n->partitions->parked, left;
     kw_list_init(&left);
     for (struct kw_list *l; (l = kw_list_shift(parked));) {
         struct kb_opening *o = KW_CONTAINER_OF(l, struct kb_opening, parked);
-        if (o->p->state != KB_PART_DELETED && kb_partitions_leaving(o->p))
+        bool waits = (gone && !kb_partition_same_name(gone, o->p)) || kb_partitions_leaving(o->p);
+        if (o->p->state != KB_PART_DELETED && waits)
             kw_list_push(&left, l);
         else
             begin(o, now);

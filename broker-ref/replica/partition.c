@@ -153,12 +153,11 @@ void kb_partition_unpin(struct kb_partition *p) {
 }
 
 static void leave(struct kb_partition *p, struct kb_now now) {
-    struct kb_node *n = p->node;
     kw_list_remove(&p->link);
+    kb_openings_unpark(p->node, p, now);
     kw_free(p->leaving);
     kw_free(p->topic);
     kw_free(p);
-    kb_openings_unpark(n, now);
 }
 
 static void leave_step(void *ctx, struct kb_now now) {

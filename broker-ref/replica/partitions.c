@@ -80,7 +80,11 @@ static void drop_removed(struct kb_node *n, struct kb_now now) {
         kb_partition_try_free(p, now);
         any = true;
     }
-    if (any) kb_openings_unpark(n, now); /* one that waited may have been deleted itself */
+    if (any) kb_openings_unpark(n, NULL, now); /* one that waited may have been deleted itself */
+}
+
+bool kb_partition_same_name(const struct kb_partition *a, const struct kb_partition *b) {
+    return a->index == b->index && strcmp(a->topic, b->topic) == 0;
 }
 
 bool kb_partitions_leaving(const struct kb_partition *p) {
@@ -88,7 +92,7 @@ bool kb_partitions_leaving(const struct kb_partition *p) {
     if (ps->stale_points) return true;
     for (const struct kw_list *l = ps->leaving.next; l != &ps->leaving; l = l->next) {
         const struct kb_partition *q = KW_CONTAINER_OF(l, const struct kb_partition, link);
-        if (q != p && q->index == p->index && strcmp(q->topic, p->topic) == 0) return true;
+        if (q != p && kb_partition_same_name(q, p)) return true;
     }
     return false;
 }
@@ -384,7 +388,7 @@ static size_t take_points(struct kb_node *n, const struct kb_checkpoint found[KB
 static void stale_gone(void *ctx, struct kb_now now) {
     struct kb_node *n = ctx;
     n->partitions->stale_points = false;
-    kb_openings_unpark(n, now);
+    kb_openings_unpark(n, NULL, now);
 }
 
 /* Points of partitions that were deleted while the last process ended: a new one of such a name must not take them for its own. */

@@ -64,6 +64,7 @@ void kb_partition_try_free(struct kb_partition *p, struct kb_now now); /* a DELE
 void kb_partitions_store_point(struct kb_node *n, enum kb_point what, struct kb_point_waiter *w); /* as kb_partitions_store_starts */
 /* done comes once, in a later turn. */
 void kb_partitions_forget_points(struct kb_node *n, struct kb_points_waiter *w, void (*done)(void *ctx, struct kb_now now), void *ctx);
+bool kb_partition_same_name(const struct kb_partition *a, const struct kb_partition *b);
 bool kb_partitions_leaving(const struct kb_partition *p); /* another of its name is on its way out, or may lie in the checkpoint files */
 void kb_partition_offline(struct kb_partition *p, const char *why);
 void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_now now);
@@ -73,7 +74,8 @@ void kb_partitions_flush_due(struct kb_partition *p);
 /* opening.c */
 kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_moved(struct kb_partition *p, struct kb_now now); /* the marks of the log that is being opened moved */
-void kb_openings_unpark(struct kb_node *n, struct kb_now now);
+/* Begins those parked that need not wait any more. gone: only that one has left, so only those of its name are looked at; NULL: all are. */
+void kb_openings_unpark(struct kb_node *n, const struct kb_partition *gone, struct kb_now now);
 char *kb_partition_folder(const struct kb_partition *p); /* kw_malloc; NULL: no memory */
 void kb_opening_free(struct kb_opening *o);              /* NULL is fine */
 kw_err kb_strays_start(struct kb_node *n,
