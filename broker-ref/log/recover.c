@@ -275,41 +275,33 @@ static kw_err damaged(struct walk *w) {
     return KW_OK;
 }
 
-/* A batch's offset is not under its checksum. One that reaches into the next segment, or past the batch behind it, was not written so. */
-static kw_err is_wild(struct walk *w, const struct kb_entry *e, bool *yes) {
+/* A batch's offset is not under its checksum: what is wrong with it, by what is around it; *why stays NULL when it fits. */
+static kw_err misplaced(struct walk *w, const struct kb_entry *e, const char **why) {
     struct kb_recover *r = w->r;
     int64_t follows = w->pos ? r->expected : w->g->facts.base;
-    *yes = e->last >= w->limit || (r->whole && !w->resynced && e->base != follows);
-    if (*yes || e->base <= follows) return KW_OK;
+    bool vouched = is_vouched(w);
+    if (r->whole && e->base != follows && (r->expected >= r->recovery_point || (vouched && !w->resynced))) *why = "its offset does not follow";
+    else if (e->base < r->expected || e->last < w->g->facts.base) *why = "its offset is below the one before";
+    else if (vouched && e->last >= w->limit) *why = "its offset is in the next segment";
+    if (*why || e->base <= follows) return KW_OK;
     struct kb_entry next;
     kw_err err = kb_scan_entry(&w->scan, w->pos + e->size, true, &next);
     if (err == KW_ECRC || err == KW_EDECODE) return KW_OK;
-    *yes = !err && next.base >= r->expected && next.base <= e->last;
+    if (!err && next.base >= r->expected && next.base <= e->last) *why = "its offset is above the one behind";
     return err;
 }
 
 static kw_err scan_one(struct walk *w) {
     struct kb_recover *r = w->r;
     struct kb_entry e;
+    const char *why = NULL;
     kw_err err = kb_scan_entry(&w->scan, w->pos, true, &e);
-    if (err == KW_ECRC || err == KW_EDECODE) {
-        w->why = err == KW_ECRC ? "checksum" : "no whole batch";
-        return damaged(w);
-    }
+    if (!err) err = misplaced(w, &e, &why);
+    else if (err == KW_ECRC) why = "checksum", err = KW_OK;
+    else if (err == KW_EDECODE) why = "no whole batch", err = KW_OK;
     if (err) return err;
-    if (r->whole && r->expected >= r->recovery_point && e.base != (w->pos ? r->expected : w->g->facts.base)) { /* the checksum does not cover it */
-        w->why = "its offset does not follow";
-        return damaged(w);
-    }
-    bool wild = e.base < r->expected || e.last < w->g->facts.base, vouched = is_vouched(w);
-    if (wild) {
-        w->why = "its offset is below the one before";
-        w->cut = !vouched;
-        return vouched ? damaged(w) : KW_OK;
-    }
-    if (vouched && (err = is_wild(w, &e, &wild))) return err;
-    if (wild) {
-        w->why = "its offset does not fit what is around it";
+    if (why) {
+        w->why = why;
         return damaged(w);
     }
     w->resynced = false;
