@@ -2,7 +2,7 @@
  * texts.
  *
  * Parsing, validation (an unknown name is an error that names the nearest; a name that Kafka knows and that has no effect here gets one
- * warning), DescribeConfigs, AlterConfigs all come from it.
+ * warning), DescribeConfigs and AlterConfigs all come from it.
  */
 #ifndef KB_CONFIG_H
 #define KB_CONFIG_H

@@ -37,10 +37,21 @@ uint32_t kb_index_sum(const struct kb_index *offsets, const struct kb_index *tim
     return kw_crc32c(kw_crc32c(0, offsets->p, offsets->len), times->p, times->len);
 }
 
-static uint32_t offset_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_OFFSET_ENTRY); }
-static uint32_t position_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_OFFSET_ENTRY + 4); }
+static int64_t offset_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_OFFSET_ENTRY); }
+static int64_t position_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_OFFSET_ENTRY + 4); }
 static int64_t time_at(const struct kb_index *x, size_t i) { return (int64_t)kw_load64(x->p + i * KB_TIME_ENTRY); }
-static uint32_t time_offset_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_TIME_ENTRY + 8); }
+static int64_t time_offset_at(const struct kb_index *x, size_t i) { return kw_load32(x->p + i * KB_TIME_ENTRY + 8); }
+
+/* The last entry whose key is not above the target; SIZE_MAX: none. */
+static inline size_t floor_of(const struct kb_index *x, size_t count, int64_t (*key_at)(const struct kb_index *x, size_t i), int64_t target) {
+    size_t lo = 0, hi = count; /* entries below lo are <= target */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (key_at(x, mid) <= target) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo ? lo - 1 : SIZE_MAX;
+}
 
 void kb_offsets_add(struct kb_index *x, int64_t base, int64_t offset, int64_t position) {
     KW_ASSERT(x->len + KB_OFFSET_ENTRY <= x->cap);
@@ -59,23 +70,11 @@ void kb_offsets_get(const struct kb_index *x, int64_t base, size_t i, int64_t *o
 }
 
 size_t kb_offsets_floor(const struct kb_index *x, int64_t base, int64_t target) {
-    size_t lo = 0, hi = kb_offsets_count(x); /* entries below lo are <= target */
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (base + offset_at(x, mid) <= target) lo = mid + 1;
-        else hi = mid;
-    }
-    return lo ? lo - 1 : SIZE_MAX;
+    return floor_of(x, kb_offsets_count(x), offset_at, target - base);
 }
 
 size_t kb_offsets_floor_position(const struct kb_index *x, int64_t position) {
-    size_t lo = 0, hi = kb_offsets_count(x);
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (position_at(x, mid) <= position) lo = mid + 1;
-        else hi = mid;
-    }
-    return lo ? lo - 1 : SIZE_MAX;
+    return floor_of(x, kb_offsets_count(x), position_at, position);
 }
 
 void kb_offsets_cut(struct kb_index *x, int64_t base, int64_t to) {
@@ -112,13 +111,7 @@ void kb_times_get(const struct kb_index *x, int64_t base, size_t i, int64_t *tim
 }
 
 size_t kb_times_floor(const struct kb_index *x, int64_t timestamp) {
-    size_t lo = 0, hi = kb_times_count(x);
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (time_at(x, mid) <= timestamp) lo = mid + 1;
-        else hi = mid;
-    }
-    return lo ? lo - 1 : SIZE_MAX;
+    return floor_of(x, kb_times_count(x), time_at, timestamp);
 }
 
 void kb_times_cut(struct kb_index *x, int64_t base, int64_t to) {

@@ -323,12 +323,23 @@ static void stop_store(struct kb_log *log) {
 
 /* The next start believes the index files: an older one under that name must not pass for one of now. */
 static bool indexes_durable(const struct kb_log *log) {
-    bool ok = true;
     for (size_t i = 0; i < log->priv->seg_count; i++) {
         const struct kb_segment *s = log->priv->segs[i];
-        ok = ok && (s->index_durable || (s->fresh && s->size == 0));
+        if (!s->index_durable && !(s->fresh && s->size == 0)) return false;
     }
-    return ok;
+    return true;
+}
+
+/* Twice in vain, on a full disk: the next start recovers. */
+static void stop_sync(struct kb_log *log, struct kb_now now) {
+    struct kb_stop *s = log->priv->stop;
+    if (s->tried && log->priv->sync.failed) {
+        stop_end(log, KW_EIO, now);
+        return;
+    }
+    s->tried = true;
+    log->priv->sync.wanted = true;
+    kb_sync_step(log);
 }
 
 static void stop_try(struct kb_log *log, struct kb_now now) {
@@ -341,14 +352,7 @@ static void stop_try(struct kb_log *log, struct kb_now now) {
     if (log->busy) return;
     if (!kw_list_empty(&p->writes)) {
         kb_log_submit_writes(log, now);
-        if (p->sync.running || !p->sync.failed || !p->young) return; /* else they wait for a sync that failed */
-        if (s->tried) {
-            stop_end(log, KW_EIO, now);
-            return;
-        }
-        s->tried = true;
-        p->sync.wanted = true;
-        kb_sync_step(log);
+        if (!p->sync.running && p->sync.failed && p->young) stop_sync(log, now); /* they wait for a sync that failed */
         return;
     }
     if (!s->stored) {
@@ -362,13 +366,7 @@ static void stop_try(struct kb_log *log, struct kb_now now) {
         return;
     }
     if (!log->env->ephemeral && (log->synced < log->leo || p->dir_unsynced || p->parent_unsynced)) {
-        if (s->tried && p->sync.failed) { /* a full disk: the next start recovers */
-            stop_end(log, KW_EIO, now);
-            return;
-        }
-        s->tried = true;
-        p->sync.wanted = true;
-        kb_sync_step(log);
+        stop_sync(log, now);
         return;
     }
     stop_end(log, log->env->ephemeral || indexes_durable(log) ? KW_OK : KW_EIO, now);

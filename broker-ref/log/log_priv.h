@@ -44,7 +44,6 @@ struct kb_segment {
     bool sealed;
     bool index_stored;          /* the files hold what memory holds, or will */
     bool index_durable;         /* and it is durable: else the recovery point may not pass the segment, since recovery believes their files below it */
-    bool index_bad;             /* of the two stores under way one failed */
     int32_t index_ops;          /* requests in flight that load or store the indexes */
     kw_err index_err, file_err; /* of the last load or open, for those who wait */
     enum kb_avail file_state, index_state;

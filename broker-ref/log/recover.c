@@ -176,9 +176,8 @@ static void close_range(struct walk *w) {
     }
 }
 
-/* The next place after a damaged one where a whole batch of this log stands; the file's size when there is none. */
-static kw_err resync(struct walk *w, int64_t *at) {
-    int64_t from = w->pos + 1;
+/* The next place from `from` on where a whole batch of this log stands; the file's size when there is none. */
+static kw_err resync(struct walk *w, int64_t from, int64_t *at, struct kb_entry *e) {
     while (from < w->scan.size) {
         const uint8_t *p;
         size_t n;
@@ -186,11 +185,10 @@ static kw_err resync(struct walk *w, int64_t *at) {
         if (err) return err;
         n = KW_MIN(n, 4096);
         for (size_t i = 0; i + KB_ENTRY_PEEK <= n; i++) {
-            struct kb_entry e;
-            if (p[i] || p[i + KW_BATCH_MAGIC] > 2 || kb_entry_parse(p + i, n - i, &e)) continue;
-            if (e.base < w->r->expected || e.last - w->g->facts.base > INT32_MAX || e.size > w->scan.size - from - (int64_t)i) continue;
-            if (e.last >= w->limit) continue;
-            err = kb_scan_entry(&w->scan, from + (int64_t)i, true, &e);
+            if (p[i] || p[i + KW_BATCH_MAGIC] > 2 || kb_entry_parse(p + i, n - i, e)) continue;
+            if (e->base < w->r->expected || e->last - w->g->facts.base > INT32_MAX || e->size > w->scan.size - from - (int64_t)i) continue;
+            if (e->last >= w->limit) continue;
+            err = kb_scan_entry(&w->scan, from + (int64_t)i, true, e);
             if (err && err != KW_ECRC && err != KW_EDECODE) return err;
             if (!err) {
                 *at = from + (int64_t)i;
@@ -224,23 +222,18 @@ static kw_err leader_change(struct walk *w, int64_t at, const struct kb_entry *e
 
 /* A start makes all that it finds durable before anything of its epoch is appended (r->sync). So what lies before the beginning of an epoch was
  * synced: damage there is no torn write. A beginning is a LeaderChange, or a whole batch of a later epoch than one in front of it that is
- * behind the damage, too: the first batch behind may be of the damaged one's epoch. */
-static kw_err synced_once(struct walk *w, bool *yes) {
-    int64_t at, pos = w->pos;
+ * behind the damage, too: the first batch behind may be of the damaged one's epoch. That one is e, at `at`. */
+static kw_err synced_once(struct walk *w, int64_t at, struct kb_entry *e, bool *yes) {
     int32_t first = INT32_MAX;
+    kw_err err = KW_OK;
     *yes = false;
-    kw_err err = resync(w, &at);
     while (!err && !*yes && at < w->scan.size) {
-        struct kb_entry e;
-        err = kb_scan_entry(&w->scan, at, false, &e);
-        if (!err) err = leader_change(w, at, &e, yes);
+        err = leader_change(w, at, e, yes);
         if (err) break;
-        if (e.epoch > first) *yes = true;
-        first = KW_MIN(first, e.epoch);
-        w->pos = at + e.size - 1; /* resync looks behind it */
-        err = resync(w, &at);
+        if (e->epoch > first) *yes = true;
+        first = KW_MIN(first, e->epoch);
+        err = resync(w, at + e->size, &at, e);
     }
-    w->pos = pos;
     return err;
 }
 
@@ -249,15 +242,16 @@ static bool is_vouched(const struct walk *w) { return KW_MAX(w->r->expected, w->
 /* The bytes at pos are not the batch that must follow. */
 static kw_err damaged(struct walk *w) {
     struct kb_recover *r = w->r;
-    int64_t next = w->scan.size;
+    struct kb_entry e;
+    int64_t next;
     bool rot = is_vouched(w);
-    kw_err err = rot || !r->sync ? KW_OK : synced_once(w, &rot);
+    kw_err err = rot || r->sync ? resync(w, w->pos + 1, &next, &e) : KW_OK;
+    if (!err && !rot && r->sync) err = synced_once(w, next, &e, &rot);
     if (err) return err;
     if (!rot) {
         w->cut = true;
         return KW_OK;
     }
-    if ((err = resync(w, &next))) return err;
     bool at_end = next == w->scan.size && w->limit == INT64_MAX;
     if (r->whole && (at_end || r->expected >= r->recovery_point)) {
         kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ", though synced once; it is left as it is",
@@ -281,41 +275,33 @@ static kw_err damaged(struct walk *w) {
     return KW_OK;
 }
 
-/* A batch's offset is not under its checksum. One that reaches into the next segment, or past the batch behind it, was not written so. */
-static kw_err is_wild(struct walk *w, const struct kb_entry *e, bool *yes) {
+/* A batch's offset is not under its checksum: what is wrong with it, by what is around it; *why stays NULL when it fits. */
+static kw_err misplaced(struct walk *w, const struct kb_entry *e, const char **why) {
     struct kb_recover *r = w->r;
     int64_t follows = w->pos ? r->expected : w->g->facts.base;
-    *yes = e->last >= w->limit || (r->whole && !w->resynced && e->base != follows);
-    if (*yes || e->base <= follows) return KW_OK;
+    bool vouched = is_vouched(w);
+    if (r->whole && e->base != follows && (r->expected >= r->recovery_point || (vouched && !w->resynced))) *why = "its offset does not follow";
+    else if (e->base < r->expected || e->last < w->g->facts.base) *why = "its offset is below the one before";
+    else if (vouched && e->last >= w->limit) *why = "its offset is in the next segment";
+    if (*why || e->base <= follows) return KW_OK;
     struct kb_entry next;
     kw_err err = kb_scan_entry(&w->scan, w->pos + e->size, true, &next);
     if (err == KW_ECRC || err == KW_EDECODE) return KW_OK;
-    *yes = !err && next.base >= r->expected && next.base <= e->last;
+    if (!err && next.base >= r->expected && next.base <= e->last) *why = "its offset is above the one behind";
     return err;
 }
 
 static kw_err scan_one(struct walk *w) {
     struct kb_recover *r = w->r;
     struct kb_entry e;
+    const char *why = NULL;
     kw_err err = kb_scan_entry(&w->scan, w->pos, true, &e);
-    if (err == KW_ECRC || err == KW_EDECODE) {
-        w->why = err == KW_ECRC ? "checksum" : "no whole batch";
-        return damaged(w);
-    }
+    if (!err) err = misplaced(w, &e, &why);
+    else if (err == KW_ECRC) why = "checksum", err = KW_OK;
+    else if (err == KW_EDECODE) why = "no whole batch", err = KW_OK;
     if (err) return err;
-    if (r->whole && r->expected >= r->recovery_point && e.base != (w->pos ? r->expected : w->g->facts.base)) { /* the checksum does not cover it */
-        w->why = "its offset does not follow";
-        return damaged(w);
-    }
-    bool wild = e.base < r->expected || e.last < w->g->facts.base, vouched = is_vouched(w);
-    if (wild) {
-        w->why = "its offset is below the one before";
-        w->cut = !vouched;
-        return vouched ? damaged(w) : KW_OK;
-    }
-    if (vouched && (err = is_wild(w, &e, &wild))) return err;
-    if (wild) {
-        w->why = "its offset does not fit what is around it";
+    if (why) {
+        w->why = why;
         return damaged(w);
     }
     w->resynced = false;
@@ -515,8 +501,7 @@ static bool lost_tail(struct kb_recover *r, size_t i, bool trusted) {
     int64_t gap = r->bases[i + 1] - KW_MAX(r->expected, r->bases[i]);
     if (gap <= 0 || gap > GAP_MAX) return false;
     kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost",
-                    r->dir, r->bases[i], r->expected,
-                    gap);
+                    r->dir, r->bases[i], r->expected, gap);
     return true;
 }
 
@@ -534,19 +519,19 @@ static kw_err segments(struct kb_recover *r) {
     kw_err err = KW_OK;
     bool cut = false;
     for (size_t i = 0; i < r->base_count && !err && !cut; i++) {
-        bool last = i + 1 == r->base_count;
-        bool trusted = r->clean || (!last && r->bases[i + 1] <= r->recovery_point);
+        bool trusted = r->clean || (i + 1 < r->base_count && r->bases[i + 1] <= r->recovery_point);
         int64_t expected = r->expected;
         err = segment(r, i, trusted, &cut);
-        last = i + 1 == r->base_count; /* it may have been split */
-        if (!err && !cut && !last && r->bases[i + 1] < r->expected) {
-            err = overlapped(r, i--, expected);
+        if (!err && !cut && i + 1 < r->base_count && r->bases[i + 1] < r->expected) {
+            err = overlapped(r, i, expected);
+            i--; /* once more */
             continue;
         }
         if (!err && !cut) cut = lost_tail(r, i, trusted);
         if (!err && cut) err = drop_from(r, i + 1);
-        struct kb_found *g = r->seg_count ? &r->segs[r->seg_count - 1] : NULL;
-        if (!err && g && g->indexed && i + 1 < r->base_count) kb_facts_deinit(&g->facts); /* a sealed one's are loaded when needed */
+        if (err || i + 1 >= r->base_count) continue;
+        struct kb_found *g = &r->segs[r->seg_count - 1];
+        if (g->indexed) kb_facts_deinit(&g->facts); /* a sealed one's are loaded when needed */
     }
     return err;
 }

@@ -256,13 +256,12 @@ static void index_stored(struct kb_op *op, struct kb_now now) {
     s->index_ops--;
     log->priv->stores--;
     if (op->req.err) { /* stays in memory; the next start rebuilds it */
-        s->index_bad = true;
+        s->index_stored = false;
         kb_say(log->env->logger, KB_WARN, "%s: the index could not be stored (%s); it is kept in memory and tried again", op->path,
                kb_os_text(op->req.os_errno));
     }
     if (s->index_ops) return;
-    s->index_durable = s->index_stored && !s->index_bad;
-    s->index_stored = s->index_durable;
+    s->index_durable = s->index_stored;
     touch_index(s);
     kb_recovery_point_step(log, now);
 }
@@ -286,13 +285,10 @@ kw_err kb_seg_store_index(struct kb_segment *s) {
     s->index_crc = index_sum(s);
     s->index_crc_known = true;
     s->index_stored = true;
-    s->index_bad = s->index_durable = false;
+    s->index_durable = false;
     kw_err err = store_one(s, &s->offsets, ".index");
     if (!err) err = store_one(s, &s->times, ".timeindex");
-    if (err) {
-        s->index_stored = false;
-        s->index_bad = true; /* should one be under way */
-    }
+    if (err) s->index_stored = false; /* should one be under way */
     return err;
 }
 

@@ -50,7 +50,6 @@ struct kb_change {
 /* done will not come; the memory of the change and its items may go. What was appended still happens. */
 void kb_controller_cancel(struct kb_controller *k, struct kb_change *c);
 
-
 struct kb_topic_create {
     struct kw_str name;
     int32_t partitions;         /* -1: num.partitions */

@@ -66,7 +66,6 @@ static enum kb_disk_err write_aside(struct kb_fs *fs, struct small_file *s) {
     return err ? err : fs->ops->write(fs, s->f, 0, s->bytes.p, s->bytes.len);
 }
 
-/* What the kinds of failure mean to a reader of the log. */
 static bool failed(struct kb_store_load *l, const char *dir, const char *name, enum kb_disk_err err) {
     if (!err) return false;
     WHY(l, "%s/%s: %s", dir, name, kb_disk_text(err));

@@ -22,8 +22,8 @@ struct kb_opening {
     bool first; /* at the node's start: the last process knew this partition */
     bool found_metadata, set_aside;
     bool busy; /* the log is open, and something else is waited for */
-    struct kb_point_waiter points[2];
-    int32_t points_left;
+    struct kb_point_waiter point;
+    struct kb_points_waiter points;
 };
 
 static bool read_metadata(const uint8_t *data, size_t n, struct kw_uuid *id) {
@@ -109,9 +109,9 @@ static void lower_point(struct kb_opening *o, struct kb_now now) {
         return;
     }
     p->points[KB_POINT_RECOVERY] = p->log->recovery_point;
-    o->points[0] = (struct kb_point_waiter){.patient = true, .done = point_lowered, .ctx = o};
+    o->point = (struct kb_point_waiter){.patient = true, .done = point_lowered, .ctx = o};
     o->busy = true;
-    kb_partitions_store_point(p->node, KB_POINT_RECOVERY, &o->points[0]);
+    kb_partitions_store_point(p->node, KB_POINT_RECOVERY, &o->point);
 }
 
 static void metadata_written(struct kb_disk_req *r, struct kb_now now) {
@@ -155,7 +155,8 @@ static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         lower_point(o, now);
 }
 
-static void open_log(struct kb_opening *o, struct kb_now now) {
+static void open_log(void *ctx, struct kb_now now) {
+    struct kb_opening *o = ctx;
     struct kb_partition *p = o->p;
     struct kb_partitions *ps = p->node->partitions;
     struct kb_log_open open = {.env = &p->node->parts.log_env,
@@ -171,26 +172,6 @@ static void open_log(struct kb_opening *o, struct kb_now now) {
     if (kb_log_open(&open) != KW_OK) give_up(o, "no memory to open its log", now);
 }
 
-static void point_forgotten(struct kb_point_waiter *w, bool stored, struct kb_now now) {
-    struct kb_opening *o = w->ctx;
-    (void)stored;
-    if (--o->points_left == 0) open_log(o, now);
-}
-
-/* What the checkpoint files say was another's: it must be gone from them before this one has a log. */
-static void forget_points(struct kb_opening *o, struct kb_now now) {
-    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
-    struct kb_partition *p = o->p;
-    for (size_t i = 0; i < KB_POINT_COUNT; i++) p->points[i] = -1;
-    o->points_left = 1;
-    for (size_t i = 0; i < KW_COUNTOF(which); i++) {
-        o->points[i] = (struct kb_point_waiter){.patient = true, .done = point_forgotten, .ctx = o};
-        o->points_left++;
-        kb_partitions_store_point(p->node, which[i], &o->points[i]);
-    }
-    if (--o->points_left == 0) open_log(o, now);
-}
-
 static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_opening *o = r->ctx;
     if (r->err != KB_DISK_OK) {
@@ -201,7 +182,9 @@ static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     }
     KB_SAY(o->p->node, KB_WARN, "%s belonged to another topic of that name: set aside as %s", o->dir, o->aside);
     o->set_aside = true;
-    forget_points(o, now);
+    /* What the checkpoint files say was another's: it must be gone from them before this one has a log. */
+    for (size_t i = 0; i < KB_POINT_COUNT; i++) o->p->points[i] = -1;
+    kb_partitions_forget_points(o->p->node, &o->points, open_log, o);
 }
 
 static void set_aside(struct kb_opening *o, struct kw_uuid old, struct kb_now now) {
@@ -271,12 +254,13 @@ static void begin(struct kb_opening *o, struct kb_now now) {
     kb_disk_submit(&p->node->parts.disk, &o->req);
 }
 
-void kb_openings_unpark(struct kb_node *n, struct kb_now now) {
+void kb_openings_unpark(struct kb_node *n, const struct kb_partition *gone, struct kb_now now) {
     struct kw_list *parked = &n->partitions->parked, left;
     kw_list_init(&left);
     for (struct kw_list *l; (l = kw_list_shift(parked));) {
         struct kb_opening *o = KW_CONTAINER_OF(l, struct kb_opening, parked);
-        if (o->p->state != KB_PART_DELETED && kb_partitions_leaving(o->p))
+        bool waits = (gone && !kb_partition_same_name(gone, o->p)) || kb_partitions_leaving(o->p);
+        if (o->p->state != KB_PART_DELETED && waits)
             kw_list_push(&left, l);
         else
             begin(o, now);

@@ -152,39 +152,31 @@ void kb_partition_unpin(struct kb_partition *p) {
     if (p->state == KB_PART_DELETED) kb_partition_try_free(p, p->node->now);
 }
 
-static void leave_step(struct kb_leaving *v, struct kb_now now) {
-    if (--v->left > 0) return;
-    struct kb_partition *p = v->p;
-    struct kb_node *n = p->node;
+static void leave(struct kb_partition *p, struct kb_now now) {
     kw_list_remove(&p->link);
+    kb_openings_unpark(p->node, p, now);
+    kw_free(p->leaving);
     kw_free(p->topic);
     kw_free(p);
-    kw_free(v);
-    kb_openings_unpark(n, now);
 }
 
-static void folder_gone(void *ctx, struct kb_now now) {
-    leave_step(ctx, now);
-}
-
-static void point_gone(struct kb_point_waiter *w, bool stored, struct kb_now now) {
-    (void)stored; /* it was: the waiter is patient */
-    leave_step(w->ctx, now);
+static void leave_step(void *ctx, struct kb_now now) {
+    struct kb_leaving *v = ctx;
+    if (--v->left == 0) leave(v->p, now);
 }
 
 static kw_err delete_folder(struct kb_partition *p, void *ctx, struct kb_now now) {
     struct kb_node *n = p->node;
     struct kw_uuid id = kb_uuid_random(&n->parts.rng);
-    if (p->log) return kb_log_delete(p->log, id.b, folder_gone, ctx, now);
+    if (p->log) return kb_log_delete(p->log, id.b, leave_step, ctx, now);
     char *dir = kb_partition_folder(p);
-    kw_err err = dir ? kb_log_delete_folder(&n->parts.log_env, dir, p->log_config.file_delete_delay_ms, id.b, folder_gone, ctx) : KW_ENOMEM;
+    kw_err err = dir ? kb_log_delete_folder(&n->parts.log_env, dir, p->log_config.file_delete_delay_ms, id.b, leave_step, ctx) : KW_ENOMEM;
     kw_free(dir);
     return err;
 }
 
 /* The log's own memory goes now; the partition's, when a new one of its name may come. */
 void kb_partition_try_free(struct kb_partition *p, struct kb_now now) {
-    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
     if (p->pins > 0 || p->opening || p->leaving) return;
     struct kb_node *n = p->node;
     KW_ASSERT(kw_list_empty(&p->waiters));
@@ -198,17 +190,8 @@ void kb_partition_try_free(struct kb_partition *p, struct kb_now now) {
         if (p->log) kb_log_free(p->log);
     }
     p->log = NULL;
-    for (size_t i = 0; v && i < KW_COUNTOF(which); i++) {
-        v->points[i] = (struct kb_point_waiter){.patient = true, .done = point_gone, .ctx = v};
-        v->left++;
-        kb_partitions_store_point(n, which[i], &v->points[i]);
-    }
-    if (v) {
-        leave_step(v, now);
-        return;
-    }
-    kw_list_remove(&p->link);
-    kw_free(p->topic);
-    kw_free(p);
-    kb_openings_unpark(n, now);
+    if (v)
+        kb_partitions_forget_points(n, &v->points, leave_step, v);
+    else
+        leave(p, now);
 }

@@ -80,7 +80,11 @@ static void drop_removed(struct kb_node *n, struct kb_now now) {
         kb_partition_try_free(p, now);
         any = true;
     }
-    if (any) kb_openings_unpark(n, now); /* one that waited may have been deleted itself */
+    if (any) kb_openings_unpark(n, NULL, now); /* one that waited may have been deleted itself */
+}
+
+bool kb_partition_same_name(const struct kb_partition *a, const struct kb_partition *b) {
+    return a->index == b->index && strcmp(a->topic, b->topic) == 0;
 }
 
 bool kb_partitions_leaving(const struct kb_partition *p) {
@@ -88,7 +92,7 @@ bool kb_partitions_leaving(const struct kb_partition *p) {
     if (ps->stale_points) return true;
     for (const struct kw_list *l = ps->leaving.next; l != &ps->leaving; l = l->next) {
         const struct kb_partition *q = KW_CONTAINER_OF(l, const struct kb_partition, link);
-        if (q != p && q->index == p->index && strcmp(q->topic, p->topic) == 0) return true;
+        if (q != p && kb_partition_same_name(q, p)) return true;
     }
     return false;
 }
@@ -195,6 +199,21 @@ void kb_partitions_store_point(struct kb_node *n, enum kb_point what, struct kb_
     }
     kw_list_remove(&w->link);
     w->done(w, false, n->now);
+}
+
+static void point_forgotten(struct kb_point_waiter *w, bool stored, struct kb_now now) {
+    struct kb_points_waiter *both = w->ctx;
+    (void)stored; /* it was: the waiter is patient */
+    if (--both->left == 0) both->done(both->ctx, now);
+}
+
+void kb_partitions_forget_points(struct kb_node *n, struct kb_points_waiter *w, void (*done)(void *ctx, struct kb_now now), void *ctx) {
+    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
+    *w = (struct kb_points_waiter){.left = KW_COUNTOF(which), .done = done, .ctx = ctx};
+    for (size_t i = 0; i < KW_COUNTOF(which); i++) {
+        w->files[i] = (struct kb_point_waiter){.patient = true, .done = point_forgotten, .ctx = w};
+        kb_partitions_store_point(n, which[i], &w->files[i]);
+    }
 }
 
 void kb_partitions_store_starts(struct kb_node *n, struct kb_point_waiter *w) {
@@ -366,24 +385,16 @@ static size_t take_points(struct kb_node *n, const struct kb_checkpoint found[KB
     return known;
 }
 
-static void stale_gone(struct kb_point_waiter *w, bool stored, struct kb_now now) {
-    struct kb_node *n = w->ctx;
-    (void)stored;
-    if (--n->partitions->stale_left > 0) return;
+static void stale_gone(void *ctx, struct kb_now now) {
+    struct kb_node *n = ctx;
     n->partitions->stale_points = false;
-    kb_openings_unpark(n, now);
+    kb_openings_unpark(n, NULL, now);
 }
 
 /* Points of partitions that were deleted while the last process ended: a new one of such a name must not take them for its own. */
 static void drop_stale(struct kb_node *n) {
-    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
-    struct kb_partitions *ps = n->partitions;
-    ps->stale_points = true;
-    ps->stale_left = KW_COUNTOF(which);
-    for (size_t i = 0; i < KW_COUNTOF(which); i++) {
-        ps->stale[i] = (struct kb_point_waiter){.patient = true, .done = stale_gone, .ctx = n};
-        kb_partitions_store_point(n, which[i], &ps->stale[i]);
-    }
+    n->partitions->stale_points = true;
+    kb_partitions_forget_points(n, &n->partitions->stale, stale_gone, n);
 }
 
 kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struct kb_now now) {

@@ -23,12 +23,19 @@ struct kb_note { /* a partition of the image that is new or changed */
     struct kw_uuid topic_id;
     int32_t index;
 };
+/* Recovery points and log starts, written anew until both files are durable: then they speak no more of what is gone. */
+struct kb_points_waiter {
+    struct kb_point_waiter files[2];
+    int32_t left;
+    void (*done)(void *ctx, struct kb_now now);
+    void *ctx;
+};
 /* A deleted partition on its way out. A new one of the same name, made meanwhile, waits for it: until its folder has gone, and until the checkpoint
  * files do not speak of it any more, or the new one would be started where the old one ended. */
 struct kb_leaving {
     struct kb_partition *p;
-    struct kb_point_waiter points[2]; /* recovery points and log starts */
-    int32_t left;                     /* what is still to be done */
+    struct kb_points_waiter points;
+    int32_t left; /* what is still to be done */
 };
 struct kb_partitions {
     struct kw_list all, dirty, removed;
@@ -38,8 +45,7 @@ struct kb_partitions {
     int64_t lost; /* records known to have been committed and to be lost, by the logs that were opened */
     bool loaded, stopping, failed;
     bool stale_points; /* the checkpoint files name partitions that the metadata does not know: nothing is opened until that has ended */
-    struct kb_point_waiter stale[2];
-    int32_t stale_left;
+    struct kb_points_waiter stale;
     bool last_points; /* stopping: the logs are shut, the checkpoints are being written */
     struct kb_note *notes;
     size_t note_count, note_cap;
@@ -56,6 +62,9 @@ void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic
 void kb_partition_configure(struct kb_partition *p);
 void kb_partition_try_free(struct kb_partition *p, struct kb_now now); /* a DELETED one, once nothing holds it */
 void kb_partitions_store_point(struct kb_node *n, enum kb_point what, struct kb_point_waiter *w); /* as kb_partitions_store_starts */
+/* done comes once, in a later turn. */
+void kb_partitions_forget_points(struct kb_node *n, struct kb_points_waiter *w, void (*done)(void *ctx, struct kb_now now), void *ctx);
+bool kb_partition_same_name(const struct kb_partition *a, const struct kb_partition *b);
 bool kb_partitions_leaving(const struct kb_partition *p); /* another of its name is on its way out, or may lie in the checkpoint files */
 void kb_partition_offline(struct kb_partition *p, const char *why);
 void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_now now);
@@ -65,9 +74,10 @@ void kb_partitions_flush_due(struct kb_partition *p);
 /* opening.c */
 kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_moved(struct kb_partition *p, struct kb_now now); /* the marks of the log that is being opened moved */
-void kb_openings_unpark(struct kb_node *n, struct kb_now now);
+/* Begins those parked that need not wait any more. gone: only that one has left, so only those of its name are looked at; NULL: all are. */
+void kb_openings_unpark(struct kb_node *n, const struct kb_partition *gone, struct kb_now now);
 char *kb_partition_folder(const struct kb_partition *p); /* kw_malloc; NULL: no memory */
-void kb_opening_free(struct kb_opening *o);                       /* NULL is fine */
+void kb_opening_free(struct kb_opening *o);              /* NULL is fine */
 kw_err kb_strays_start(struct kb_node *n,
                        const struct kb_found *found) KW_CHECK; /* names what is not ours, removes what was being deleted */
 /* node.c */
