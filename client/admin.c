@@ -92,7 +92,7 @@ static const struct shape validate_shape = SHAPE(kc_topic_new, "create topic", -
 static bool create_valid(const kc_topic_new *items, size_t stride, size_t n) {
     if (n > 0 && (!items || stride < sizeof *items)) return false;
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_new *t = KC_AT(const kc_topic_new, items, stride, i);
+        const kc_topic_new *t = KW_AT(const kc_topic_new, items, stride, i);
         if (t->partitions < 0 || t->replication_factor < 0 || t->replication_factor > INT16_MAX || (t->config_count > 0 && !t->configs))
             return false;
     }
@@ -265,7 +265,7 @@ static const struct shape alter_shape =
 static bool alter_valid(const kc_config_alter *items, size_t stride, size_t n) {
     if (n > 0 && (!items || stride < sizeof *items)) return false;
     for (size_t i = 0; i < n; i++) {
-        const kc_config_alter *alter = KC_AT(const kc_config_alter, items, stride, i);
+        const kc_config_alter *alter = KW_AT(const kc_config_alter, items, stride, i);
         if (alter->pair_count > 0 && !alter->pairs) return false;
         for (size_t k = 0; k < alter->pair_count; k++)
             if (!alter->pairs[k].name) return false;

@@ -1,7 +1,7 @@
 /* admin_call.h - one administrative call on its way: a request sent, retried while that makes sense and time is left, read, and sent on to
  * the next broker where a call has to ask several.
  *
- * Called by admin.c, admin_items.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
+ * Called by admin.c, admin_items.c, admin_records.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
  */
 #ifndef KC_ADMIN_CALL_H
 #define KC_ADMIN_CALL_H
@@ -58,7 +58,5 @@ bool kc_admin_again(struct kc_admin *a, int16_t code);
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */
 kc_err kc_admin_invalid(const struct kc_admin_kind *kind, kc_error **error);
-
-#define KC_AT(type, base, stride, i) ((type *)(void *)((char *)(base) + (stride) * (i)))
 
 #endif

@@ -193,7 +193,7 @@ static void outcome(const struct kc_op *op, const struct items *it, size_t i, kc
 
 size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max) {
     for (size_t i = 0; i < it->n && i < max; i++) {
-        kc_admin_result *r = KC_AT(kc_admin_result, out, stride, i);
+        kc_admin_result *r = KW_AT(kc_admin_result, out, stride, i);
         *r = (kc_admin_result){.name = item_name(it, i)};
         outcome(op, it, i, &r->err, &r->message);
     }

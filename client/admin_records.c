@@ -148,7 +148,7 @@ static const struct kc_admin_kind records_kind = {"delete records", KW_API_METAD
 static bool records_valid(kc_client *c, const kc_topic_partition *parts, size_t stride, size_t n) {
     if (!c || (n > 0 && (!parts || stride < sizeof *parts))) return false;
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_partition *tp = KC_AT(const kc_topic_partition, parts, stride, i);
+        const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         if (!kc_client_topic_name(c, tp->topic) || tp->partition < 0 || tp->offset < -1) return false;
     }
     return true;
@@ -166,7 +166,7 @@ static struct delete_records *records_new(const kc_topic_partition *parts, size_
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
-        d->v[i] = *KC_AT(const kc_topic_partition, parts, stride, i);
+        d->v[i] = *KW_AT(const kc_topic_partition, parts, stride, i);
         d->v[i].err = KC_OK;
         d->leaders[i] = -1;
     }
@@ -177,7 +177,7 @@ static struct delete_records *records_new(const kc_topic_partition *parts, size_
 static size_t records_results(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
     const struct delete_records *d = kc_admin_of(op)->call;
     for (size_t i = 0; i < d->n && i < max; i++) {
-        kc_topic_partition *tp = KC_AT(kc_topic_partition, out, stride, i);
+        kc_topic_partition *tp = KW_AT(kc_topic_partition, out, stride, i);
         *tp = d->v[i];
         if (!d->settled[i]) tp->err = op->err;
     }
