@@ -64,11 +64,12 @@ static const char *source_name(const struct kw_describe_configs_response_describ
     }
 }
 
-static kc_err configs_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err configs_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     struct describe_configs *d = a->call;
     struct kw_describe_configs_response m;
-    if (kw_decode(&kw_describe_configs_response_desc, a->rq.version, body, arena, &m) != KW_OK || m.results.n != 1) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_describe_configs_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
+    if (m.results.n != 1) return KC_BAD_MESSAGE;
     const struct kw_describe_configs_response_describe_configs_result *r = &m.results.v[0];
     if (r->error_code != KE_NONE) {
         char text[256];
@@ -288,7 +289,8 @@ static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
     struct describe *d = a->call;
     kc_cluster_info *info = d->info;
     struct kw_metadata_response m;
-    if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     if (d->topic && m.topics.n == 1 && m.topics.v[0].error_code == KE_LEADER_NOT_AVAILABLE && kc_admin_again(a, KE_LEADER_NOT_AVAILABLE))
         return ADMIN_AGAIN;
     kw_arena_reset(&info->arena);
@@ -306,7 +308,7 @@ static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
             .id = m.brokers.v[i].node_id, .port = m.brokers.v[i].port, .host = host, .rack = keep(&info->arena, m.brokers.v[i].rack)};
     }
     for (int32_t i = 0; i < m.topics.n; i++) {
-        kc_err err = keep_topic(&info->arena, &m.topics.v[i], &info->topics[info->topic_count++]);
+        err = keep_topic(&info->arena, &m.topics.v[i], &info->topics[info->topic_count++]);
         if (err != KC_OK) return err;
     }
     return KC_OK;
@@ -316,7 +318,8 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
     struct describe *d = a->call;
     struct topic *t = &d->info->topics[0];
     struct kw_list_offsets_response m;
-    if (kw_decode(&kw_list_offsets_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_list_offsets_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     for (int32_t i = 0; m.topics.n == 1 && i < m.topics.v[0].partitions.n; i++) {
         const struct kw_list_offsets_response_list_offsets_partition_response *r = &m.topics.v[0].partitions.v[i];
         for (size_t k = 0; k < t->info.partition_count; k++) {
@@ -336,16 +339,13 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
 }
 
 /* The next leader to ask, or the next question; KC_OK when all is known. */
-static kc_err next_question(struct kc_admin *a, kc_error **error) {
+static kc_err next_question(struct kc_admin *a) {
     struct describe *d = a->call;
     if (!d->topic || d->info->topic_count != 1 || d->info->topics[0].info.err != KC_OK) return KC_OK;
     const struct topic *t = &d->info->topics[0];
     if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
     if (!d->away) d->away = kw_calloc(t->info.partition_count + 1, sizeof *d->away);
-    if (!d->asked || !d->away) {
-        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "describe: out of memory");
-        return KC_NO_MEMORY;
-    }
+    if (!d->asked || !d->away) return KC_NO_MEMORY;
     for (; d->asking < ASK_DONE; d->asking++) {
         for (size_t i = 0; i < t->info.partition_count; i++) {
             if (d->asked[i] || d->away[i] || t->partitions[i].leader < 0) continue;
@@ -359,16 +359,15 @@ static kc_err next_question(struct kc_admin *a, kc_error **error) {
     return KC_OK;
 }
 
-static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
+    (void)error;
     kc_err err = a->api == KW_API_METADATA ? metadata_read(a, body, arena) : offsets_read(a, body, arena);
-    return err == KC_OK ? next_question(a, error) : err;
+    return err == KC_OK ? next_question(a) : err;
 }
 
 /* One leader that is down must not hide what is known of the others. */
 static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
     struct describe *d = a->call;
-    kc_error *none = NULL;
     if (a->api == KW_API_METADATA || a->tries + 1 < LEADER_TRIES) return ADMIN_AGAIN;
     struct topic *t = &d->info->topics[0];
     for (size_t i = 0; i < t->info.partition_count; i++) {
@@ -376,9 +375,7 @@ static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
         d->away[i] = true;
         if (t->partitions[i].err == KC_OK) t->partitions[i].err = err;
     }
-    err = next_question(a, &none);
-    kc_error_free(none);
-    return err;
+    return next_question(a);
 }
 
 static const struct kc_admin_kind describe_kind = {"describe the cluster", KW_API_METADATA, 0, KC_BROKER_ANY, describe_encode, describe_read,

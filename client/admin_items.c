@@ -162,7 +162,8 @@ kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
                             int32_t (*shows)(const void *item, const struct kw_metadata_response_topic *t)) {
     const struct items *it = a->call;
     struct kw_metadata_response m;
-    if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     bool again = false;
     for (size_t i = 0; i < it->n; i++) {
         if (it->marks[i].state != ITEM_VERIFY) continue;

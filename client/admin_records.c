@@ -90,16 +90,17 @@ static void records_result(struct kc_admin *a, struct kw_str topic,
     }
 }
 
-static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     struct delete_records *d = a->call;
     if (a->api == KW_API_METADATA) {
         struct kw_metadata_response m;
-        if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+        kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
+        if (err != KC_OK) return err;
         for (int32_t t = 0; t < m.topics.n; t++) leaders_note(a, &m.topics.v[t]);
     } else {
         struct kw_delete_records_response m;
-        if (kw_decode(&kw_delete_records_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+        kc_err err = kc_admin_decode(a, &kw_delete_records_response_desc, body, arena, &m, &m.throttle_time_ms);
+        if (err != KC_OK) return err;
         for (int32_t t = 0; t < m.topics.n; t++)
             for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) records_result(a, m.topics.v[t].name, &m.topics.v[t].partitions.v[i]);
     }
