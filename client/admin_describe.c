@@ -2,6 +2,8 @@
  *
  * An answer's strings and arrays live in one arena that goes with what is handed out. Calls admin_call.c.
  */
+#include <stdlib.h>
+
 #include "admin_call.h"
 
 static const char *keep(struct kw_arena *a, struct kw_str s) { /* a NUL-terminated copy; NULL for null or no memory */
@@ -255,6 +257,11 @@ static const int32_t *keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, 
     return kept;
 }
 
+static int by_number(const void *a, const void *b) {
+    int32_t x = ((const kc_partition_info *)a)->partition, y = ((const kc_partition_info *)b)->partition;
+    return x < y ? -1 : x > y;
+}
+
 static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_topic *m, struct topic *t) {
     bool ok = true;
     size_t n = m->partitions.n > 0 ? (size_t)m->partitions.n : 0;
@@ -265,12 +272,7 @@ static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_t
     if (!name || !t->partitions) return KC_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         const struct kw_metadata_response_partition *p = &m->partitions.v[i];
-        size_t at = i; /* answers may list them in any order: kept by number */
-        while (at > 0 && t->partitions[at - 1].partition > p->partition_index) {
-            t->partitions[at] = t->partitions[at - 1];
-            at--;
-        }
-        kc_partition_info *o = &t->partitions[at];
+        kc_partition_info *o = &t->partitions[i];
         *o = (kc_partition_info){.partition = p->partition_index,
                                  .leader = p->leader_id,
                                  .leader_epoch = p->leader_epoch,
@@ -282,6 +284,7 @@ static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_t
         o->isr = keep_ids(a, p->isr_nodes.v, p->isr_nodes.n, &o->isr_count, &ok);
         o->offline = keep_ids(a, p->offline_replicas.v, p->offline_replicas.n, &o->offline_count, &ok);
     }
+    qsort(t->partitions, n, sizeof *t->partitions, by_number); /* answers list them in any order */
     return ok ? KC_OK : KC_NO_MEMORY;
 }
 
@@ -322,18 +325,17 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
     if (err != KC_OK) return err;
     for (int32_t i = 0; m.topics.n == 1 && i < m.topics.v[0].partitions.n; i++) {
         const struct kw_list_offsets_response_list_offsets_partition_response *r = &m.topics.v[0].partitions.v[i];
-        for (size_t k = 0; k < t->info.partition_count; k++) {
-            kc_partition_info *p = &t->partitions[k];
-            if (p->partition != r->partition_index) continue;
-            if (r->error_code != KE_NONE)
-                p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
-            else if (d->asking == ASK_START)
-                p->log_start = r->offset;
-            else if (d->asking == ASK_HIGH_WATERMARK)
-                p->high_watermark = r->offset;
-            else
-                p->log_end = r->offset;
-        }
+        const kc_partition_info key = {.partition = r->partition_index};
+        kc_partition_info *p = bsearch(&key, t->partitions, t->info.partition_count, sizeof key, by_number);
+        if (!p) continue;
+        if (r->error_code != KE_NONE)
+            p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
+        else if (d->asking == ASK_START)
+            p->log_start = r->offset;
+        else if (d->asking == ASK_HIGH_WATERMARK)
+            p->high_watermark = r->offset;
+        else
+            p->log_end = r->offset;
     }
     return KC_OK;
 }
