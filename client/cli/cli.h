@@ -75,8 +75,18 @@ void cli_session_logs(struct cli_session *s); /* prints waiting log lines when v
 
 /* Waits for an operation; log lines are shown meanwhile, Ctrl-C (where signals are caught) cancels it. */
 kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error);
-/* The same for one that changes n items: prints what failed. CLI_OK: all succeeded. *whole: the call failed, no item has a result. */
-int cli_wait_items(struct cli_session *s, const char *what, kc_op *op, kc_admin_result *out, size_t n, bool *whole);
+/* The same for one that changes n items, as its _start left it (err, op, error): prints what failed, and frees it. done[i], where it is given:
+ * the ith item succeeded. CLI_OK: all did. */
+int cli_wait_items(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, bool *done, size_t n);
+/* NAME=VALUE words (set) and bare names (back to the default) as pairs; -1 or the exit code. */
+struct cli_pairs {
+    kc_config_pair v[2 * CLI_MANY_MAX];
+    char names[CLI_MANY_MAX][128];
+    size_t count;
+};
+int cli_pairs_make(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, struct cli_pairs *out);
+/* Changes configs of one topic or broker. */
+int cli_alter_configs(struct cli_session *s, const char *what, int32_t resource, const char *name, const struct cli_pairs *pairs);
 /* Describes the cluster, or one topic of it. */
 kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_error **error);
 
