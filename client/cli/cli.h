@@ -89,6 +89,10 @@ int cli_pairs_make(const struct cli_command *c, const struct cli_many *set, cons
 int cli_alter_configs(struct cli_session *s, const char *what, int32_t resource, const char *name, const struct cli_pairs *pairs);
 /* Describes the cluster, or one topic of it. */
 kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_error **error);
+/* One topic: its own error is the call's. *t lives in *info, which is to be freed on error too. */
+kc_err cli_describe_topic(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_topic_info *t, kc_error **error);
+/* A producer with these acks and codec, where they are given. CLI_OK, or the exit code with the error printed. */
+int cli_producer_open(struct cli_session *s, const char *what, const char *acks, const char *codec, kc_producer **p);
 
 /* Prints "kc: WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
@@ -105,6 +109,7 @@ extern int cli_output_errno;
 
 int64_t cli_now_us(void);
 int64_t cli_wall_ms(void);
+void cli_pace(int64_t start_us, uint64_t sent, int64_t rate); /* sleeps until the next record is due at rate a second; rate <= 0: not */
 bool cli_split_pair(const char *text, char *name, size_t size, const char **value); /* NAME=VALUE */
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);
 void cli_json_text(FILE *f, const void *p, size_t n); /* a JSON string; bytes that are not UTF-8 become \ufffd */

@@ -137,6 +137,25 @@ kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **
     return err;
 }
 
+kc_err cli_describe_topic(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_topic_info *t, kc_error **error) {
+    kc_err err = cli_describe(s, topic, info, error);
+    if (err == KC_OK) err = kc_cluster_info_topic(*info, 0, t);
+    return err == KC_OK ? t->err : err;
+}
+
+int cli_producer_open(struct cli_session *s, const char *what, const char *acks, const char *codec, kc_producer **p) {
+    kc_error *error = NULL;
+    kc_config *config = kc_config_new();
+    kc_err err = config ? KC_OK : KC_NO_MEMORY;
+    if (err == KC_OK && acks) err = kc_config_set(config, "acks", acks, &error);
+    if (err == KC_OK && codec) err = kc_config_set(config, "compression.type", codec, &error);
+    if (err == KC_OK) err = kc_producer_new(s->client, config, p, &error);
+    kc_config_free(config);
+    if (err == KC_OK) return CLI_OK;
+    cli_fail(what, err, error);
+    return err == KC_CONFIG ? CLI_USAGE : CLI_FAILURE;
+}
+
 int cli_session_open(struct cli_session *s) {
     kc_error *error = NULL;
     s->config = kc_config_new();

@@ -14,6 +14,11 @@ int64_t cli_now_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+void cli_pace(int64_t start_us, uint64_t sent, int64_t rate) {
+    int64_t wait = rate > 0 ? start_us + (int64_t)((double)sent * 1e6 / (double)rate) - cli_now_us() : 0;
+    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
+}
+
 int64_t cli_wall_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);

@@ -198,9 +198,7 @@ static int topic_describe(int argc, char **argv) {
         kc_cluster_info *info = NULL;
         kc_error *error = NULL;
         kc_topic_info topic;
-        kc_err err = cli_describe(&s, names.v[i], &info, &error);
-        if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &topic);
-        if (err == KC_OK) err = topic.err;
+        kc_err err = cli_describe_topic(&s, names.v[i], &info, &topic, &error);
         if (err != KC_OK) {
             rc = cli_fail(names.v[i], err, error);
         } else if (json) {
