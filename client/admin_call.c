@@ -132,9 +132,7 @@ kc_err kc_admin_make(kc_client *c, const struct kc_admin_kind *kind, void *call,
     a->attempts = kc_attempts_new(); /* without it the error just tells less */
     a->deadline_us = kc_deadline_after(timeout_us != 0 ? timeout_us : c->settings->api_timeout_us);
     a->kind = kind;
-    a->api = kind->api;
-    a->version_min = kind->version_min;
-    a->broker = kind->broker;
+    kc_admin_step(a, kind->api, kind->version_min, kind->broker);
     a->call = call;
     *op = made;
     return KC_OK;

@@ -51,9 +51,16 @@ static inline struct kc_admin *kc_admin_of(const kc_op *op) {
 }
 /* What it was made for: NULL when it is something else, or not done. */
 void *kc_admin_done_call(const kc_op *op, const struct kc_admin_kind *kind);
-/* Starts it and hands it out; or runs it to its end. */
+/* Starts what was made and hands it out; else the error of making it. */
 kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out);
 
+#define ADMIN_METADATA_MIN 4 /* from there on asking does not create a topic */
+/* For read and unreachable: what ADMIN_NEXT and ADMIN_AGAIN send. */
+static inline void kc_admin_step(struct kc_admin *a, int16_t api, int16_t version_min, int32_t broker) {
+    a->api = api;
+    a->version_min = version_min;
+    a->broker = broker;
+}
 /* For read: the answer into *m, and its throttle time, a field of it, to the core (KIP-219). */
 kc_err kc_admin_decode(struct kc_admin *a, const struct kw_desc *d, struct kw_in *body, struct kw_arena *arena, void *m,
                        int32_t *throttle_ms) KW_CHECK;

@@ -351,9 +351,7 @@ static kc_err next_question(struct kc_admin *a) {
     for (; d->asking < ASK_DONE; d->asking++) {
         for (size_t i = 0; i < t->info.partition_count; i++) {
             if (d->asked[i] || d->away[i] || t->partitions[i].leader < 0) continue;
-            a->api = KW_API_LIST_OFFSETS;
-            a->version_min = 1;
-            a->broker = t->partitions[i].leader;
+            kc_admin_step(a, KW_API_LIST_OFFSETS, 1, t->partitions[i].leader);
             return ADMIN_NEXT;
         }
         memset(d->asked, 0, t->info.partition_count * sizeof *d->asked);

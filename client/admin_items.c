@@ -121,9 +121,7 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
     const struct items *it = a->call;
     for (size_t i = 0; i < it->n; i++) {
         if (it->marks[i].state != ITEM_VERIFY) continue;
-        a->api = KW_API_METADATA;
-        a->version_min = 4; /* from there on asking does not create */
-        a->broker = KC_BROKER_ANY;
+        kc_admin_step(a, KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY);
         return ADMIN_NEXT;
     }
     for (size_t i = 0; i < it->n; i++) {

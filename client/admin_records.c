@@ -109,15 +109,11 @@ static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_are
         if (d->settled[i]) continue;
         left = true;
         if (d->leaders[i] < 0) continue;
-        a->api = KW_API_DELETE_RECORDS;
-        a->version_min = 0;
-        a->broker = d->leaders[i];
+        kc_admin_step(a, KW_API_DELETE_RECORDS, 0, d->leaders[i]);
         return ADMIN_NEXT;
     }
     if (left) { /* no leader known for the rest: ask again who leads */
-        a->api = KW_API_METADATA;
-        a->version_min = 1;
-        a->broker = KC_BROKER_ANY;
+        kc_admin_step(a, KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY);
         return ADMIN_AGAIN;
     }
     for (size_t i = 0; i < d->n; i++) {
@@ -137,14 +133,12 @@ static kc_err records_unreachable(struct kc_admin *a, kc_err err) {
     if (a->api == KW_API_METADATA) return ADMIN_AGAIN;
     for (size_t i = 0; i < d->n; i++)
         if (d->leaders[i] == a->broker) d->leaders[i] = -1;
-    a->api = KW_API_METADATA;
-    a->version_min = 1;
-    a->broker = KC_BROKER_ANY;
+    kc_admin_step(a, KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY);
     return ADMIN_AGAIN;
 }
 
-static const struct kc_admin_kind records_kind = {"delete records", KW_API_METADATA, 1, KC_BROKER_ANY, records_encode, records_read, NULL,
-                                                  records_unreachable, records_free};
+static const struct kc_admin_kind records_kind = {"delete records", KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY, records_encode,
+                                                  records_read, NULL, records_unreachable, records_free};
 
 static bool records_valid(kc_client *c, const kc_topic_partition *parts, size_t stride, size_t n) {
     if (!c || (n > 0 && (!parts || stride < sizeof *parts))) return false;
