@@ -108,12 +108,10 @@ extern int cli_output_errno;
 /* ---- Time, progress, text (text.c) ---- */
 
 int64_t cli_now_us(void);
-int64_t cli_wall_ms(void);
 void cli_pace(int64_t start_us, uint64_t sent, int64_t rate); /* sleeps until the next record is due at rate a second; rate <= 0: not */
 bool cli_split_pair(const char *text, char *name, size_t size, const char **value); /* NAME=VALUE */
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);
 void cli_json_text(FILE *f, const void *p, size_t n); /* a JSON string; bytes that are not UTF-8 become \ufffd */
-bool cli_is_utf8(const void *p, size_t n);
 void cli_base64(FILE *f, const void *p, size_t n);
 int64_t cli_base64_decode(const char *text, size_t n, uint8_t *out); /* -1: malformed; out has room for n bytes */
 /* Expands \t \n \r \0 \\ \xHH in place; returns the size. */

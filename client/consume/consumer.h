@@ -217,8 +217,7 @@ void kc_part_queue(struct kc_part *p, struct kc_chunk *k); /* under the lock */
 /* An error for the application, once: the same code again only after p->told was cleared. Under the lock. */
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 struct kc_chunk *kc_chunk_new(void);
-void kc_chunk_unref(struct kc_chunk *k);   /* any thread */
-void kc_answer_unref(struct kc_answer *a); /* any thread */
+void kc_chunk_unref(struct kc_chunk *k); /* any thread */
 
 /* ---- the polling thread: fetched.c ---- */
 /* KC_OK: the next event; its records count as handed out, and it holds nothing of the client yet. KC_BUSY: nothing now. KC_NO_MEMORY. */

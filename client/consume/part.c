@@ -59,7 +59,7 @@ struct kc_chunk *kc_chunk_new(void) {
     return k;
 }
 
-void kc_answer_unref(struct kc_answer *a) {
+static void answer_unref(struct kc_answer *a) {
     if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
     kc_budget_give(a->budget, KC_ROLE_FETCH, a->size);
     kw_blk_unref(a->blk);
@@ -68,7 +68,7 @@ void kc_answer_unref(struct kc_answer *a) {
 
 void kc_chunk_unref(struct kc_chunk *k) {
     if (!k || atomic_fetch_sub_explicit(&k->refs, 1, memory_order_acq_rel) != 1) return;
-    kc_answer_unref(k->answer);
+    answer_unref(k->answer);
     kw_free(k->aborted);
     kc_error_free(k->error);
     kw_free(k);
