@@ -65,12 +65,11 @@ static int32_t is_created(const void *item, const struct kw_metadata_response_to
            (want->replication_factor == 0 || want->replication_factor == replicas);
 }
 
-static kc_err create_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err create_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     if (a->api == KW_API_METADATA) return kc_items_verify_read(a, body, arena, error, is_created);
     struct kw_create_topics_response m;
-    if (kw_decode(&kw_create_topics_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
-    kc_core_broker_throttle(a->op.client->core, a->rq.sent_to, m.throttle_time_ms);
+    kc_err err = kc_admin_decode(a, &kw_create_topics_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     struct result *r = kw_arena_calloc(arena, (size_t)KW_MAX(m.topics.n, 0) + 1, sizeof *r);
     if (!r) return KC_NO_MEMORY;
     for (int32_t i = 0; i < m.topics.n; i++)
@@ -92,7 +91,7 @@ static const struct shape validate_shape = SHAPE(kc_topic_new, "create topic", -
 static bool create_valid(const kc_topic_new *items, size_t stride, size_t n) {
     if (n > 0 && (!items || stride < sizeof *items)) return false;
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_new *t = KC_AT(const kc_topic_new, items, stride, i);
+        const kc_topic_new *t = KW_AT(const kc_topic_new, items, stride, i);
         if (t->partitions < 0 || t->replication_factor < 0 || t->replication_factor > INT16_MAX || (t->config_count > 0 && !t->configs))
             return false;
     }
@@ -134,11 +133,10 @@ static kw_err delete_encode(struct kc_admin *a, int16_t version, struct kw_arena
     return kw_encode(&kw_delete_topics_request_desc, version, &m, out);
 }
 
-static kc_err delete_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err delete_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     struct kw_delete_topics_response m;
-    if (kw_decode(&kw_delete_topics_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
-    kc_core_broker_throttle(a->op.client->core, a->rq.sent_to, m.throttle_time_ms);
+    kc_err err = kc_admin_decode(a, &kw_delete_topics_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     struct result *r = kw_arena_calloc(arena, (size_t)KW_MAX(m.responses.n, 0) + 1, sizeof *r);
     if (!r) return KC_NO_MEMORY;
     for (int32_t i = 0; i < m.responses.n; i++)
@@ -186,12 +184,11 @@ static int32_t has_grown(const void *item, const struct kw_metadata_response_top
     return t->partitions.n == want ? 1 : t->partitions.n > want ? 0 : -1;
 }
 
-static kc_err grow_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err grow_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     if (a->api == KW_API_METADATA) return kc_items_verify_read(a, body, arena, error, has_grown);
     struct kw_create_partitions_response m;
-    if (kw_decode(&kw_create_partitions_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
-    kc_core_broker_throttle(a->op.client->core, a->rq.sent_to, m.throttle_time_ms);
+    kc_err err = kc_admin_decode(a, &kw_create_partitions_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     struct result *r = kw_arena_calloc(arena, (size_t)KW_MAX(m.results.n, 0) + 1, sizeof *r);
     if (!r) return KC_NO_MEMORY;
     for (int32_t i = 0; i < m.results.n; i++)
@@ -237,11 +234,10 @@ static kw_err alter_encode(struct kc_admin *a, int16_t version, struct kw_arena 
     return kw_encode(&kw_incremental_alter_configs_request_desc, version, &m, out);
 }
 
-static kc_err alter_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err alter_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     struct kw_incremental_alter_configs_response m;
-    if (kw_decode(&kw_incremental_alter_configs_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
-    kc_core_broker_throttle(a->op.client->core, a->rq.sent_to, m.throttle_time_ms);
+    kc_err err = kc_admin_decode(a, &kw_incremental_alter_configs_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     struct result *r = kw_arena_calloc(arena, (size_t)KW_MAX(m.responses.n, 0) + 1, sizeof *r);
     if (!r) return KC_NO_MEMORY;
     for (int32_t i = 0; i < m.responses.n; i++)
@@ -265,7 +261,7 @@ static const struct shape alter_shape =
 static bool alter_valid(const kc_config_alter *items, size_t stride, size_t n) {
     if (n > 0 && (!items || stride < sizeof *items)) return false;
     for (size_t i = 0; i < n; i++) {
-        const kc_config_alter *alter = KC_AT(const kc_config_alter, items, stride, i);
+        const kc_config_alter *alter = KW_AT(const kc_config_alter, items, stride, i);
         if (alter->pair_count > 0 && !alter->pairs) return false;
         for (size_t k = 0; k < alter->pair_count; k++)
             if (!alter->pairs[k].name) return false;

@@ -41,7 +41,7 @@ static void go_on(struct kc_admin *a, kc_err err, kc_error *error) {
         send_step(a);
     } else if (err == ADMIN_AGAIN) {
         again(a);
-    } else if (err == KC_BAD_MESSAGE && !error) {
+    } else if (err != KC_OK && !error) {
         fail(a, err);
     } else {
         finish(a, err, error);
@@ -51,11 +51,12 @@ static void go_on(struct kc_admin *a, kc_err err, kc_error *error) {
 static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
     struct kc_admin *a = rq->ctx;
     kc_error *error = NULL;
+    (void)blk;
     a->outstanding = false;
     if (err == KC_OK) {
         struct kw_arena arena;
         kw_arena_init(&arena, 0);
-        err = a->kind->read(a, body, blk, &arena, &error);
+        err = a->kind->read(a, body, &arena, &error);
         kw_arena_deinit(&arena);
         go_on(a, err, error);
         return;
@@ -131,9 +132,7 @@ kc_err kc_admin_make(kc_client *c, const struct kc_admin_kind *kind, void *call,
     a->attempts = kc_attempts_new(); /* without it the error just tells less */
     a->deadline_us = kc_deadline_after(timeout_us != 0 ? timeout_us : c->settings->api_timeout_us);
     a->kind = kind;
-    a->api = kind->api;
-    a->version_min = kind->version_min;
-    a->broker = kind->broker;
+    kc_admin_step(a, kind->api, kind->version_min, kind->broker);
     a->call = call;
     *op = made;
     return KC_OK;
@@ -153,6 +152,14 @@ kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out) {
 kc_err kc_admin_invalid(const struct kc_admin_kind *kind, kc_error **error) {
     kc_error_make(error, KC_INVALID, KC_NOT_PERSISTED, NULL, "%s: the arguments, the items or their stride are not valid", kind->what);
     return KC_INVALID;
+}
+
+kc_err kc_admin_decode(struct kc_admin *a, const struct kw_desc *d, struct kw_in *body, struct kw_arena *arena, void *m,
+                       int32_t *throttle_ms) {
+    kw_err err = kw_decode(d, a->rq.version, body, arena, m);
+    if (err != KW_OK) return kc_err_from(err);
+    kc_core_broker_throttle(a->op.client->core, a->rq.sent_to, *throttle_ms);
+    return KC_OK;
 }
 
 bool kc_admin_again(struct kc_admin *a, int16_t code) {

@@ -1,7 +1,7 @@
 /* admin_call.h - one administrative call on its way: a request sent, retried while that makes sense and time is left, read, and sent on to
  * the next broker where a call has to ask several.
  *
- * Called by admin.c, admin_items.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
+ * Called by admin.c, admin_items.c, admin_records.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
  */
 #ifndef KC_ADMIN_CALL_H
 #define KC_ADMIN_CALL_H
@@ -20,7 +20,8 @@ struct kc_admin_kind {
     int16_t api, version_min;
     int32_t broker;
     kw_err (*encode)(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
-    kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error); /* KC_OK: done */
+    /* KC_OK: done. Another code without an *error gets one that names the call and what was tried. */
+    kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error);
     void (*unsure)(struct kc_admin *a); /* may be NULL: a request was lost on the way and may have had its effect; it is sent again */
     /* May be NULL: the step's broker cannot be reached. It may set another step, and answers as read does: ADMIN_AGAIN, ADMIN_NEXT, KC_OK. */
     kc_err (*unreachable)(struct kc_admin *a, kc_err err);
@@ -50,15 +51,23 @@ static inline struct kc_admin *kc_admin_of(const kc_op *op) {
 }
 /* What it was made for: NULL when it is something else, or not done. */
 void *kc_admin_done_call(const kc_op *op, const struct kc_admin_kind *kind);
-/* Starts it and hands it out; or runs it to its end. */
+/* Starts what was made and hands it out; else the error of making it. */
 kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out);
 
+#define ADMIN_METADATA_MIN 4 /* from there on asking does not create a topic */
+/* For read and unreachable: what ADMIN_NEXT and ADMIN_AGAIN send. */
+static inline void kc_admin_step(struct kc_admin *a, int16_t api, int16_t version_min, int32_t broker) {
+    a->api = api;
+    a->version_min = version_min;
+    a->broker = broker;
+}
+/* For read: the answer into *m, and its throttle time, a field of it, to the core (KIP-219). */
+kc_err kc_admin_decode(struct kc_admin *a, const struct kw_desc *d, struct kw_in *body, struct kw_arena *arena, void *m,
+                       int32_t *throttle_ms) KW_CHECK;
 /* For read: whether an item's error means "ask again" (asks for fresh metadata where that helps). */
 bool kc_admin_again(struct kc_admin *a, int16_t code);
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */
 kc_err kc_admin_invalid(const struct kc_admin_kind *kind, kc_error **error);
-
-#define KC_AT(type, base, stride, i) ((type *)(void *)((char *)(base) + (stride) * (i)))
 
 #endif

@@ -2,6 +2,8 @@
  *
  * An answer's strings and arrays live in one arena that goes with what is handed out. Calls admin_call.c.
  */
+#include <stdlib.h>
+
 #include "admin_call.h"
 
 static const char *keep(struct kw_arena *a, struct kw_str s) { /* a NUL-terminated copy; NULL for null or no memory */
@@ -64,11 +66,12 @@ static const char *source_name(const struct kw_describe_configs_response_describ
     }
 }
 
-static kc_err configs_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err configs_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     struct describe_configs *d = a->call;
     struct kw_describe_configs_response m;
-    if (kw_decode(&kw_describe_configs_response_desc, a->rq.version, body, arena, &m) != KW_OK || m.results.n != 1) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_describe_configs_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
+    if (m.results.n != 1) return KC_BAD_MESSAGE;
     const struct kw_describe_configs_response_describe_configs_result *r = &m.results.v[0];
     if (r->error_code != KE_NONE) {
         char text[256];
@@ -254,6 +257,11 @@ static const int32_t *keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, 
     return kept;
 }
 
+static int by_number(const void *a, const void *b) {
+    int32_t x = ((const kc_partition_info *)a)->partition, y = ((const kc_partition_info *)b)->partition;
+    return x < y ? -1 : x > y;
+}
+
 static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_topic *m, struct topic *t) {
     bool ok = true;
     size_t n = m->partitions.n > 0 ? (size_t)m->partitions.n : 0;
@@ -264,12 +272,7 @@ static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_t
     if (!name || !t->partitions) return KC_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         const struct kw_metadata_response_partition *p = &m->partitions.v[i];
-        size_t at = i; /* answers may list them in any order: kept by number */
-        while (at > 0 && t->partitions[at - 1].partition > p->partition_index) {
-            t->partitions[at] = t->partitions[at - 1];
-            at--;
-        }
-        kc_partition_info *o = &t->partitions[at];
+        kc_partition_info *o = &t->partitions[i];
         *o = (kc_partition_info){.partition = p->partition_index,
                                  .leader = p->leader_id,
                                  .leader_epoch = p->leader_epoch,
@@ -281,6 +284,7 @@ static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_t
         o->isr = keep_ids(a, p->isr_nodes.v, p->isr_nodes.n, &o->isr_count, &ok);
         o->offline = keep_ids(a, p->offline_replicas.v, p->offline_replicas.n, &o->offline_count, &ok);
     }
+    qsort(t->partitions, n, sizeof *t->partitions, by_number); /* answers list them in any order */
     return ok ? KC_OK : KC_NO_MEMORY;
 }
 
@@ -288,7 +292,8 @@ static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
     struct describe *d = a->call;
     kc_cluster_info *info = d->info;
     struct kw_metadata_response m;
-    if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     if (d->topic && m.topics.n == 1 && m.topics.v[0].error_code == KE_LEADER_NOT_AVAILABLE && kc_admin_again(a, KE_LEADER_NOT_AVAILABLE))
         return ADMIN_AGAIN;
     kw_arena_reset(&info->arena);
@@ -306,7 +311,7 @@ static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
             .id = m.brokers.v[i].node_id, .port = m.brokers.v[i].port, .host = host, .rack = keep(&info->arena, m.brokers.v[i].rack)};
     }
     for (int32_t i = 0; i < m.topics.n; i++) {
-        kc_err err = keep_topic(&info->arena, &m.topics.v[i], &info->topics[info->topic_count++]);
+        err = keep_topic(&info->arena, &m.topics.v[i], &info->topics[info->topic_count++]);
         if (err != KC_OK) return err;
     }
     return KC_OK;
@@ -316,42 +321,37 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
     struct describe *d = a->call;
     struct topic *t = &d->info->topics[0];
     struct kw_list_offsets_response m;
-    if (kw_decode(&kw_list_offsets_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_list_offsets_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     for (int32_t i = 0; m.topics.n == 1 && i < m.topics.v[0].partitions.n; i++) {
         const struct kw_list_offsets_response_list_offsets_partition_response *r = &m.topics.v[0].partitions.v[i];
-        for (size_t k = 0; k < t->info.partition_count; k++) {
-            kc_partition_info *p = &t->partitions[k];
-            if (p->partition != r->partition_index) continue;
-            if (r->error_code != KE_NONE)
-                p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
-            else if (d->asking == ASK_START)
-                p->log_start = r->offset;
-            else if (d->asking == ASK_HIGH_WATERMARK)
-                p->high_watermark = r->offset;
-            else
-                p->log_end = r->offset;
-        }
+        const kc_partition_info key = {.partition = r->partition_index};
+        kc_partition_info *p = bsearch(&key, t->partitions, t->info.partition_count, sizeof key, by_number);
+        if (!p) continue;
+        if (r->error_code != KE_NONE)
+            p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
+        else if (d->asking == ASK_START)
+            p->log_start = r->offset;
+        else if (d->asking == ASK_HIGH_WATERMARK)
+            p->high_watermark = r->offset;
+        else
+            p->log_end = r->offset;
     }
     return KC_OK;
 }
 
 /* The next leader to ask, or the next question; KC_OK when all is known. */
-static kc_err next_question(struct kc_admin *a, kc_error **error) {
+static kc_err next_question(struct kc_admin *a) {
     struct describe *d = a->call;
     if (!d->topic || d->info->topic_count != 1 || d->info->topics[0].info.err != KC_OK) return KC_OK;
     const struct topic *t = &d->info->topics[0];
     if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
     if (!d->away) d->away = kw_calloc(t->info.partition_count + 1, sizeof *d->away);
-    if (!d->asked || !d->away) {
-        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "describe: out of memory");
-        return KC_NO_MEMORY;
-    }
+    if (!d->asked || !d->away) return KC_NO_MEMORY;
     for (; d->asking < ASK_DONE; d->asking++) {
         for (size_t i = 0; i < t->info.partition_count; i++) {
             if (d->asked[i] || d->away[i] || t->partitions[i].leader < 0) continue;
-            a->api = KW_API_LIST_OFFSETS;
-            a->version_min = 1;
-            a->broker = t->partitions[i].leader;
+            kc_admin_step(a, KW_API_LIST_OFFSETS, 1, t->partitions[i].leader);
             return ADMIN_NEXT;
         }
         memset(d->asked, 0, t->info.partition_count * sizeof *d->asked);
@@ -359,16 +359,15 @@ static kc_err next_question(struct kc_admin *a, kc_error **error) {
     return KC_OK;
 }
 
-static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
+    (void)error;
     kc_err err = a->api == KW_API_METADATA ? metadata_read(a, body, arena) : offsets_read(a, body, arena);
-    return err == KC_OK ? next_question(a, error) : err;
+    return err == KC_OK ? next_question(a) : err;
 }
 
 /* One leader that is down must not hide what is known of the others. */
 static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
     struct describe *d = a->call;
-    kc_error *none = NULL;
     if (a->api == KW_API_METADATA || a->tries + 1 < LEADER_TRIES) return ADMIN_AGAIN;
     struct topic *t = &d->info->topics[0];
     for (size_t i = 0; i < t->info.partition_count; i++) {
@@ -376,9 +375,7 @@ static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
         d->away[i] = true;
         if (t->partitions[i].err == KC_OK) t->partitions[i].err = err;
     }
-    err = next_question(a, &none);
-    kc_error_free(none);
-    return err;
+    return next_question(a);
 }
 
 static const struct kc_admin_kind describe_kind = {"describe the cluster", KW_API_METADATA, 0, KC_BROKER_ANY, describe_encode, describe_read,

@@ -121,9 +121,7 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
     const struct items *it = a->call;
     for (size_t i = 0; i < it->n; i++) {
         if (it->marks[i].state != ITEM_VERIFY) continue;
-        a->api = KW_API_METADATA;
-        a->version_min = 4; /* from there on asking does not create */
-        a->broker = KC_BROKER_ANY;
+        kc_admin_step(a, KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY);
         return ADMIN_NEXT;
     }
     for (size_t i = 0; i < it->n; i++) {
@@ -162,7 +160,8 @@ kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
                             int32_t (*shows)(const void *item, const struct kw_metadata_response_topic *t)) {
     const struct items *it = a->call;
     struct kw_metadata_response m;
-    if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+    kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
     bool again = false;
     for (size_t i = 0; i < it->n; i++) {
         if (it->marks[i].state != ITEM_VERIFY) continue;
@@ -193,7 +192,7 @@ static void outcome(const struct kc_op *op, const struct items *it, size_t i, kc
 
 size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max) {
     for (size_t i = 0; i < it->n && i < max; i++) {
-        kc_admin_result *r = KC_AT(kc_admin_result, out, stride, i);
+        kc_admin_result *r = KW_AT(kc_admin_result, out, stride, i);
         *r = (kc_admin_result){.name = item_name(it, i)};
         outcome(op, it, i, &r->err, &r->message);
     }

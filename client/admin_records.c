@@ -90,16 +90,17 @@ static void records_result(struct kc_admin *a, struct kw_str topic,
     }
 }
 
-static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_blk *blk, struct kw_arena *arena, kc_error **error) {
-    (void)blk;
+static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     struct delete_records *d = a->call;
     if (a->api == KW_API_METADATA) {
         struct kw_metadata_response m;
-        if (kw_decode(&kw_metadata_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+        kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
+        if (err != KC_OK) return err;
         for (int32_t t = 0; t < m.topics.n; t++) leaders_note(a, &m.topics.v[t]);
     } else {
         struct kw_delete_records_response m;
-        if (kw_decode(&kw_delete_records_response_desc, a->rq.version, body, arena, &m) != KW_OK) return KC_BAD_MESSAGE;
+        kc_err err = kc_admin_decode(a, &kw_delete_records_response_desc, body, arena, &m, &m.throttle_time_ms);
+        if (err != KC_OK) return err;
         for (int32_t t = 0; t < m.topics.n; t++)
             for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) records_result(a, m.topics.v[t].name, &m.topics.v[t].partitions.v[i]);
     }
@@ -108,15 +109,11 @@ static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_blk
         if (d->settled[i]) continue;
         left = true;
         if (d->leaders[i] < 0) continue;
-        a->api = KW_API_DELETE_RECORDS;
-        a->version_min = 0;
-        a->broker = d->leaders[i];
+        kc_admin_step(a, KW_API_DELETE_RECORDS, 0, d->leaders[i]);
         return ADMIN_NEXT;
     }
     if (left) { /* no leader known for the rest: ask again who leads */
-        a->api = KW_API_METADATA;
-        a->version_min = 1;
-        a->broker = KC_BROKER_ANY;
+        kc_admin_step(a, KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY);
         return ADMIN_AGAIN;
     }
     for (size_t i = 0; i < d->n; i++) {
@@ -136,19 +133,17 @@ static kc_err records_unreachable(struct kc_admin *a, kc_err err) {
     if (a->api == KW_API_METADATA) return ADMIN_AGAIN;
     for (size_t i = 0; i < d->n; i++)
         if (d->leaders[i] == a->broker) d->leaders[i] = -1;
-    a->api = KW_API_METADATA;
-    a->version_min = 1;
-    a->broker = KC_BROKER_ANY;
+    kc_admin_step(a, KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY);
     return ADMIN_AGAIN;
 }
 
-static const struct kc_admin_kind records_kind = {"delete records", KW_API_METADATA, 1, KC_BROKER_ANY, records_encode, records_read, NULL,
-                                                  records_unreachable, records_free};
+static const struct kc_admin_kind records_kind = {"delete records", KW_API_METADATA, ADMIN_METADATA_MIN, KC_BROKER_ANY, records_encode,
+                                                  records_read, NULL, records_unreachable, records_free};
 
 static bool records_valid(kc_client *c, const kc_topic_partition *parts, size_t stride, size_t n) {
     if (!c || (n > 0 && (!parts || stride < sizeof *parts))) return false;
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_partition *tp = KC_AT(const kc_topic_partition, parts, stride, i);
+        const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         if (!kc_client_topic_name(c, tp->topic) || tp->partition < 0 || tp->offset < -1) return false;
     }
     return true;
@@ -166,7 +161,7 @@ static struct delete_records *records_new(const kc_topic_partition *parts, size_
         return NULL;
     }
     for (size_t i = 0; i < n; i++) {
-        d->v[i] = *KC_AT(const kc_topic_partition, parts, stride, i);
+        d->v[i] = *KW_AT(const kc_topic_partition, parts, stride, i);
         d->v[i].err = KC_OK;
         d->leaders[i] = -1;
     }
@@ -177,7 +172,7 @@ static struct delete_records *records_new(const kc_topic_partition *parts, size_
 static size_t records_results(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
     const struct delete_records *d = kc_admin_of(op)->call;
     for (size_t i = 0; i < d->n && i < max; i++) {
-        kc_topic_partition *tp = KC_AT(kc_topic_partition, out, stride, i);
+        kc_topic_partition *tp = KW_AT(kc_topic_partition, out, stride, i);
         *tp = d->v[i];
         if (!d->settled[i]) tp->err = op->err;
     }

@@ -198,9 +198,13 @@ void kc_consumer_free(kc_consumer *c) {
 
 /* ---- Assignment ---- */
 
-kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error) {
+static kc_err each(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n) {
     kc_err err = enter(c);
-    if (err == KC_OK && n > 0 && (!parts || stride < sizeof *parts)) err = KC_INVALID;
+    return err == KC_OK && n > 0 && (!parts || stride < sizeof *parts) ? KC_INVALID : err;
+}
+
+kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error) {
+    kc_err err = each(c, parts, stride, n);
     if (err == KC_OK) err = kc_consume_assign(&c->consume, parts, stride, n, kc_clock_now().mono_us);
     if (err != KC_OK)
         kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "assign: %s",
@@ -208,15 +212,10 @@ kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_
     return err;
 }
 
-static kc_err each(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n) {
-    kc_err err = enter(c);
-    return err == KC_OK && n > 0 && (!parts || stride < sizeof *parts) ? KC_INVALID : err;
-}
-
 /* The first item's error, for callers that look no further. */
 static kc_err first_error(const kc_topic_partition *parts, size_t stride, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        kc_err err = ((const kc_topic_partition *)(const void *)((const char *)parts + stride * i))->err;
+        kc_err err = KW_AT(const kc_topic_partition, parts, stride, i)->err;
         if (err != KC_OK) return err;
     }
     return KC_OK;
@@ -409,7 +408,7 @@ static void offsets_cancel(struct kc_op *op) {
 
 static size_t offsets_result(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
     const struct offsets_op *o = KW_CONTAINER_OF(op, struct offsets_op, op);
-    for (size_t i = 0; i < o->query.count && i < max; i++) *(kc_topic_partition *)(void *)((char *)out + stride * i) = o->query.items[i].tp;
+    for (size_t i = 0; i < o->query.count && i < max; i++) *KW_AT(kc_topic_partition, out, stride, i) = o->query.items[i].tp;
     return o->query.count;
 }
 
@@ -421,19 +420,19 @@ static kc_err offsets_make(kc_consumer *c, const kc_topic_partition *parts, size
                            kc_op **op, kc_error **error) {
     kc_err err = each(c, parts, stride, n);
     if (err == KC_OK && !op) err = KC_INVALID;
+    struct kc_offset_item *items = err == KC_OK ? kw_calloc(n ? n : 1, sizeof *items) : NULL;
+    if (err == KC_OK && !items) err = KC_NO_MEMORY;
     if (err != KC_OK) {
         kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "offset lookup: %s", kc_err_text(err));
         return err;
     }
-    struct kc_offset_item *items = kw_calloc(n ? n : 1, sizeof *items);
     struct kc_op *made = NULL;
-    err = items ? kc_op_new(c->client, sizeof(struct offsets_op), opaque, offsets_begin, offsets_cancel, offsets_deinit, &made, error)
-                : KC_NO_MEMORY;
+    err = kc_op_new(c->client, sizeof(struct offsets_op), opaque, offsets_begin, offsets_cancel, offsets_deinit, &made, error);
     if (err != KC_OK) {
         kw_free(items);
         return err;
     }
-    for (size_t i = 0; i < n; i++) items[i].tp = *(const kc_topic_partition *)(const void *)((const char *)parts + stride * i);
+    for (size_t i = 0; i < n; i++) items[i].tp = *KW_AT(const kc_topic_partition, parts, stride, i);
     struct offsets_op *o = KW_CONTAINER_OF(made, struct offsets_op, op);
     made->offsets = offsets_result;
     o->consumer = c;

@@ -41,6 +41,8 @@ _Noreturn void kw_assert_failed(const char *expr, const char *file, int line);
 #define KW_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define KW_COUNTOF(a) (sizeof(a) / sizeof((a)[0]))
 #define KW_CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+/* The ith of an array of structs that are `stride` bytes apart: a caller's own may be longer than ours. */
+#define KW_AT(type, base, stride, i) ((type *)(void *)((char *)(base) + (stride) * (i)))
 #define KW_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define KW_MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 struct bench {
     struct cli_session s;
@@ -76,17 +75,6 @@ static int ensure_topic(struct bench *k) {
     return cli_fail("bench: topic", err, error);
 }
 
-static int open_producer(struct bench *k, kc_producer **p) {
-    kc_error *error = NULL;
-    kc_config *config = kc_config_new();
-    kc_err err = config ? KC_OK : KC_NO_MEMORY;
-    if (err == KC_OK && k->acks) err = kc_config_set(config, "acks", k->acks, &error);
-    if (err == KC_OK && k->codec) err = kc_config_set(config, "compression.type", k->codec, &error);
-    if (err == KC_OK) err = kc_producer_new(k->s.client, config, p, &error);
-    kc_config_free(config);
-    return err == KC_OK ? CLI_OK : cli_fail("bench: producer", err, error);
-}
-
 static void result(const struct bench *k, const char *mode, uint64_t records, int64_t us, int64_t cpu, const uint32_t *latency, size_t n) {
     double s = (double)us / 1e6, per_s = s > 0 ? (double)records / s : 0;
     uint32_t p[3] = {0};
@@ -144,14 +132,10 @@ static kc_err warm_up(struct bench *k, kc_producer *p) { /* connections, metadat
     return kc_producer_send_wait(p, &r, &report, NULL);
 }
 
-static void pace(const struct bench *k, int64_t start_us, uint64_t sent) {
-    int64_t wait = k->rate > 0 ? start_us + (int64_t)((double)sent * 1e6 / (double)k->rate) - cli_now_us() : 0;
-    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
-}
-
 static int bench_produce(struct bench *k) {
     kc_producer *p = NULL;
-    if (make_pool(k) != CLI_OK || ensure_topic(k) != CLI_OK || open_producer(k, &p) != CLI_OK) return CLI_FAILURE;
+    if (make_pool(k) != CLI_OK || ensure_topic(k) != CLI_OK) return CLI_FAILURE;
+    if (cli_producer_open(&k->s, "bench: producer", k->acks, k->codec, &p) != CLI_OK) return CLI_FAILURE;
     kc_err err = warm_up(k, p);
     if (err != KC_OK) {
         kc_producer_free(p);
@@ -176,7 +160,7 @@ static int bench_produce(struct bench *k) {
             drain(p, &t, 0);
             cli_progress_show(&progress, t.done, t.done * (uint64_t)k->size);
         }
-        pace(k, start, sent);
+        cli_pace(start, sent, k->rate);
     }
     kc_op *op = NULL;
     if (kc_producer_flush_start(p, 0, &op, NULL) == KC_OK)
@@ -208,9 +192,7 @@ static kc_consumer *open_consumer(struct bench *k, int64_t offset) {
     kc_cluster_info *info = NULL;
     kc_topic_info t = {0};
     k->topic_id = kc_client_topic(k->s.client, k->topic);
-    kc_err err = cli_describe(&k->s, k->topic, &info, &error);
-    if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &t);
-    if (err == KC_OK) err = t.err;
+    kc_err err = cli_describe_topic(&k->s, k->topic, &info, &t, &error);
     if (err == KC_OK) err = kc_consumer_new(k->s.client, NULL, KC_PROCESSED_EXPLICIT, &c, &error);
     kc_topic_partition *parts = calloc(t.partition_count + 1, sizeof *parts);
     if (err == KC_OK && !parts) err = KC_NO_MEMORY;
@@ -320,7 +302,7 @@ static size_t round_trips(struct bench *k, kc_producer *p, uint32_t *latency, kc
     for (; i < (size_t)k->count && !cli_interrupted; i++) {
         kc_record r = {.topic = k->topic_id, .value = {k->pool + i % POOL * k->stride, (size_t)k->size}};
         kc_report report;
-        pace(k, start, i);
+        cli_pace(start, i, k->rate);
         int64_t t = cli_now_us();
         if ((*err = kc_producer_send_wait(p, &r, &report, NULL)) != KC_OK) return i;
         latency[i] = (uint32_t)(cli_now_us() - t);
@@ -378,7 +360,8 @@ static size_t end_to_end(struct bench *k, kc_producer *p, uint32_t *latency, kc_
 
 static int bench_latency(struct bench *k) {
     kc_producer *p = NULL;
-    if (make_pool(k) != CLI_OK || ensure_topic(k) != CLI_OK || open_producer(k, &p) != CLI_OK) return CLI_FAILURE;
+    if (make_pool(k) != CLI_OK || ensure_topic(k) != CLI_OK) return CLI_FAILURE;
+    if (cli_producer_open(&k->s, "bench: producer", k->acks, k->codec, &p) != CLI_OK) return CLI_FAILURE;
     uint32_t *latency = calloc((size_t)k->count, sizeof *latency);
     kc_err err = latency ? KC_OK : KC_NO_MEMORY;
     for (int i = 0; i < 100 && err == KC_OK; i++) err = warm_up(k, p);

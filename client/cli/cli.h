@@ -75,10 +75,24 @@ void cli_session_logs(struct cli_session *s); /* prints waiting log lines when v
 
 /* Waits for an operation; log lines are shown meanwhile, Ctrl-C (where signals are caught) cancels it. */
 kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error);
-/* The same for one that changes n items: prints what failed. CLI_OK: all succeeded. *whole: the call failed, no item has a result. */
-int cli_wait_items(struct cli_session *s, const char *what, kc_op *op, kc_admin_result *out, size_t n, bool *whole);
+/* The same for one that changes n items, as its _start left it (err, op, error): prints what failed, and frees it. done[i], where it is given:
+ * the ith item succeeded. CLI_OK: all did. */
+int cli_wait_items(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, bool *done, size_t n);
+/* NAME=VALUE words (set) and bare names (back to the default) as pairs; -1 or the exit code. */
+struct cli_pairs {
+    kc_config_pair v[2 * CLI_MANY_MAX];
+    char names[CLI_MANY_MAX][128];
+    size_t count;
+};
+int cli_pairs_make(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, struct cli_pairs *out);
+/* Changes configs of one topic or broker. */
+int cli_alter_configs(struct cli_session *s, const char *what, int32_t resource, const char *name, const struct cli_pairs *pairs);
 /* Describes the cluster, or one topic of it. */
 kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_error **error);
+/* One topic: its own error is the call's. *t lives in *info, which is to be freed on error too. */
+kc_err cli_describe_topic(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_topic_info *t, kc_error **error);
+/* A producer with these acks and codec, where they are given. CLI_OK, or the exit code with the error printed. */
+int cli_producer_open(struct cli_session *s, const char *what, const char *acks, const char *codec, kc_producer **p);
 
 /* Prints "kc: WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
@@ -94,11 +108,10 @@ extern int cli_output_errno;
 /* ---- Time, progress, text (text.c) ---- */
 
 int64_t cli_now_us(void);
-int64_t cli_wall_ms(void);
+void cli_pace(int64_t start_us, uint64_t sent, int64_t rate); /* sleeps until the next record is due at rate a second; rate <= 0: not */
 bool cli_split_pair(const char *text, char *name, size_t size, const char **value); /* NAME=VALUE */
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);
 void cli_json_text(FILE *f, const void *p, size_t n); /* a JSON string; bytes that are not UTF-8 become \ufffd */
-bool cli_is_utf8(const void *p, size_t n);
 void cli_base64(FILE *f, const void *p, size_t n);
 int64_t cli_base64_decode(const char *text, size_t n, uint8_t *out); /* -1: malformed; out has room for n bytes */
 /* Expands \t \n \r \0 \\ \xHH in place; returns the size. */

@@ -93,7 +93,9 @@ static int config_describe(int argc, char **argv) {
         kc_config_item v;
         if (kc_config_list_get(list, i, &v) != KC_OK || (!all && !strcmp(v.source, "default"))) continue;
         if (json) {
-            printf("{\"name\":\"%s\",\"value\":", v.name);
+            printf("{\"name\":");
+            cli_json_text(stdout, v.name, strlen(v.name));
+            printf(",\"value\":");
             print_value(&v);
             printf(",\"source\":\"%s\",\"read_only\":%s}\n", v.source, v.read_only ? "true" : "false");
         } else {
@@ -129,25 +131,11 @@ static int config_alter(int argc, char **argv) {
     int rc = cli_parse(&c, argc, argv, &o);
     if (rc >= 0 || (rc = resource_of(&c, o.v[0], &resource)) >= 0) return rc;
     if (resource == KC_RESOURCE_BROKER && (rc = check_broker(&c, NULL, o.v[1])) >= 0) return rc;
-    kc_config_pair pairs[2 * CLI_MANY_MAX];
-    static char names[CLI_MANY_MAX][128];
-    size_t count = 0;
-    for (int i = 0; i < set.count; i++, count++) {
-        pairs[count] = (kc_config_pair){.name = names[i]};
-        if (!cli_split_pair(set.v[i], names[i], sizeof names[i], &pairs[count].value))
-            return cli_usage_error(&c, "--config takes NAME=VALUE, not '%s'", set.v[i]);
-    }
-    for (int i = 0; i < unset.count; i++) pairs[count++] = (kc_config_pair){.name = unset.v[i], .op = 1};
-    if (count == 0) return cli_usage_error(&c, "nothing to alter: give --config or --delete-config");
+    struct cli_pairs pairs;
+    if ((rc = cli_pairs_make(&c, &set, &unset, &pairs)) >= 0) return rc;
+    if (pairs.count == 0) return cli_usage_error(&c, "nothing to alter: give --config or --delete-config");
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
-    kc_config_alter item = {.resource = resource, .name = o.v[1], .pairs = pairs, .pair_count = count};
-    kc_error *error = NULL;
-    kc_op *op = NULL;
-    kc_admin_result result;
-    bool whole;
-    kc_err err = kc_admin_alter_configs_start(s.client, &item, sizeof item, 1, 0, 0, &op, &error);
-    rc = err == KC_OK ? cli_wait_items(&s, "config alter", op, &result, 1, &whole) : cli_fail("config alter", err, error);
-    kc_op_free(op);
+    rc = cli_alter_configs(&s, c.name, resource, o.v[1], &pairs);
     if (rc == CLI_OK) printf(*o.v[1] ? "altered %s %s\n" : "altered all %ss\n", o.v[0], o.v[1]);
     cli_session_close(&s);
     return rc;

@@ -29,9 +29,7 @@ static int32_t partitions_of(struct consume *k) {
     kc_cluster_info *info = NULL;
     kc_error *error = NULL;
     kc_topic_info t;
-    kc_err err = cli_describe(&k->s, k->topic, &info, &error);
-    if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &t);
-    if (err == KC_OK) err = t.err;
+    kc_err err = cli_describe_topic(&k->s, k->topic, &info, &t, &error);
     int32_t count = err == KC_OK ? (int32_t)t.partition_count : -1;
     if (err != KC_OK) cli_fail(k->topic, err, error);
     kc_cluster_info_free(info);

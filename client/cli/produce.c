@@ -6,7 +6,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/nearest.h"
 
@@ -93,13 +92,6 @@ static int send_one(struct produce *k, kc_record *r) {
     k->bytes += r->key.size + r->value.size;
     if (k->sent % 1024 == 0) (void)drain(k, 0);
     return -1;
-}
-
-static void pace(const struct produce *k) {
-    if (k->rate <= 0) return;
-    int64_t due = k->progress.started_us + (int64_t)((double)k->sent * 1e6 / (double)k->rate);
-    int64_t wait = due - cli_now_us();
-    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
 }
 
 /* ---- a line ---- */
@@ -254,7 +246,7 @@ static int pump(struct produce *k, FILE *in) {
         k->line++;
         if (k->json && n == 0) continue;
         rc = k->json ? send_json(k, line, (size_t)n) : send_line(k, line, (size_t)n);
-        pace(k);
+        cli_pace(k->progress.started_us, k->sent, k->rate);
     }
     if (rc < 0 && ferror(in) && !cli_interrupted) {
         fprintf(stderr, "kc: produce: reading %s: %s\n", k->file ? k->file : "standard input", strerror(errno));
@@ -287,27 +279,13 @@ static int finish(struct produce *k, int rc) {
     return rc;
 }
 
-static kc_err settings(struct produce *k, kc_config *config, kc_error **error) {
-    kc_err err = KC_OK;
-    if (k->codec) err = kc_config_set(config, "compression.type", k->codec, error);
-    if (err == KC_OK && k->acks) err = kc_config_set(config, "acks", k->acks, error);
-    return err;
-}
-
 static int open_producer(struct produce *k) {
     k->topic_id = kc_client_topic(k->s.client, k->topic);
     if (k->topic_id == 0) {
         fprintf(stderr, "kc: produce: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", k->topic);
         return CLI_USAGE;
     }
-    kc_error *error = NULL;
-    kc_config *config = kc_config_new();
-    kc_err err = config ? settings(k, config, &error) : KC_NO_MEMORY;
-    if (err == KC_OK) err = kc_producer_new(k->s.client, config, &k->producer, &error);
-    kc_config_free(config);
-    if (err == KC_OK) return CLI_OK;
-    cli_fail("producer", err, error);
-    return err == KC_CONFIG ? CLI_USAGE : CLI_FAILURE;
+    return cli_producer_open(&k->s, "producer", k->acks, k->codec, &k->producer);
 }
 
 static int produce(struct produce *k) {

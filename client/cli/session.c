@@ -89,20 +89,43 @@ kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error) {
     }
 }
 
-int cli_wait_items(struct cli_session *s, const char *what, kc_op *op, kc_admin_result *out, size_t n, bool *whole) {
-    kc_error *error = NULL;
-    kc_err err = cli_wait(s, op, &error);
-    size_t got = kc_op_result_items(op, out, sizeof *out, n);
-    *whole = err != KC_OK;
-    for (size_t i = 0; i < got; i++) /* items that the call did not get to have its error */
-        if (out[i].err != err || strcmp(out[i].message, kc_err_text(err)) != 0) *whole = false;
-    if (*whole) return cli_fail(what, err, error);
+int cli_wait_items(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, bool *done, size_t n) {
+    kc_admin_result r[CLI_OPERANDS_MAX];
+    if (err == KC_OK) err = cli_wait(s, op, &error);
+    size_t got = kc_op_result_items(op, r, sizeof *r, n < CLI_OPERANDS_MAX ? n : CLI_OPERANDS_MAX);
+    bool whole = err != KC_OK; /* the call failed, no item has a result of its own */
+    for (size_t i = 0; i < got; i++) { /* items that the call did not get to have its error */
+        if (r[i].err != err || strcmp(r[i].message, kc_err_text(err)) != 0) whole = false;
+        if (done) done[i] = r[i].err == KC_OK;
+    }
+    for (size_t i = 0; i < got && !whole; i++)
+        if (r[i].err != KC_OK)
+            fprintf(stderr, "kc: %s: %s: %s (%s)\n", what, *r[i].name ? r[i].name : "''", *r[i].message ? r[i].message : kc_err_text(r[i].err),
+                    kc_err_name(r[i].err));
+    kc_op_free(op);
+    if (whole) return cli_fail(what, err, error);
     kc_error_free(error);
-    for (size_t i = 0; i < got; i++)
-        if (out[i].err != KC_OK)
-            fprintf(stderr, "kc: %s: %s: %s (%s)\n", what, *out[i].name ? out[i].name : "''", *out[i].message ? out[i].message : kc_err_text(out[i].err),
-                    kc_err_name(out[i].err));
     return err == KC_OK ? CLI_OK : CLI_FAILURE;
+}
+
+int cli_pairs_make(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, struct cli_pairs *out) {
+    out->count = 0;
+    for (int i = 0; i < set->count; i++) {
+        kc_config_pair *p = &out->v[out->count++];
+        *p = (kc_config_pair){.name = out->names[i]};
+        if (!cli_split_pair(set->v[i], out->names[i], sizeof out->names[i], &p->value))
+            return cli_usage_error(c, "--config takes NAME=VALUE, not '%s'", set->v[i]);
+    }
+    for (int i = 0; unset && i < unset->count; i++) out->v[out->count++] = (kc_config_pair){.name = unset->v[i], .op = 1};
+    return -1;
+}
+
+int cli_alter_configs(struct cli_session *s, const char *what, int32_t resource, const char *name, const struct cli_pairs *pairs) {
+    kc_config_alter item = {.resource = resource, .name = name, .pairs = pairs->v, .pair_count = pairs->count};
+    kc_error *error = NULL;
+    kc_op *op = NULL;
+    kc_err err = kc_admin_alter_configs_start(s->client, &item, sizeof item, 1, 0, 0, &op, &error);
+    return cli_wait_items(s, what, err, op, error, NULL, 1);
 }
 
 kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_error **error) {
@@ -112,6 +135,25 @@ kc_err cli_describe(struct cli_session *s, const char *topic, kc_cluster_info **
     if (err == KC_OK && !(*info = kc_op_result_cluster(op))) err = KC_NO_MEMORY;
     kc_op_free(op);
     return err;
+}
+
+kc_err cli_describe_topic(struct cli_session *s, const char *topic, kc_cluster_info **info, kc_topic_info *t, kc_error **error) {
+    kc_err err = cli_describe(s, topic, info, error);
+    if (err == KC_OK) err = kc_cluster_info_topic(*info, 0, t);
+    return err == KC_OK ? t->err : err;
+}
+
+int cli_producer_open(struct cli_session *s, const char *what, const char *acks, const char *codec, kc_producer **p) {
+    kc_error *error = NULL;
+    kc_config *config = kc_config_new();
+    kc_err err = config ? KC_OK : KC_NO_MEMORY;
+    if (err == KC_OK && acks) err = kc_config_set(config, "acks", acks, &error);
+    if (err == KC_OK && codec) err = kc_config_set(config, "compression.type", codec, &error);
+    if (err == KC_OK) err = kc_producer_new(s->client, config, p, &error);
+    kc_config_free(config);
+    if (err == KC_OK) return CLI_OK;
+    cli_fail(what, err, error);
+    return err == KC_CONFIG ? CLI_USAGE : CLI_FAILURE;
 }
 
 int cli_session_open(struct cli_session *s) {

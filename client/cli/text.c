@@ -14,10 +14,9 @@ int64_t cli_now_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-int64_t cli_wall_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+void cli_pace(int64_t start_us, uint64_t sent, int64_t rate) {
+    int64_t wait = rate > 0 ? start_us + (int64_t)((double)sent * 1e6 / (double)rate) - cli_now_us() : 0;
+    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
 }
 
 bool cli_split_pair(const char *text, char *name, size_t size, const char **value) {
@@ -48,17 +47,6 @@ static size_t utf8_size(const uint8_t *p, size_t n) {
     if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
         return 0;
     return k;
-}
-
-bool cli_is_utf8(const void *p, size_t n) {
-    const uint8_t *b = p;
-    while (n) {
-        size_t k = utf8_size(b, n);
-        if (!k) return false;
-        b += k;
-        n -= k;
-    }
-    return true;
 }
 
 void cli_json_text(FILE *f, const void *p, size_t n) {

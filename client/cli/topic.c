@@ -4,24 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS_MAX (2 * CLI_MANY_MAX)
-
-/* NAME=VALUE words (op 0: set) and bare names (op 1: delete) as pairs; -1 or the exit code. */
-static int make_pairs(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, kc_config_pair *pairs,
-                      char names[][128], size_t *count) {
-    *count = 0;
-    for (int i = 0; i < set->count; i++) {
-        kc_config_pair *p = &pairs[*count];
-        if (!cli_split_pair(set->v[i], names[*count], 128, &p->value))
-            return cli_usage_error(c, "--config takes NAME=VALUE, not '%s'", set->v[i]);
-        p->name = names[*count];
-        p->op = 0;
-        (*count)++;
-    }
-    for (int i = 0; unset && i < unset->count; i++) pairs[(*count)++] = (kc_config_pair){.name = unset->v[i], .op = 1};
-    return -1;
-}
-
 static int topic_create(int argc, char **argv) {
     struct cli_session s = {0};
     struct cli_many config = {0};
@@ -41,10 +23,8 @@ static int topic_create(int argc, char **argv) {
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
-    kc_config_pair pairs[PAIRS_MAX];
-    char text[PAIRS_MAX][128];
-    size_t pair_count;
-    if ((rc = make_pairs(&c, &config, NULL, pairs, text, &pair_count)) >= 0) return rc;
+    struct cli_pairs pairs;
+    if ((rc = cli_pairs_make(&c, &config, NULL, &pairs)) >= 0) return rc;
     if (rf > INT16_MAX) return cli_usage_error(&c, "--rf is at most %d", INT16_MAX);
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_topic_new items[CLI_OPERANDS_MAX] = {{0}};
@@ -52,18 +32,16 @@ static int topic_create(int argc, char **argv) {
         items[i] = (kc_topic_new){.name = names.v[i],
                                   .partitions = (int32_t)partitions,
                                   .replication_factor = (int32_t)rf,
-                                  .configs = pairs,
-                                  .config_count = pair_count};
+                                  .configs = pairs.v,
+                                  .config_count = pairs.count};
     kc_error *error = NULL;
     kc_op *op = NULL;
-    kc_admin_result results[CLI_OPERANDS_MAX] = {{0}};
-    bool whole = true;
+    bool done[CLI_OPERANDS_MAX] = {0};
     kc_err err = kc_admin_create_topics_start(s.client, items, sizeof *items, (size_t)names.count, dry, 0, 0, &op, &error);
-    rc = err == KC_OK ? cli_wait_items(&s, "topic create", op, results, (size_t)names.count, &whole) : cli_fail("topic create", err, error);
-    for (int i = 0; i < names.count && !whole; i++) {
-        if (results[i].err != KC_OK) {
-            continue;
-        } else if (json) {
+    rc = cli_wait_items(&s, c.name, err, op, error, done, (size_t)names.count);
+    for (int i = 0; i < names.count; i++) {
+        if (!done[i]) continue;
+        if (json) {
             printf("{\"name\":");
             cli_json_text(stdout, names.v[i], strlen(names.v[i]));
             printf(",\"created\":%s}\n", dry ? "false" : "true");
@@ -71,7 +49,6 @@ static int topic_create(int argc, char **argv) {
             printf("%s topic %s\n", dry ? "would create" : "created", names.v[i]);
         }
     }
-    kc_op_free(op);
     cli_session_close(&s);
     return rc;
 }
@@ -89,13 +66,11 @@ static int topic_delete(int argc, char **argv) {
     for (int i = 0; i < names.count; i++) items[i].name = names.v[i];
     kc_error *error = NULL;
     kc_op *op = NULL;
-    kc_admin_result results[CLI_OPERANDS_MAX] = {{0}};
-    bool whole = true;
+    bool done[CLI_OPERANDS_MAX] = {0};
     kc_err err = kc_admin_delete_topics_start(s.client, items, sizeof *items, (size_t)names.count, 0, 0, &op, &error);
-    rc = err == KC_OK ? cli_wait_items(&s, "topic delete", op, results, (size_t)names.count, &whole) : cli_fail("topic delete", err, error);
-    for (int i = 0; !whole && i < names.count; i++)
-        if (results[i].err == KC_OK) printf("deleted topic %s\n", names.v[i]);
-    kc_op_free(op);
+    rc = cli_wait_items(&s, c.name, err, op, error, done, (size_t)names.count);
+    for (int i = 0; i < names.count; i++)
+        if (done[i]) printf("deleted topic %s\n", names.v[i]);
     cli_session_close(&s);
     return rc;
 }
@@ -104,25 +79,9 @@ static int alter_partitions(struct cli_session *s, const char *topic, int64_t pa
     kc_admin_item item = {.name = topic, .count = (int32_t)partitions};
     kc_error *error = NULL;
     kc_op *op = NULL;
-    kc_admin_result result;
-    bool whole;
     kc_err err = kc_admin_create_partitions_start(s->client, &item, sizeof item, 1, 0, 0, &op, &error);
-    int rc = err == KC_OK ? cli_wait_items(s, "topic alter", op, &result, 1, &whole) : cli_fail("topic alter", err, error);
-    kc_op_free(op);
+    int rc = cli_wait_items(s, "topic alter", err, op, error, NULL, 1);
     if (rc == CLI_OK) printf("topic %s has %lld partitions\n", topic, (long long)partitions);
-    return rc;
-}
-
-static int alter_configs(struct cli_session *s, const char *topic, const kc_config_pair *pairs, size_t count) {
-    kc_config_alter item = {.resource = KC_RESOURCE_TOPIC, .name = topic, .pairs = pairs, .pair_count = count};
-    kc_error *error = NULL;
-    kc_op *op = NULL;
-    kc_admin_result result;
-    bool whole;
-    kc_err err = kc_admin_alter_configs_start(s->client, &item, sizeof item, 1, 0, 0, &op, &error);
-    int rc = err == KC_OK ? cli_wait_items(s, "topic alter", op, &result, 1, &whole) : cli_fail("topic alter", err, error);
-    kc_op_free(op);
-    if (rc == CLI_OK) printf("altered topic %s\n", topic);
     return rc;
 }
 
@@ -144,14 +103,15 @@ static int topic_alter(int argc, char **argv) {
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
-    kc_config_pair pairs[PAIRS_MAX];
-    char text[PAIRS_MAX][128];
-    size_t pair_count;
-    if ((rc = make_pairs(&c, &set, &unset, pairs, text, &pair_count)) >= 0) return rc;
-    if (partitions == 0 && pair_count == 0) return cli_usage_error(&c, "nothing to alter: give --partitions, --config or --delete-config");
+    struct cli_pairs pairs;
+    if ((rc = cli_pairs_make(&c, &set, &unset, &pairs)) >= 0) return rc;
+    if (partitions == 0 && pairs.count == 0) return cli_usage_error(&c, "nothing to alter: give --partitions, --config or --delete-config");
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     if (partitions > 0) rc = alter_partitions(&s, names.v[0], partitions);
-    if (rc == CLI_OK && pair_count > 0) rc = alter_configs(&s, names.v[0], pairs, pair_count);
+    if (rc == CLI_OK && pairs.count > 0) {
+        rc = cli_alter_configs(&s, c.name, KC_RESOURCE_TOPIC, names.v[0], &pairs);
+        if (rc == CLI_OK) printf("altered topic %s\n", names.v[0]);
+    }
     cli_session_close(&s);
     return rc;
 }
@@ -238,9 +198,7 @@ static int topic_describe(int argc, char **argv) {
         kc_cluster_info *info = NULL;
         kc_error *error = NULL;
         kc_topic_info topic;
-        kc_err err = cli_describe(&s, names.v[i], &info, &error);
-        if (err == KC_OK) err = kc_cluster_info_topic(info, 0, &topic);
-        if (err == KC_OK) err = topic.err;
+        kc_err err = cli_describe_topic(&s, names.v[i], &info, &topic, &error);
         if (err != KC_OK) {
             rc = cli_fail(names.v[i], err, error);
         } else if (json) {

@@ -1,7 +1,7 @@
 /* consumer.h - the inside of a consumer with manual assignment: partitions, what was fetched for them, and who may touch what.
  *
  *   app thread:   assign, seek, pause, take (event by event)           part.c, fetched.c
- *   loop context: offset lookups, validation, fetch requests, answers   offsets.c, fetcher.c
+ *   loop context: offset lookups, validation, fetch requests, answers   offsets.c, fetcher.c, fetch_answer.c
  *
  * Between the two stands `lock` (KC_RANK_ROLE) and the queue of chunks of each partition. A chunk is one partition's piece of one Fetch
  * answer, still in wire form; it is checked, decompressed and turned into views by the application's thread, batch by batch.
@@ -18,6 +18,8 @@
 #include "kw_messages.h"
 #include "wire/batch.h"
 #include "wire/message_set.h"
+
+#define KC_FETCH_VERSION_BY_ID 13 /* from there on Fetch names topics by their ids */
 
 struct kc_consume;
 struct kc_fetcher;
@@ -215,8 +217,7 @@ void kc_part_queue(struct kc_part *p, struct kc_chunk *k); /* under the lock */
 /* An error for the application, once: the same code again only after p->told was cleared. Under the lock. */
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 struct kc_chunk *kc_chunk_new(void);
-void kc_chunk_unref(struct kc_chunk *k);   /* any thread */
-void kc_answer_unref(struct kc_answer *a); /* any thread */
+void kc_chunk_unref(struct kc_chunk *k); /* any thread */
 
 /* ---- the polling thread: fetched.c ---- */
 /* KC_OK: the next event; its records count as handed out, and it holds nothing of the client yet. KC_BUSY: nothing now. KC_NO_MEMORY. */
@@ -252,7 +253,7 @@ static inline int64_t kc_one_next(const struct kc_one *one) {
     return one->at + 1 < one->e->count ? one->e->views[one->at + 1].offset : one->e->offset;
 }
 
-/* ---- loop context: consumer.c, fetcher.c, offsets.c, why.c ---- */
+/* ---- loop context: consumer.c, fetcher.c, fetch_answer.c, offsets.c, why.c ---- */
 void kc_consume_start(struct kc_consume *c);
 void kc_consume_run(struct kc_consume *c);           /* looks at everything: after a kick, an answer, new metadata, a timer */
 void kc_consume_stop(struct kc_consume *c);          /* cancels; no request is sent any more */

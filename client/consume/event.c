@@ -60,7 +60,7 @@ size_t kc_event_headers(const kc_event *e, size_t index, kc_header *out, size_t 
     kw_in_init(&in, e->span + v->headers_at, e->span_size - v->headers_at);
     for (size_t i = 0; i < v->header_count && i < max; i++) {
         if (kw_record_header_next(&in, &h) != 1) return i; /* they were sound when the record was given out */
-        kc_header *o = (void *)((char *)out + stride * i);
+        kc_header *o = KW_AT(kc_header, out, stride, i);
         *o = (kc_header){.name = h.key.p,
                          .name_size = (size_t)h.key.len,
                          .value = {h.value.len < 0    ? NULL

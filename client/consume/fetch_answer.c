@@ -6,7 +6,6 @@
 
 #include "consumer.h"
 
-#define FETCH_VERSION_BY_ID 13
 #define REPLICA_FOR_US ((int64_t)300000000)        /* a preferred replica is used so long, then the leader is asked anew */
 #define REPLICA_AFTER_ERROR_US ((int64_t)30000000) /* after an error of a replica the leader serves so long at least */
 #define COPY_SIZE_MAX 16384 /* an answer so small is copied, since its bytes may lie in the connection's own buffer */
@@ -271,7 +270,7 @@ static void part_answer(struct reading *r, struct kc_part *p, const struct kw_fe
 
 static bool is_named(const struct kc_fetcher *f, int32_t topic, const struct kw_fetch_response_fetchable_topic_response *t) {
     const struct kc_topic_meta *m = kc_metadata_topic(f->consume->core, topic);
-    return f->request.version >= FETCH_VERSION_BY_ID ? kw_uuid_eq(m->id, t->topic_id) : kw_str_eq(kw_str_of(m->name), t->topic);
+    return f->request.version >= KC_FETCH_VERSION_BY_ID ? kw_uuid_eq(m->id, t->topic_id) : kw_str_eq(kw_str_of(m->name), t->topic);
 }
 
 /* Answers keep the order of requests, as a rule, or name few: the cursor hits, or the map by number. */
@@ -279,7 +278,7 @@ static struct kc_part *session_part(struct kc_fetcher *f, const struct kw_fetch_
     struct kc_consume *c = f->consume;
     struct kc_part *p = f->cursor != &f->parts ? KW_CONTAINER_OF(f->cursor, struct kc_part, session_link) : NULL;
     if (!p || p->partition != partition || !is_named(f, p->topic, t)) {
-        const struct kc_topic_meta *m = f->request.version >= FETCH_VERSION_BY_ID ? kc_metadata_by_id(c->core, t->topic_id) : NULL;
+        const struct kc_topic_meta *m = f->request.version >= KC_FETCH_VERSION_BY_ID ? kc_metadata_by_id(c->core, t->topic_id) : NULL;
         p = m ? kc_part_find(c, m->topic, partition) : NULL;
         if (p && p->fetcher != f) p = NULL;
     }

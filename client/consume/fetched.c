@@ -129,12 +129,16 @@ static kw_err begin(struct taker *t, const struct kw_batch_header *h, const uint
     return KW_OK;
 }
 
+/* How large a compressed batch may become. */
+static size_t decompressed_max(const struct taker *t) {
+    return KW_MIN(KW_MAX((size_t)t->c->settings->receive_bytes_max, (size_t)64 << 20), SPAN_MAX);
+}
+
 static kw_err take_compressed(struct taker *t, const struct kw_batch_header *h, const uint8_t *p, size_t size) {
-    size_t limit = KW_MAX((size_t)t->c->settings->receive_bytes_max, (size_t)64 << 20);
     uint8_t *bytes = NULL;
     size_t n = 0;
     kw_err err = kw_decompress(t->c->compressor, h->attributes & KW_ATTR_CODEC, 2, p + KW_BATCH_HEADER_SIZE, size - KW_BATCH_HEADER_SIZE,
-                               KW_MIN(limit, SPAN_MAX), &bytes, &n);
+                               decompressed_max(t), &bytes, &n);
     if (err != KW_OK) return err;
     err = begin(t, h, bytes);
     if (err != KW_OK) {
@@ -224,7 +228,7 @@ static int32_t take_legacy(struct taker *t, size_t size) {
     if (t->e) return 0;
     struct kw_message_iter it;
     struct kw_message_view m;
-    kw_message_iter_init(&it, t->k->p, size, KW_MAX((size_t)t->c->settings->receive_bytes_max, (size_t)64 << 20), t->c->compressor);
+    kw_message_iter_init(&it, t->k->p, size, decompressed_max(t), t->c->compressor);
     int64_t next = 0;
     kw_err err = KW_OK;
     int32_t rc = 0;

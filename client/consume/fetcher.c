@@ -10,7 +10,6 @@
 #include "consumer.h"
 
 #define FETCH_VERSION_MAX 18
-#define FETCH_VERSION_BY_ID 13
 #define RESERVE_MIN 65536
 #define BUDGET_RETRY_US 20000
 #define LATE_US 1000000           /* a broker that takes longer than it may wait plus so much may no longer lead */
@@ -150,13 +149,16 @@ static struct kc_fetcher *fetcher_for(struct kc_part *p, int32_t broker, int64_t
     return f;
 }
 
+/* Whether the broker's session has it as it would be asked for now. */
+static bool is_sent(const struct kc_part *p, int32_t epoch) {
+    return p->sent_offset == p->fetch_offset && p->sent_epoch == epoch && p->sent_size == wanted_size(p);
+}
+
 /* The session has to be told what it does not know of it. */
 static void note_change(struct kc_part *p, int32_t epoch) {
-    struct kc_fetcher *f = p->fetcher;
-    if (p->sent_offset == p->fetch_offset && p->sent_epoch == epoch && p->sent_size == wanted_size(p) && p->request_generation == p->generation)
-        return;
+    if (is_sent(p, epoch) && p->request_generation == p->generation) return;
     kw_list_remove(&p->asked_link);
-    kw_list_push(&f->changed, &p->asked_link);
+    kw_list_push(&p->fetcher->changed, &p->asked_link);
 }
 
 static void place(struct kc_part *p, int32_t broker, int32_t epoch, int64_t now_us) {
@@ -241,17 +243,17 @@ static void add_part(struct builder *b, struct kw_fetch_request *m, struct kc_pa
         p->first_request = f->requests + 1;
         return;
     }
-    int32_t epoch, size = wanted_size(p);
+    int32_t epoch;
     (void)kc_part_broker(p, now_us, false, &epoch);
     p->request_generation = p->generation;
     kw_list_remove(&p->asked_link);
     kw_list_push(&f->asked, &p->asked_link);
     /* The end of an empty partition is told at once. */
     if (s->partition_eof && !p->answered) m->max_wait_ms = 0;
-    if (!full && p->sent_offset == p->fetch_offset && p->sent_epoch == epoch && p->sent_size == size) return;
+    if (!full && is_sent(p, epoch)) return;
     p->sent_offset = p->fetch_offset;
     p->sent_epoch = epoch;
-    p->sent_size = size;
+    p->sent_size = wanted_size(p);
     int32_t e = topic_entry(m, t);
     m->topics.v[e].partitions.n++;
     b->topic_of[b->count] = e;
@@ -260,7 +262,7 @@ static void add_part(struct builder *b, struct kw_fetch_request *m, struct kc_pa
                                                                      .fetch_offset = p->fetch_offset,
                                                                      .last_fetched_epoch = -1,
                                                                      .log_start_offset = -1,
-                                                                     .partition_max_bytes = size,
+                                                                     .partition_max_bytes = p->sent_size,
                                                                      .high_watermark = INT64_MAX};
 }
 
@@ -325,7 +327,7 @@ static kw_err build(struct kc_fetcher *f, int16_t version, struct kw_arena *a, s
     struct kc_consume *c = f->consume;
     const struct kc_settings *s = c->settings;
     kw_msg_init(&kw_fetch_request_desc, m);
-    bool by_id = version >= FETCH_VERSION_BY_ID;
+    bool by_id = version >= KC_FETCH_VERSION_BY_ID;
     if (f->session_id != 0 && f->by_id != by_id) kc_session_reset(f);
     f->broken = false;
     if (f->session_id == 0) f->forgotten_count = 0;
@@ -395,7 +397,7 @@ static void send_fetch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
     f->request.encode = encode_fetch;
     f->request.done = kc_fetch_answered;
     f->request.ctx = f;
-    if (f->nameless) f->request.version_max = FETCH_VERSION_BY_ID - 1;
+    if (f->nameless) f->request.version_max = KC_FETCH_VERSION_BY_ID - 1;
     f->outstanding = true;
     f->encoded = false;
     c->requests++;

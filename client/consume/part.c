@@ -7,8 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define STRIDE_AT(base, stride, i) ((void *)((char *)(base) + (stride) * (i)))
-
 static uint64_t part_key(int32_t topic, int32_t partition) {
     return (uint64_t)(uint32_t)topic << 32 | (uint32_t)partition;
 }
@@ -61,7 +59,7 @@ struct kc_chunk *kc_chunk_new(void) {
     return k;
 }
 
-void kc_answer_unref(struct kc_answer *a) {
+static void answer_unref(struct kc_answer *a) {
     if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
     kc_budget_give(a->budget, KC_ROLE_FETCH, a->size);
     kw_blk_unref(a->blk);
@@ -70,7 +68,7 @@ void kc_answer_unref(struct kc_answer *a) {
 
 void kc_chunk_unref(struct kc_chunk *k) {
     if (!k || atomic_fetch_sub_explicit(&k->refs, 1, memory_order_acq_rel) != 1) return;
-    kc_answer_unref(k->answer);
+    answer_unref(k->answer);
     kw_free(k->aborted);
     kc_error_free(k->error);
     kw_free(k);
@@ -222,7 +220,7 @@ static void part_remove(struct kc_part *p) {
 /* Makes the parts that are not there yet; all or nothing. `fresh` gets them. */
 static kc_err assign_new(struct kc_consume *c, const kc_topic_partition *parts, size_t stride, size_t n, struct kw_list *fresh) {
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_partition *tp = STRIDE_AT(parts, stride, i);
+        const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         if (!kc_metadata_topic(c->core, tp->topic) || tp->partition < 0 || !is_start(tp->offset)) return KC_INVALID;
         if (kc_part_find(c, tp->topic, tp->partition)) continue;
         struct kc_part *p = part_new(c, tp->topic, tp->partition);
@@ -255,7 +253,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
         return err;
     }
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_partition *tp = STRIDE_AT(parts, stride, i);
+        const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         kc_part_find(c, tp->topic, tp->partition)->listed = true;
     }
     for (it = c->parts.next; it != &c->parts; it = next) { /* what is no longer named goes; loop context frees it */
@@ -269,7 +267,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
         kw_list_push(&c->parts, it);
     }
     for (size_t i = 0; i < n; i++) {
-        const kc_topic_partition *tp = STRIDE_AT(parts, stride, i);
+        const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
         if (p->generation > 0 && tp->offset == KC_OFFSET_RESET) continue; /* kept: goes on where it is */
         begin_at(p, tp, now_us);
@@ -282,7 +280,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
 void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t now_us) {
     kc_lock_take(&c->lock);
     for (size_t i = 0; i < n; i++) {
-        kc_topic_partition *tp = STRIDE_AT(parts, stride, i);
+        kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
         tp->err = !p ? KC_NOT_ASSIGNED : is_start(tp->offset) ? KC_OK : KC_INVALID;
         if (tp->err == KC_OK) begin_at(p, tp, now_us);
@@ -294,7 +292,7 @@ void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t str
 void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, bool pause) {
     kc_lock_take(&c->lock);
     for (size_t i = 0; i < n; i++) {
-        kc_topic_partition *tp = STRIDE_AT(parts, stride, i);
+        kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
         tp->err = p ? KC_OK : KC_NOT_ASSIGNED;
         if (!p || p->paused == pause) continue;
@@ -310,7 +308,7 @@ void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t st
 void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n) {
     kc_lock_take(&c->lock);
     for (size_t i = 0; i < n; i++) {
-        kc_topic_partition *tp = STRIDE_AT(parts, stride, i);
+        kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
         const struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
         tp->err = p ? KC_OK : KC_NOT_ASSIGNED;
         if (!p) continue;

@@ -71,7 +71,7 @@ size_t kc_consume_why(struct kc_consume *c, kc_why *out, size_t stride, size_t m
         if (!p->assigned) continue;
         if (n++ >= max) continue;
         int32_t epoch, broker = kc_part_broker(p, now_us, p->state != KC_PART_FETCHING, &epoch);
-        kc_why *w = (void *)((char *)out + stride * (n - 1));
+        kc_why *w = KW_AT(kc_why, out, stride, n - 1);
         w->topic = p->topic;
         w->partition = p->partition;
         w->broker = p->fetcher ? p->fetcher->broker : broker;

@@ -21,7 +21,6 @@ enum { KC_PROCESSED_BY_POLL = 1, KC_PROCESSED_EXPLICIT = 2 };
 
 /** Creates a consumer on a client, with nothing assigned. The configuration may be NULL (all from the client's), and stays the caller's. KC_CONFIG,
  * KC_INVALID (the mode). */
-
 KC_API kc_err kc_consumer_new(kc_client *c, const kc_config *config, kc_processed_mode mode, kc_consumer **consumer, kc_error **error);
 
 /** Special offsets for assign and seek. */
@@ -36,9 +35,8 @@ KC_API kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts
 /** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. offset and leader_epoch as
  * in kc_consumer_assign. Per-item errors in parts[].err (KC_NOT_ASSIGNED, KC_INVALID); returns the first of them. */
 KC_API kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
-/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits, or
- * is fetched again if others need the room. Resuming what is not paused
- * changes nothing (CC-08). */
+/** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits, or is fetched again if others need
+ * the room. Resuming what is not paused changes nothing (CC-08). */
 KC_API kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 KC_API kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 /** parts[].offset out: the next offset that poll will deliver; -1001 while it is being looked up. */
@@ -129,6 +127,7 @@ KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t
 
 /** Ends fetching, within timeout_us (KC_TIMED_OUT: still under way). Events already handed out stay readable. */
 KC_API kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error);
+/** The same as an operation. */
 KC_API kc_err kc_consumer_close_start(kc_consumer *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 KC_API void kc_consumer_free(kc_consumer *c);
 

@@ -5,6 +5,7 @@
 #include <kclient/admin.h>
 #include <kclient/consumer.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "wire/kerror.h"
@@ -24,6 +25,8 @@ static struct {
     int32_t drop;        /* close the connection on so many requests */
     uint16_t away;       /* partition 1 is led by a second broker, on this port */
     int lags;            /* so many metadata answers do not know the topic yet */
+    int16_t metadata_max; /* the newest Metadata that it knows; 0: all */
+    int32_t throttle_ms; /* of what is answered to a description or a deletion of records */
 } script;
 
 static struct kw_arena arena;
@@ -63,6 +66,19 @@ static void metadata(struct server *s, struct server_conn *c, struct kw_frame_re
     }
     m.topics.v = &t;
     m.topics.n = q.topics.n != 0;
+    server_reply(c, h, &m);
+}
+
+static void api_versions(struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_api_versions_response m;
+    struct kw_api_versions_response_api_version keys[64];
+    kw_msg_init(&kw_api_versions_response_desc, &m);
+    m.api_keys.v = keys;
+    for (size_t i = 0; i < kw_api_count && i < 64; i++) {
+        int16_t max = kw_apis[i].key == KW_API_METADATA ? script.metadata_max : kw_apis[i].max;
+        keys[m.api_keys.n++] =
+            (struct kw_api_versions_response_api_version){.api_key = kw_apis[i].key, .min_version = kw_apis[i].min, .max_version = max};
+    }
     server_reply(c, h, &m);
 }
 
@@ -120,6 +136,7 @@ static void delete_records(struct server_conn *c, struct kw_frame_request *h, st
     struct kw_delete_records_response_delete_records_partition_result p[8];
     if (kw_decode(&kw_delete_records_request_desc, h->version, body, &arena, &q) != KW_OK) return;
     kw_msg_init(&kw_delete_records_response_desc, &m);
+    m.throttle_time_ms = script.throttle_ms;
     m.topics.v = t;
     script.last_topics = q.topics.n;
     for (int32_t i = 0; i < q.topics.n && i < 8; i++) {
@@ -142,6 +159,7 @@ static void list_offsets(struct server_conn *c, struct kw_frame_request *h, stru
     struct kw_list_offsets_response_list_offsets_topic_response t = {0};
     if (kw_decode(&kw_list_offsets_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
     kw_msg_init(&kw_list_offsets_response_desc, &m);
+    m.throttle_time_ms = script.throttle_ms;
     t.name = q.topics.v[0].name;
     t.partitions.v = p;
     for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < 8; i++) {
@@ -188,6 +206,7 @@ static void describe_configs(struct server_conn *c, struct kw_frame_request *h, 
     struct kw_describe_configs_response_describe_configs_result r = {
         .error_message = kw_str_null(), .resource_type = q.resources.v[0].resource_type, .resource_name = q.resources.v[0].resource_name};
     kw_msg_init(&kw_describe_configs_response_desc, &m);
+    m.throttle_time_ms = script.throttle_ms;
     r.error_code = next_code();
     r.configs.v = e;
     r.configs.n = r.error_code ? 0 : 2;
@@ -204,6 +223,10 @@ static bool answer(struct server *s, struct server_conn *c, struct kw_frame_requ
         return true;
     }
     switch (h->api_key) {
+    case KW_API_API_VERSIONS:
+        if (script.metadata_max == 0) return false;
+        api_versions(c, h);
+        return true;
     case KW_API_METADATA:
         metadata(s, c, h, body);
         return true;
@@ -615,6 +638,68 @@ static void test_describe(void **state) {
     kc_cluster_info_free(i);
 }
 
+static kc_client *client_new(void) {
+    kc_client *c = NULL;
+    char address[40];
+    snprintf(address, sizeof address, "127.0.0.1:%u", srv->port);
+    kc_config *f = kc_config_new();
+    (void)kc_config_set(f, "bootstrap.servers", address, NULL);
+    (void)kc_config_set(f, "retry.backoff.ms", "10", NULL);
+    (void)kc_client_new(f, &c, NULL);
+    kc_config_free(f);
+    return c;
+}
+
+/* Before Metadata v4 asking for a topic may create it: an old broker is refused, not asked. */
+static void test_deleting_records_creates_no_topic(void **state) {
+    (void)state;
+    begin();
+    pthread_mutex_lock(&script_lock);
+    script.metadata_max = 3;
+    pthread_mutex_unlock(&script_lock);
+    kc_client *old = client_new();
+    kc_topic_partition tp = {.topic = kc_client_topic(old, "t"), .offset = 5};
+    assert_int_equal(kc_admin_delete_records(old, &tp, sizeof tp, 1, 10000000, NULL), KC_UNSUPPORTED);
+    assert_int_equal(tp.err, KC_UNSUPPORTED);
+    kc_client_free(old);
+}
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static kc_err throttled_call(int which) {
+    kc_config_list *l = NULL;
+    kc_cluster_info *i = NULL;
+    kc_topic_partition tp = {.topic = kc_client_topic(client, "t"), .offset = 5};
+    kc_err err = which == 0   ? kc_admin_describe_configs(client, KC_RESOURCE_TOPIC, "t", 10000000, &l, NULL)
+                 : which == 1 ? kc_admin_delete_records(client, &tp, sizeof tp, 1, 10000000, NULL)
+                              : kc_admin_describe(client, "t", 10000000, &i, NULL);
+    kc_config_list_free(l);
+    kc_cluster_info_free(i);
+    return err;
+}
+
+/* CX-12: whatever the call, a broker that throttles gets nothing until the time is over. */
+static void test_CX_12_throttle_times_are_kept(void **state) {
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        begin();
+        pthread_mutex_lock(&script_lock);
+        script.throttle_ms = 200;
+        pthread_mutex_unlock(&script_lock);
+        int64_t start = now_ms();
+        assert_int_equal(throttled_call(which), KC_OK);
+        pthread_mutex_lock(&script_lock);
+        script.throttle_ms = 0;
+        pthread_mutex_unlock(&script_lock);
+        assert_int_equal(throttled_call(0), KC_OK);
+        assert_true(now_ms() - start >= 200);
+    }
+}
+
 /* One leader that is down does not hide what is known of the others; records are deleted once there is another. */
 static void test_a_leader_is_away(void **state) {
     (void)state;
@@ -669,14 +754,8 @@ static int setup(void **state) {
     kw_arena_init(&arena, 0);
     begin();
     srv = server_new_with(hook);
-    char address[40];
-    snprintf(address, sizeof address, "127.0.0.1:%u", srv->port);
-    kc_config *f = kc_config_new();
-    (void)kc_config_set(f, "bootstrap.servers", address, NULL);
-    (void)kc_config_set(f, "retry.backoff.ms", "10", NULL);
-    kc_err err = kc_client_new(f, &client, NULL);
-    kc_config_free(f);
-    return err == KC_OK ? 0 : -1;
+    client = client_new();
+    return client ? 0 : -1;
 }
 static int teardown(void **state) {
     (void)state;
@@ -704,6 +783,8 @@ int main(void) {
         cmocka_unit_test(test_alter_configs),
         cmocka_unit_test(test_describe_configs),
         cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_deleting_records_creates_no_topic),
+        cmocka_unit_test(test_CX_12_throttle_times_are_kept),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

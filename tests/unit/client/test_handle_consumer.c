@@ -68,6 +68,23 @@ static void test_bad_arguments(void **state) {
     rig_free(&r);
 }
 
+/* Without memory nothing is started, and the error says for what there was none. */
+static void test_an_offset_lookup_without_memory(void **state) {
+    (void)state;
+    struct rig r = rig_new(PAIRS("client.thread", "none"), NULL);
+    kc_topic_partition tp = part(&r, 0, KC_OFFSET_END);
+    kc_op *op = NULL;
+    kc_error *e = NULL;
+    kw_alloc_fail_after(0);
+    assert_int_equal(kc_consumer_offsets_start(r.consumer, &tp, sizeof tp, 1, 0, &op, &e), KC_NO_MEMORY);
+    kw_alloc_fail_after(-1);
+    assert_null(op);
+    assert_non_null(e);
+    assert_non_null(strstr(kc_error_message(e), "offset lookup"));
+    kc_error_free(e);
+    rig_free(&r);
+}
+
 /* ---- Two at once ---- */
 
 struct poller {
@@ -681,6 +698,7 @@ static void test_records_outlive_everything_but_their_event(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batches_and_single_records),
+        cmocka_unit_test(test_an_offset_lookup_without_memory),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_a_second_poll_is_busy),
         cmocka_unit_test(test_everything_at_once),
