@@ -426,9 +426,9 @@ static void test_bl13_rot_before_an_epoch(void **state) {
         rig_init(&r, 1, NULL);
         r.config.flush_on_ack = synced;
         rig_open(&r);
-        put(&r, 10, 200);
+        rig_put(&r, 10, 200);
         size_t n;
-        free(copy(&r, LOG0, &n));
+        free(rig_copy(&r, LOG0, &n));
         size_t each = n / 10;
         rig_stop(&r);
         rig_open(&r);
