@@ -83,6 +83,16 @@ struct kb_listener {
 };
 size_t kb_config_listeners(const struct kb_config *c, bool advertised, struct kb_listener *out,
                            size_t max); /* returns how many there are */
+size_t kb_config_controller_listeners(const struct kb_config *c, struct kb_listener *out, size_t max);
+/* What the process is, and who votes in the metadata quorum; without voters this node alone does. After kb_config_finish. */
+enum { KB_ROLE_BROKER = 1, KB_ROLE_CONTROLLER = 2, KB_VOTERS_MAX = 9 };
+int kb_config_roles(const struct kb_config *c);
+struct kb_voter {
+    int32_t id;
+    struct kw_str host; /* a view of the value */
+    uint16_t port;
+};
+size_t kb_config_voters(const struct kb_config *c, struct kb_voter *out, size_t max); /* returns how many there are */
 /* Checks a value against an entry: KW_EINVAL with a text that says what to do. */
 kw_err kb_config_check(const struct kb_config_def *d, const char *value, char *text, size_t size) KW_CHECK;
 /* A checked value as a number: bool 0/1, compression and other texts -1. */

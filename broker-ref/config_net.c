@@ -46,17 +46,25 @@ static bool parse_listener(const char *p, size_t n, struct kb_listener *l) {
     return true;
 }
 
-size_t kb_config_listeners(const struct kb_config *c, bool advertised, struct kb_listener *out, size_t max) {
-    const char *list = kb_config_get(c, advertised ? "advertised.listeners" : "listeners"), *p;
+static size_t listeners(const struct kb_config *c, const char *property, bool controller, struct kb_listener *out, size_t max) {
+    const char *list = kb_config_get(c, property), *p;
     size_t n, count = 0;
     if (list && !*list) return 0;
     while (kb_config_item(&list, &p, &n)) {
         struct kb_listener l;
-        if (!parse_listener(p, n, &l) || is_controller_listener(c, l.name)) continue;
+        if (!parse_listener(p, n, &l) || is_controller_listener(c, l.name) != controller) continue;
         if (count < max) out[count] = l;
         count++;
     }
     return count;
+}
+
+size_t kb_config_listeners(const struct kb_config *c, bool advertised, struct kb_listener *out, size_t max) {
+    return listeners(c, advertised ? "advertised.listeners" : "listeners", false, out, max);
+}
+
+size_t kb_config_controller_listeners(const struct kb_config *c, struct kb_listener *out, size_t max) {
+    return listeners(c, "listeners", true, out, max);
 }
 
 /* What protocol a listener's name stands for. */
@@ -113,6 +121,13 @@ static kw_err check_network(const struct kb_config *c, char *text, size_t size) 
     struct kb_listener own[LISTENERS_MAX], told[LISTENERS_MAX];
     size_t owned = kb_config_listeners(c, false, own, LISTENERS_MAX);
     size_t advertised = kb_config_listeners(c, true, told, LISTENERS_MAX);
+    if (!(kb_config_roles(c) & KB_ROLE_BROKER)) {
+        size_t n = kb_config_controller_listeners(c, own, LISTENERS_MAX);
+        if (owned == 0 && n > 0 && n <= LISTENERS_MAX) return KW_OK;
+        kb_config_text(text, size, "listeners=%s: a node that is a controller alone listens on controller listeners alone (%s://HOST:PORT)",
+                       kb_config_get(c, "listeners"), kb_config_get(c, "controller.listener.names"));
+        return KW_EINVAL;
+    }
     if (owned == 0 || owned > LISTENERS_MAX) {
         kb_config_text(text, size, "listeners=%s: between 1 and %d listeners for clients are needed", kb_config_get(c, "listeners"),
                        LISTENERS_MAX);
@@ -134,6 +149,94 @@ static kw_err check_network(const struct kb_config *c, char *text, size_t size) 
     return KW_OK;
 }
 
+/* ID@HOST:PORT, or ID@[IPV6]:PORT. */
+static bool parse_voter(const char *p, size_t n, struct kb_voter *v) {
+    const char *at = memchr(p, '@', n);
+    struct kb_listener l;
+    char name[280];
+    int64_t id = 0;
+    if (!at || at == p || at - p > 10) return false;
+    for (const char *d = p; d < at; d++) {
+        if (*d < '0' || *d > '9') return false;
+        id = id * 10 + (*d - '0');
+    }
+    size_t rest = n - (size_t)(at + 1 - p);
+    if (id > INT32_MAX || rest + 5 > sizeof(name)) return false;
+    memcpy(name, "v://", 4);
+    memcpy(name + 4, at + 1, rest);
+    if (!parse_listener(name, rest + 4, &l) || l.host.len == 0 || l.port == 0) return false;
+    v->id = (int32_t)id;
+    v->host = (struct kw_str){at + 1 + (l.host.p - (name + 4)), l.host.len};
+    v->port = l.port;
+    return true;
+}
+
+size_t kb_config_voters(const struct kb_config *c, struct kb_voter *out, size_t max) {
+    const char *list = kb_config_get(c, "controller.quorum.voters"), *p;
+    size_t n, count = 0;
+    while (kb_config_item(&list, &p, &n)) {
+        struct kb_voter v;
+        if (!parse_voter(p, n, &v)) continue;
+        if (count < max) out[count] = v;
+        count++;
+    }
+    return count;
+}
+
+int kb_config_roles(const struct kb_config *c) {
+    const char *roles = kb_config_get(c, "process.roles");
+    return (kb_config_list_has(roles, "broker") ? KB_ROLE_BROKER : 0) | (kb_config_list_has(roles, "controller") ? KB_ROLE_CONTROLLER : 0);
+}
+
+static kw_err check_voters(const struct kb_config *c, char *text, size_t size) {
+    const char *list = kb_config_get(c, "controller.quorum.voters"), *p;
+    struct kb_voter v[KB_VOTERS_MAX];
+    size_t n, count = 0;
+    if (!*list) return KW_OK;
+    while (kb_config_item(&list, &p, &n)) {
+        if (count == KB_VOTERS_MAX) {
+            kb_config_text(text, size, "controller.quorum.voters: at most %d voters", KB_VOTERS_MAX);
+            return KW_EINVAL;
+        }
+        if (!parse_voter(p, n, &v[count])) {
+            kb_config_text(text, size, "controller.quorum.voters: \"%.*s\" is not ID@HOST:PORT with a port from 1 to 65535", (int)KW_MIN(n, 200),
+                           p);
+            return KW_EINVAL;
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (v[i].id != v[count].id) continue;
+            kb_config_text(text, size, "controller.quorum.voters: node %d is named twice", (int)v[i].id);
+            return KW_EINVAL;
+        }
+        count++;
+    }
+    return KW_OK;
+}
+
+static kw_err check_quorum(const struct kb_config *c, char *text, size_t size) {
+    kw_err err = check_voters(c, text, size);
+    if (err) return err;
+    struct kb_voter v[KB_VOTERS_MAX];
+    size_t n = kb_config_voters(c, v, KB_VOTERS_MAX);
+    int roles = kb_config_roles(c), id = (int)kb_config_int(c, "node.id");
+    bool among = n == 0;
+    for (size_t i = 0; i < n; i++) among = among || v[i].id == id;
+    if (!(roles & KB_ROLE_CONTROLLER) && n == 0) {
+        kb_config_text(text, size, "process.roles=broker: controller.quorum.voters has to name the controllers (ID@HOST:PORT,...)");
+        return KW_EINVAL;
+    }
+    if ((roles & KB_ROLE_CONTROLLER) && !among) {
+        kb_config_text(text, size, "controller.quorum.voters=%.200s: this controller (node.id=%d) is not among them; add it, or take "
+                       "controller out of process.roles", kb_config_get(c, "controller.quorum.voters"), id);
+        return KW_EINVAL;
+    }
+    if (!(roles & KB_ROLE_CONTROLLER) && among) {
+        kb_config_text(text, size, "controller.quorum.voters: node %d is a broker alone (process.roles=broker) and cannot vote", id);
+        return KW_EINVAL;
+    }
+    return KW_OK;
+}
+
 static kw_err check_roles(struct kb_config *c, char *text, size_t size) {
     int64_t old = kb_config_int(c, "broker.id");
     if (kb_config_is_set(c, "broker.id") && old >= 0) {
@@ -145,25 +248,7 @@ static kw_err check_roles(struct kb_config *c, char *text, size_t size) {
         kw_err err = kb_config_store(c, kb_config_def("node.id", KB_C_BROKER), kb_config_get(c, "broker.id"));
         if (err) return err;
     }
-    const char *roles = kb_config_get(c, "process.roles");
-    if (!kb_config_list_has(roles, "broker") || !kb_config_list_has(roles, "controller")) {
-        kb_config_text(text, size, "process.roles=%s: this version runs one node that is both: broker,controller", roles);
-        return KW_EINVAL;
-    }
-    const char *voters = kb_config_get(c, "controller.quorum.voters"), *p;
-    size_t n;
-    if (!*voters) return KW_OK;
-    while (kb_config_item(&voters, &p, &n)) {
-        char *end;
-        long long id = strtoll(p, &end, 10);
-        if (end == p || *end != '@' || id != kb_config_int(c, "node.id")) {
-            kb_config_text(text, size,
-                           "controller.quorum.voters: \"%.*s\" is another node; this version's quorum is this node alone (node.id=%s)",
-                           (int)KW_MIN(n, 200), p, kb_config_get(c, "node.id"));
-            return KW_EINVAL;
-        }
-    }
-    return KW_OK;
+    return check_quorum(c, text, size);
 }
 
 static kw_err check_folder(const struct kb_config *c, char *text, size_t size) {

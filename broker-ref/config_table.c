@@ -48,8 +48,9 @@ const struct kb_config_def kb_config_defs[] = {
     BLIST("advertised.listeners", NULL, NULL, "The addresses that clients are told to use. Not set: the one that the client connected to.")
     BLIST("listener.security.protocol.map", "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", NULL,
           "NAME:PROTOCOL for listeners of other names than a protocol's.")
-    BLIST("controller.listener.names", "CONTROLLER", NULL, "Listeners of the metadata quorum; a single node opens none of them.")
-    BLIST("controller.quorum.voters", "", NULL, "ID@HOST:PORT of the metadata quorum's members; here this node alone, or nothing.")
+    BLIST("controller.listener.names", "CONTROLLER", NULL,
+          "Listeners of the metadata quorum: not told to clients. A node that is a broker too needs none: its first listener serves both.")
+    BLIST("controller.quorum.voters", "", NULL, "ID@HOST:PORT of the metadata quorum's members. Empty: this node alone.")
     BLIST("log.dirs", NULL, NULL, "The data folder. Not set: log.dir.")
     BLIST("log.dir", "kbroker-data", NULL, "The data folder when log.dirs is not set.")
     /* Connections and requests */
@@ -108,6 +109,30 @@ const struct kb_config_def kb_config_defs[] = {
     BINT("log.flush.start.offset.checkpoint.interval.ms", "60000", 0, I32, "How often log starts are stored.")
     BLONG("replica.high.watermark.checkpoint.interval.ms", "5000", 1, I64, "How often high watermarks are stored.")
     BDBOOL("flush.on.ack", "false", "Records are synced to the disk before they are acknowledged. Not in Apache Kafka.")
+    /* Replication */
+    BLONG("replica.lag.time.max.ms", "10000", 1, I64, "A follower that has not caught up for so long leaves the in-sync replicas.")
+    BINT("replica.fetch.max.bytes", "1048576", 0, I32, "The most that a follower asks for of one partition at a time.")
+    BINT("replica.fetch.response.max.bytes", "10485760", 0, I32, "The most that a follower asks for at a time.")
+    BINT("replica.fetch.min.bytes", "1", 0, I32, "The least that a leader answers a follower with before replica.fetch.wait.max.ms is over.")
+    BINT("replica.fetch.wait.max.ms", "500", 0, I32, "How long a leader lets a follower wait for more.")
+    BINT("replica.fetch.backoff.ms", "1000", 0, I32, "How long a follower leaves a partition alone that could not be fetched.")
+    BINT("replica.socket.timeout.ms", "30000", 1, I32, "How long a follower waits for an answer.")
+    TXT("replica.selector.class", KB_C_STRING, KB_C_BROKER, NULL, NULL, NULL,
+        "Which replica a consumer is sent to (KIP-392): org.apache.kafka.common.replica.RackAwareReplicaSelector, or the leader.")
+    /* Cluster */
+    BINT("broker.heartbeat.interval.ms", "500", 1, I32, "How often a broker tells the controller that it lives. Apache Kafka's default is 2000.")
+    BINT("broker.session.timeout.ms", "3000", 1, I32, "A broker that is silent for so long is fenced. Apache Kafka's default is 9000.")
+    BINT("controller.quorum.fetch.timeout.ms", "1000", 1, I32,
+         "A voter that heard nothing of the leader for so long asks for an election. Apache Kafka's default is 2000.")
+    BINT("controller.quorum.election.timeout.ms", "500", 1, I32, "How long a candidate waits for votes. Apache Kafka's default is 1000.")
+    BINT("controller.quorum.election.backoff.max.ms", "1000", 0, I32, "The longest wait, drawn at random, before the next attempt.")
+    BINT("controller.quorum.request.timeout.ms", "2000", 1, I32, "How long a request within the quorum may take.")
+    BINT("controller.quorum.retry.backoff.ms", "20", 0, I32, "How long until a request within the quorum is sent again.")
+    BINT("controller.quorum.fetch.max.bytes", "1048576", 0, I32, "The most that one fetch of metadata answers.")
+    BINT("controller.quorum.fetch.snapshot.max.bytes", "1048576", 0, I32, "The most of a metadata snapshot that goes at a time.")
+    BBOOL("auto.leader.rebalance.enable", "true", "Leadership goes back to the preferred replicas by itself.")
+    BLONG("leader.imbalance.check.interval.seconds", "300", 1, I64, "How often that is looked at.")
+    BBOOL("controlled.shutdown.enable", "true", "A broker that stops hands its leaderships over first.")
     /* Metadata */
     BLONG("metadata.log.max.record.bytes.between.snapshots", "20971520", 1, I64, "Bytes of metadata records after which a snapshot is written.")
     BINT("metadata.log.segment.bytes", "1073741824", 1024, I32, "Size of a segment of the metadata log. Apache Kafka's least value is 8388608.")

@@ -254,11 +254,28 @@ static void test_who_the_node_is(void **state) {
     assert_int_equal(set(c, "node.id", "8"), KW_OK);
     assert_int_equal(set(c, "controller.quorum.voters", "8@localhost:9093"), KW_OK);
     assert_int_equal(kb_config_finish(c, text, sizeof(text)), KW_OK);
-    assert_int_equal(set(c, "controller.quorum.voters", "8@localhost:9093,9@localhost:9094"), KW_OK);
+    assert_int_equal(kb_config_roles(c), KB_ROLE_BROKER | KB_ROLE_CONTROLLER);
+    assert_int_equal(set(c, "controller.quorum.voters", "8@localhost:9093,9@[::1]:9094"), KW_OK);
+    assert_int_equal(kb_config_finish(c, text, sizeof(text)), KW_OK);
+    struct kb_voter v[KB_VOTERS_MAX];
+    assert_int_equal(kb_config_voters(c, v, KB_VOTERS_MAX), 2);
+    assert_int_equal(v[1].id, 9);
+    assert_int_equal(v[1].port, 9094);
+    assert_true(kw_str_eq(v[0].host, kw_str_of("localhost")) && kw_str_eq(v[1].host, kw_str_of("::1")));
+    assert_int_equal(set(c, "process.roles", "controller"), KW_OK);
     assert_int_equal(kb_config_finish(c, text, sizeof(text)), KW_EINVAL);
-    assert_non_null(strstr(text, "another node"));
+    assert_non_null(strstr(text, "a controller alone listens on controller listeners"));
+    assert_int_equal(set(c, "listeners", "CONTROLLER://:9093"), KW_OK);
+    assert_int_equal(kb_config_finish(c, text, sizeof(text)), KW_OK);
+    struct kb_listener l;
+    assert_int_equal(kb_config_listeners(c, false, &l, 1), 0);
+    assert_int_equal(kb_config_controller_listeners(c, &l, 1), 1);
+    assert_int_equal(l.port, 9093);
     kb_config_free(c);
-    refuses("process.roles", "broker", "both");
+    refuses("controller.quorum.voters", "8@localhost:9093", "not among them");
+    refuses("controller.quorum.voters", "0@localhost", "not ID@HOST:PORT");
+    refuses("controller.quorum.voters", "0@localhost:9093,0@localhost:9094", "twice");
+    refuses("process.roles", "broker", "has to name the controllers");
     refuses("process.roles", "observer", "one of broker,controller");
 }
 
