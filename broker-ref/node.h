@@ -72,4 +72,34 @@ bool kb_conn_wants_close(const struct kb_conn *c);      /* after the replies tak
 void kb_conn_sent(struct kb_conn *c, size_t bytes, struct kb_now now); /* progress: output backpressure */
 void *kb_conn_shell(const struct kb_conn *c);
 
+/* Connections that the node opens (link.h). A dial is one of them as the shell sees it: from the wish to connect to the shell's last word.
+ * The shell gives a new dial (kb_dial_shell NULL) its own object, looks the host up where it is a name, connects, and tells of it; then
+ * bytes go both ways; then it ends: kb_dial_ended is the last call on a dial, made after the socket was closed. Its order of events:
+ * [connected, then received and sent in any order,] ended. A dial may want to be closed at any time, before it is connected too.
+ * Names are looked up without holding up the loop; a failed lookup is UNREACHABLE. The end of a node's life: the shell closes its sockets
+ * and forgets its dials; kb_node_drop lets go of them. */
+enum kb_link_end {
+    KB_LINK_CLOSED, /* by this node */
+    KB_LINK_CLOSED_BY_PEER,
+    KB_LINK_RESET,       /* by the peer, or the network */
+    KB_LINK_REFUSED,     /* nothing listens there: the process is not there */
+    KB_LINK_UNREACHABLE, /* any other way in which connecting failed */
+    KB_LINK_TIMED_OUT,   /* connecting, or an answer, took too long */
+    KB_LINK_BROKEN,      /* what came is not what was to come */
+};
+const char *kb_link_end_text(enum kb_link_end how); /* as a person reads it: "the connection was refused" */
+struct kb_dial;
+/* Dials with something to do: to be connected, bytes to send, to be closed. NULL when none are left. */
+struct kb_dial *kb_node_next_dial(struct kb_node *n);
+void kb_dial_address(const struct kb_dial *d, const char **host, uint16_t *port);
+void kb_dial_set_shell(struct kb_dial *d, void *shell);
+void *kb_dial_shell(const struct kb_dial *d);
+bool kb_dial_wants_close(const struct kb_dial *d); /* at once, whatever is unsent: close, then kb_dial_ended(KB_LINK_CLOSED) */
+void kb_dial_connected(struct kb_dial *d, struct kb_now now);
+size_t kb_dial_send(const struct kb_dial *d, struct kb_iov *iov, size_t max); /* what is unsent, in order; 0: nothing, or not connected */
+void kb_dial_sent(struct kb_dial *d, size_t bytes, struct kb_now now);
+void kb_dial_recv_buf(struct kb_dial *d, uint8_t **p, size_t *n); /* n 0: nothing is to be read any more */
+void kb_dial_received(struct kb_dial *d, size_t n, struct kb_now now); /* 0 gives the buffer back */
+void kb_dial_ended(struct kb_dial *d, enum kb_link_end how, struct kb_now now); /* CLOSED_BY_PEER, RESET, REFUSED, UNREACHABLE, or CLOSED */
+
 #endif
