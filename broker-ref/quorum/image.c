@@ -265,6 +265,32 @@ static kw_err apply_partition_change(struct kb_image *im, const struct kw_partit
     return tell_partition(im, t, p);
 }
 
+/* Counts as a change of each partition that has such replicas (KIP-966). */
+static kw_err clear_elr(struct kb_image *im, struct kb_image_topic *t) {
+    for (int32_t i = 0; i < t->partition_count; i++) {
+        if (t->partitions[i].elr_count == 0 && t->partitions[i].last_known_elr_count == 0) continue;
+        struct kw_partition_change_record r;
+        kw_msg_init(&kw_partition_change_record_desc, &r);
+        r.topic_id = t->id;
+        r.partition_id = i;
+        r.eligible_leader_replicas.n = r.last_known_elr.n = 0;
+        kw_err err = apply_partition_change(im, &r);
+        if (err) return err;
+    }
+    return KW_OK;
+}
+
+static kw_err apply_clear_elr(struct kb_image *im, const struct kw_clear_elr_record *r) {
+    if (r->topic_name.len > 0) {
+        struct kb_image_topic *t = kb_image_topic(im, r->topic_name);
+        return t ? clear_elr(im, t) : KW_EDECODE;
+    }
+    kw_err err = KW_OK;
+    struct kb_image_topic *t;
+    for (size_t it = 0; !err && (t = kw_map_next(&im->topics_by_id, &it));) err = clear_elr(im, t);
+    return err;
+}
+
 /* ---- Brokers ---- */
 
 static kw_err fill_broker(struct kb_image_broker *b, const struct kw_register_broker_record *r) {
@@ -333,6 +359,20 @@ static kw_err apply_registration_change(struct kb_image *im, const struct kw_bro
     return r->log_dirs.n > 0 ? copy_uuids(&b->log_dirs, &b->log_dir_count, r->log_dirs.v, r->log_dirs.n) : KW_OK;
 }
 
+/* As Kafka wrote it before it had registration changes: one record to fence, one to unfence. */
+static kw_err set_fenced(struct kb_image *im, int32_t id, int64_t epoch, bool fenced) {
+    struct kb_image_broker *b = kb_image_broker(im, id);
+    if (!b || b->epoch != epoch) return KW_EDECODE;
+    b->fenced = fenced;
+    return KW_OK;
+}
+static kw_err apply_fence(struct kb_image *im, const struct kw_fence_broker_record *r) {
+    return set_fenced(im, r->id, r->epoch, true);
+}
+static kw_err apply_unfence(struct kb_image *im, const struct kw_unfence_broker_record *r) {
+    return set_fenced(im, r->id, r->epoch, false);
+}
+
 /* ---- Features ---- */
 
 static kw_err apply_feature(struct kb_image *im, const struct kw_feature_level_record *r) {
@@ -377,6 +417,10 @@ bool kb_image_knows(int16_t type) {
     case KW_RECORD_NO_OP:
     case KW_RECORD_ZK_MIGRATION_STATE:
     case KW_RECORD_REGISTER_CONTROLLER:
+    case KW_RECORD_FENCE_BROKER:
+    case KW_RECORD_UNFENCE_BROKER:
+    case KW_RECORD_CLEAR_ELR:
+    case KW_RECORD_UNREGISTER_CONTROLLER:
         return true;
     default:
         return false;
@@ -416,9 +460,19 @@ kw_err kb_image_apply(struct kb_image *im, int64_t offset, int32_t epoch, int16_
     case KW_RECORD_BROKER_REGISTRATION_CHANGE:
         err = apply_registration_change(im, record);
         break;
+    case KW_RECORD_FENCE_BROKER:
+        err = apply_fence(im, record);
+        break;
+    case KW_RECORD_UNFENCE_BROKER:
+        err = apply_unfence(im, record);
+        break;
+    case KW_RECORD_CLEAR_ELR:
+        err = apply_clear_elr(im, record);
+        break;
     case KW_RECORD_NO_OP: /* the rest say nothing that a node of ours acts on */
     case KW_RECORD_ZK_MIGRATION_STATE:
     case KW_RECORD_REGISTER_CONTROLLER:
+    case KW_RECORD_UNREGISTER_CONTROLLER:
         break;
     default:
         err = KW_EDECODE;

@@ -142,6 +142,61 @@ static void test_brokers_and_features(void **state) {
     kb_image_deinit(&im);
 }
 
+/* What Kafka wrote before 3.3, or writes where eligible leader replicas and dynamic controllers are in use. */
+static void test_rarer_records(void **state) {
+    (void)state;
+    struct kb_image im;
+    kb_image_init(&im);
+    MSG(register_broker, b);
+    b.broker_id = 3;
+    b.broker_epoch = 5;
+    assert_int_equal(apply(&im, KW_RECORD_REGISTER_BROKER, &b), KW_OK);
+    MSG(unfence_broker, u);
+    u.id = 3;
+    u.epoch = 4;
+    assert_int_equal(apply(&im, KW_RECORD_UNFENCE_BROKER, &u), KW_EDECODE); /* another incarnation's */
+    u.epoch = 5;
+    assert_int_equal(apply(&im, KW_RECORD_UNFENCE_BROKER, &u), KW_OK);
+    assert_false(kb_image_broker(&im, 3)->fenced);
+    MSG(fence_broker, f);
+    f.id = 4;
+    f.epoch = 5;
+    assert_int_equal(apply(&im, KW_RECORD_FENCE_BROKER, &f), KW_EDECODE);
+    f.id = 3;
+    assert_int_equal(apply(&im, KW_RECORD_FENCE_BROKER, &f), KW_OK);
+    assert_true(kb_image_broker(&im, 3)->fenced);
+    MSG(unregister_controller, gone);
+    assert_int_equal(apply(&im, KW_RECORD_UNREGISTER_CONTROLLER, &gone), KW_OK);
+
+    for (uint8_t id = 1; id <= 2; id++) {
+        assert_int_equal(add_topic(&im, id == 1 ? "a" : "b", id), KW_OK);
+        for (int32_t i = 0; i < 2; i++) assert_int_equal(add_partition(&im, id, i, 1), KW_OK);
+        MSG(partition_change, c);
+        int32_t elr[] = {9};
+        c.topic_id = id_of(id);
+        c.partition_id = 0;
+        c.eligible_leader_replicas.v = c.last_known_elr.v = elr;
+        c.eligible_leader_replicas.n = c.last_known_elr.n = 1;
+        assert_int_equal(apply(&im, KW_RECORD_PARTITION_CHANGE, &c), KW_OK);
+    }
+    struct kb_image_partition *a = kb_image_partition(&im, kw_str_of("a"), 0), *other = kb_image_partition(&im, kw_str_of("b"), 0);
+    assert_int_equal(a->elr_count + a->last_known_elr_count + other->elr_count, 3);
+    MSG(clear_elr, clear);
+    clear.topic_name = kw_str_of("none");
+    assert_int_equal(apply(&im, KW_RECORD_CLEAR_ELR, &clear), KW_EDECODE);
+    clear.topic_name = kw_str_of("a");
+    assert_int_equal(apply(&im, KW_RECORD_CLEAR_ELR, &clear), KW_OK);
+    assert_int_equal(a->elr_count + a->last_known_elr_count, 0);
+    assert_int_equal(other->elr_count, 1);
+    assert_int_equal(a->partition_epoch, 2);
+    assert_int_equal(kb_image_partition(&im, kw_str_of("a"), 1)->partition_epoch, 0); /* had none */
+    clear.topic_name = kw_str_of("");
+    assert_int_equal(apply(&im, KW_RECORD_CLEAR_ELR, &clear), KW_OK);
+    assert_int_equal(other->elr_count + other->last_known_elr_count, 0);
+    assert_int_equal(a->partition_epoch, 2);
+    kb_image_deinit(&im);
+}
+
 static void test_configs(void **state) {
     (void)state;
     struct kb_image im;
@@ -722,6 +777,7 @@ int main(void) {
         cmocka_unit_test(test_topics_and_partitions),
         cmocka_unit_test(test_partition_change),
         cmocka_unit_test(test_brokers_and_features),
+        cmocka_unit_test(test_rarer_records),
         cmocka_unit_test(test_configs),
         cmocka_unit_test(test_observer),
         cmocka_unit_test(test_snapshot_and_tail_equal_replay),
