@@ -183,6 +183,12 @@ size_t kb_config_voters(const struct kb_config *c, struct kb_voter *out, size_t 
     return count;
 }
 
+bool kb_config_is_single(const struct kb_config *c) {
+    struct kb_voter v[KB_VOTERS_MAX];
+    size_t n = kb_config_voters(c, v, KB_VOTERS_MAX);
+    return n == 0 || (n == 1 && v[0].id == kb_config_int(c, "node.id"));
+}
+
 int kb_config_roles(const struct kb_config *c) {
     const char *roles = kb_config_get(c, "process.roles");
     return (kb_config_list_has(roles, "broker") ? KB_ROLE_BROKER : 0) | (kb_config_list_has(roles, "controller") ? KB_ROLE_CONTROLLER : 0);

@@ -111,7 +111,7 @@ static char *dup_text(const char *s) {
 
 struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *info, void *shell, struct kb_now now) {
     n->now = now;
-    if (n->state != KB_NODE_READY) return NULL;
+    if (!kb_node_accepts(n)) return NULL;
     struct kb_conn *c = kw_calloc(1, sizeof(*c));
     if (!c) return NULL;
     c->node = n;

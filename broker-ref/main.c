@@ -27,7 +27,7 @@ struct run {
     struct kb_logger logger;
     struct kc_shell_timer timer;
     uv_signal_t signals[2];
-    bool ready, stopping, ended;
+    bool accepting, ready, stopping, ended;
     int64_t stopped_us;
     char host[256];
     uint16_t port;
@@ -70,18 +70,23 @@ static void end(struct run *r, int code) {
     uv_stop(r->shell.loop);
 }
 
-static void say_ready(struct run *r) {
+static void accept_all(struct run *r) {
     const struct kb_config *c = r->options.config;
-    r->ready = true;
+    r->accepting = true;
     kb_shell_net_accept(r->shell.net,
                         kb_config_is_set(c, "socket.send.buffer.bytes") ? (int)kb_config_int(c, "socket.send.buffer.bytes") : -1,
                         kb_config_is_set(c, "socket.receive.buffer.bytes") ? (int)kb_config_int(c, "socket.receive.buffer.bytes") : -1);
+}
+
+static void say_ready(struct run *r) {
+    r->ready = true;
     printf(strchr(r->host, ':') ? "ready [%s]:%u\n" : "ready %s:%u\n", r->host, r->port);
     fflush(stdout);
 }
 
 static void follow_state(struct run *r) {
     int64_t now = r->shell.now.mono_us;
+    if (!r->accepting && kb_node_accepts(r->shell.node)) accept_all(r);
     switch (kb_node_state(r->shell.node)) {
     case KB_NODE_READY:
         if (!r->ready) say_ready(r);
@@ -191,6 +196,7 @@ static bool listen_all(struct run *r) {
     struct kb_listener l[16];
     const struct kb_config *c = r->options.config;
     size_t n = kb_config_listeners(c, false, l, KW_COUNTOF(l));
+    if (!kb_config_is_single(c) && n < KW_COUNTOF(l)) n += kb_config_controller_listeners(c, l + n, KW_COUNTOF(l) - n);
     /* Kafka's default of 50 makes a burst of clients wait a second each (dropped SYNs): only an explicit value is taken. */
     int backlog = kb_config_is_set(c, "socket.listen.backlog.size") ? (int)kb_config_int(c, "socket.listen.backlog.size") : BACKLOG;
     for (size_t i = 0; i < n && i < KW_COUNTOF(l); i++) {

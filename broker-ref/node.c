@@ -41,6 +41,10 @@ void kb_node_fail(struct kb_node *n, const char *fmt, ...) {
 enum kb_node_state kb_node_state(const struct kb_node *n) {
     return n->state;
 }
+bool kb_node_accepts(const struct kb_node *n) {
+    return n->state == KB_NODE_READY ||
+           (n->state == KB_NODE_LOADING && n->parts.store && !kb_store_is_single(n->parts.store) && kb_store_is_loaded(n->parts.store));
+}
 const char *kb_node_failure(const struct kb_node *n) {
     return n->state == KB_NODE_FAILED ? n->failure : NULL;
 }
@@ -251,8 +255,18 @@ static void store_refused(void *ctx, int64_t from, struct kb_now now) {
     if (n->parts.controller) kb_controller_refused(n->parts.controller, from, now);
 }
 
+static void store_role(void *ctx, bool leads, struct kb_now now) {
+    struct kb_node *n = ctx;
+    n->now = now;
+    if (leads)
+        kb_controller_activate(n->parts.controller, kb_store_epoch(n->parts.store), now);
+    else
+        kb_controller_resign(n->parts.controller, now);
+}
+
 static void start_store(struct kb_node *n, struct kb_now now) {
     struct kb_store_options so = {.env = &n->parts.log_env,
+                                  .node = n,
                                   .config = n->parts.config,
                                   .rng = &n->parts.rng,
                                   .image = &n->image,
@@ -261,6 +275,7 @@ static void start_store(struct kb_node *n, struct kb_now now) {
                                   .unclean = n->boot->unclean,
                                   .applied = store_applied,
                                   .ready = store_ready,
+                                  .role = store_role,
                                   .refused = store_refused,
                                   .ctx = n};
     kw_err err = kb_store_new(&so, &n->parts.store);

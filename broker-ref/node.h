@@ -40,6 +40,9 @@ void kb_node_drop(struct kb_node *n);
 void kb_node_free(struct kb_node *n); /* NULL is fine */
 enum kb_node_state { KB_NODE_NEW, KB_NODE_LOADING, KB_NODE_READY, KB_NODE_STOPPING, KB_NODE_STOPPED, KB_NODE_FAILED };
 enum kb_node_state kb_node_state(const struct kb_node *n);
+/* Connections are to be let in: from READY on, and in a quorum of several voters from when requests of the quorum can be served (all others
+ * are refused until READY). Never in a state that does not come to READY. */
+bool kb_node_accepts(const struct kb_node *n);
 const char *kb_node_failure(const struct kb_node *n); /* what failed, where, why, what to do; NULL unless FAILED */
 
 /* Time. */

@@ -49,6 +49,7 @@ struct kb_api_entry { /* dispatch's table: what this broker serves; ApiVersions 
     int16_t key, min, max;
     kb_api_fn *fn;
     bool while_stopping;
+    bool early; /* of the quorum and its brokers: served before the node is READY */
 };
 extern const struct kb_api_entry kb_api_table[];
 extern const size_t kb_api_table_count;

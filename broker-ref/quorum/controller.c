@@ -275,6 +275,20 @@ void kb_controller_failed(struct kb_controller *k, struct kb_now now) {
     drain_finished(k);
 }
 
+void kb_controller_activate(struct kb_controller *k, int32_t epoch, struct kb_now now) {
+    (void)epoch;
+    k->now = now;
+}
+
+void kb_controller_resign(struct kb_controller *k, struct kb_now now) {
+    k->now = now;
+    while (!kw_list_empty(&k->waiting)) {
+        struct kb_pending_change *p = pending_of(k->waiting.next);
+        if (p->change) fail_items(p->change, KE_NOT_CONTROLLER, "another node became the controller: whether the change happened shows there");
+        finish(k, p);
+    }
+}
+
 void kb_controller_free(struct kb_controller *k) {
     if (!k) return;
     while (!kw_list_empty(&k->waiting)) {

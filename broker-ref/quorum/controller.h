@@ -24,6 +24,9 @@ kw_err kb_controller_new(const struct kb_controller_options *o, struct kb_contro
 void kb_controller_free(struct kb_controller *k); /* changes still waiting are forgotten, done is not called */
 /* The node calls it from the store's `applied`, when it has acted on the image: answers the changes that are in it. */
 void kb_controller_applied(struct kb_controller *k, struct kb_now now);
+/* This node became the active controller in this epoch, or ceased to be: nothing is changed, and what waits fails. */
+void kb_controller_activate(struct kb_controller *k, int32_t epoch, struct kb_now now);
+void kb_controller_resign(struct kb_controller *k, struct kb_now now);
 void kb_controller_refused(struct kb_controller *k, int64_t from,
                            struct kb_now now); /* the store's `refused`: those changes are answered KAFKA_STORAGE_ERROR */
 void kb_controller_failed(struct kb_controller *k,

@@ -40,6 +40,7 @@ kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **out) {
     s->broker_epoch = -1;
     s->snapshot_end = s->snapshot_previous = -1;
     s->load.node_id = (int32_t)kb_config_int(o->config, "node.id");
+    s->single = kb_config_is_single(o->config);
     kw_list_init(&s->pending);
     kw_timer_init(&s->sync_again, sync_again, s);
     kb_replay_init(&s->replay, o->image, o->env->compressor, s->load.node_id, 0);
@@ -171,6 +172,7 @@ void kb_store_committed(struct kb_store *s, struct kb_now now) {
     if (s->o.applied) s->o.applied(s->o.ctx, now);
     if (s->state == KB_STORE_READY && !s->ready_told) {
         s->ready_told = true;
+        if (s->o.role) s->o.role(s->o.ctx, true, now);
         if (s->o.ready) s->o.ready(s->o.ctx, KW_OK, now);
     }
     kb_store_snapshot_maybe(s, now);
@@ -260,4 +262,20 @@ bool kb_store_has_written(const struct kb_store *s) {
 }
 int64_t kb_store_broker_epoch(const struct kb_store *s) {
     return s->broker_epoch;
+}
+void kb_store_set_broker_epoch(struct kb_store *s, int64_t broker_epoch) {
+    s->broker_epoch = broker_epoch;
+}
+bool kb_store_is_single(const struct kb_store *s) {
+    return s->single;
+}
+bool kb_store_is_loaded(const struct kb_store *s) {
+    return s && s->state == KB_STORE_READY;
+}
+bool kb_store_leads(const struct kb_store *s) {
+    return s && s->state == KB_STORE_READY;
+}
+int32_t kb_store_leader(const struct kb_store *s, int32_t *epoch) {
+    if (epoch) *epoch = s ? s->epoch : 0;
+    return kb_store_leads(s) ? s->load.node_id : -1;
 }

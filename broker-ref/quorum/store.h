@@ -1,8 +1,10 @@
 /* store.h - the metadata log `__cluster_metadata-0`, its snapshots, quorum-state and meta.properties: append, commit, replay into the
  * image.
  *
- * One node: a quorum of one with the records of the first day: LeaderChange control record of each epoch, registration of itself, feature
- * levels; epoch raised and (epoch, vote) stored before anything is appended. Calls log/ with keep_offsets off, sync before commit.
+ * A quorum of one has the records of the first day: LeaderChange control record of each epoch, registration of itself, feature levels;
+ * epoch raised and (epoch, vote) stored before anything is appended. Calls log/ with keep_offsets off, sync before commit.
+ * Of several voters (or where this node is none of them) the log is a replica: raft*.c elects, fetches, and moves the high watermark, up to
+ * which records are committed; the broker's registration and the partitions' leaders are then the controller's to write.
  */
 #ifndef KB_STORE_H
 #define KB_STORE_H
@@ -13,6 +15,7 @@
 struct kb_store;
 struct kb_store_options {
     struct kb_log_env *env; /* disk, timers, logger */
+    struct kb_node *node;   /* whose links it opens; needed where there are other voters */
     const struct kb_config *config;
     struct kw_rng *rng;
     struct kb_image *image; /* initialised, empty */
@@ -21,8 +24,16 @@ struct kb_store_options {
     bool unclean;           /* the machine went down since the last run: what was written and not synced may be lost */
     /* After records up to image->offset were applied: the node creates, changes, deletes partitions. */
     void (*applied)(void *ctx, struct kb_now now);
-    /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (kb_store_failure), then or later. */
+    /* The store is loaded, this node registered and unfenced, the image current (KW_OK), or it failed (kb_store_failure), then or later.
+     * Of several voters: the image has reached what the leader had committed; registering is then the node's own business. A node that is no
+     * broker is ready once loaded. */
     void (*ready)(void *ctx, kw_err err, struct kb_now now);
+    /* Of several voters: from now on requests of the quorum can be served (kb_store_is_loaded). May be NULL. */
+    void (*loaded)(void *ctx, struct kb_now now);
+    /* This node became the active controller: the first record of its epoch (kb_store_epoch) is committed and applied. Or it ceased to be:
+     * what it appended and did not see applied may or may not come to be. Told before anything of another leader is applied. In a quorum of one
+     * told once, before ready. May be NULL. */
+    void (*role)(void *ctx, bool leads, struct kb_now now);
     /* The disk was full: records at or above `from` were taken back and will never be committed. The node tells the controller. */
     void (*refused)(void *ctx, int64_t from, struct kb_now now);
     void *ctx;
@@ -33,8 +44,8 @@ void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now
 void kb_store_free(struct kb_store *s);                 /* once the shell has no request of it left */
 const char *kb_store_failure(const struct kb_store *s); /* what, where, why, what to do; NULL: none */
 
-/* Appends records as one batch (atomic); *last_offset is theirs. Not before ready. KW_EIO: the log has failed; KW_ELIMIT: too much for one
- * batch. Committed when synced; then applied, then kb_controller's changes answer. */
+/* Appends records as one batch (atomic); *last_offset is theirs. Only while this node leads. KW_EIO: the log has failed, or another leads;
+ * KW_ELIMIT: too much for one batch. Committed when synced by a majority of the voters; then applied, then kb_controller's changes answer. */
 struct kb_store_record {
     int16_t type, version;
     const void *message;
@@ -46,7 +57,14 @@ const char *
 kb_store_cluster_id(const struct kb_store *s); /* meta.properties: mostly 22 characters, any text where another tool formatted the folder */
 struct kw_uuid kb_store_directory_id(const struct kb_store *s);
 int32_t kb_store_epoch(const struct kb_store *s);
+/* Of this node's registration; -1 none yet. Of several voters the lifecycle sets it with the controller's answer. */
 int64_t kb_store_broker_epoch(const struct kb_store *s);
+void kb_store_set_broker_epoch(struct kb_store *s, int64_t broker_epoch);
+/* The quorum's leader as far as it is known here, -1: none; and the epoch (that of kb_store_epoch). s may be NULL: none. */
+int32_t kb_store_leader(const struct kb_store *s, int32_t *epoch);
+bool kb_store_leads(const struct kb_store *s);     /* this node is the active controller: see role */
+bool kb_store_is_single(const struct kb_store *s); /* a quorum of one, this node */
+bool kb_store_is_loaded(const struct kb_store *s); /* requests of the quorum can be served */
 bool kb_store_has_written(const struct kb_store *s); /* since the start: until then the log is as it was found */
 
 #endif

@@ -50,6 +50,7 @@ struct kb_store {
     struct kb_store_options o;
     enum { KB_STORE_NEW, KB_STORE_LOADING, KB_STORE_STARTING, KB_STORE_READY, KB_STORE_STOPPING, KB_STORE_STOPPED, KB_STORE_FAILED } state;
     bool ready_told, has_written;
+    bool single; /* this node is the only voter */
     char failure[480];
     struct kb_store_load load;
     struct kb_log *log;
