@@ -26,10 +26,16 @@ void kb_follower_follow(struct kb_partition *p, struct kb_now now);
 /* Before p leads, has no leader, is deleted or goes offline; no-op when it does not follow. What is in flight is ignored; a truncation that was begun
  * ends (the log is busy until then, and its end tells marks_moved). */
 void kb_follower_leave(struct kb_partition *p);
+/* With the partition, which nothing is in flight for any more (what is, pins it). */
+void kb_follower_free(struct kb_partition *p);
 /* From the log's marks_moved: what is written or synced may be named by the next fetch. */
 void kb_follower_marks_moved(struct kb_partition *p, struct kb_now now);
 /* The image moved: brokers may have another address or epoch, or be gone. Cheap: it looks at the leaders followed only. */
 void kb_followers_applied(struct kb_node *n, struct kb_now now);
+/* End of a turn, after the logs were flushed: dials and fetches. */
+void kb_followers_flush(struct kb_node *n, struct kb_now now);
+/* What the checkpoint file may say at most of p's recovery point: before a log is cut, it is told. INT64_MAX: anything. */
+int64_t kb_follower_recovery_max(const struct kb_partition *p);
 /* Clean stop: no more fetches, links closed; before the logs are shut down. */
 void kb_followers_stop(struct kb_node *n);
 
