@@ -7,7 +7,7 @@
 #include "partitions_priv.h"
 #include "uuid.h"
 
-int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
+int16_t kb_partition_copy_error(const struct kb_partition *p, int32_t leader_epoch) {
     switch (p->state) {
     case KB_PART_DELETED:
         return KE_UNKNOWN_TOPIC_OR_PARTITION;
@@ -18,21 +18,34 @@ int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
     case KB_PART_ONLINE:
         break;
     }
-    if (!p->leader) return KE_NOT_LEADER_OR_FOLLOWER;
     if (leader_epoch >= 0 && leader_epoch < p->leader_epoch) return KE_FENCED_LEADER_EPOCH;
     if (leader_epoch >= 0 && leader_epoch > p->leader_epoch) return KE_UNKNOWN_LEADER_EPOCH;
-    return KE_NONE;
+    return p->role == KB_PART_IDLE ? KE_NOT_LEADER_OR_FOLLOWER : KE_NONE;
 }
 
-int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
-                          struct kb_partition **p) {
+int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
+    int16_t code = kb_partition_copy_error(p, leader_epoch);
+    return code == KE_NONE && p->role != KB_PART_LEADS ? KE_NOT_LEADER_OR_FOLLOWER : code;
+}
+
+int16_t kb_partition_find_copy(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
+                               struct kb_partition **p) {
     bool by_id = !kw_uuid_is_zero(id);
     const struct kb_image_topic *t = by_id ? kb_image_topic_by_id(&n->image, id) : kb_image_topic(&n->image, topic);
     if (!t) return by_id ? KE_UNKNOWN_TOPIC_ID : KE_UNKNOWN_TOPIC_OR_PARTITION;
     if (index < 0 || index >= t->partition_count) return KE_UNKNOWN_TOPIC_OR_PARTITION;
     struct kb_partition *found = t->partitions[index].local;
     if (!found) return KE_NOT_LEADER_OR_FOLLOWER;
-    int16_t code = kb_partition_error(found, leader_epoch);
+    int16_t code = kb_partition_copy_error(found, leader_epoch);
+    if (code == KE_NONE) *p = found;
+    return code;
+}
+
+int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
+                          struct kb_partition **p) {
+    struct kb_partition *found = NULL;
+    int16_t code = kb_partition_find_copy(n, topic, id, index, leader_epoch, &found);
+    if (code == KE_NONE && found->role != KB_PART_LEADS) code = KE_NOT_LEADER_OR_FOLLOWER;
     if (code == KE_NONE) *p = found;
     return code;
 }
@@ -50,24 +63,72 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
     p->index = ip->index;
     p->state = KB_PART_LOADING;
     p->untouched = true;
+    p->leader_id = p->leader_epoch = p->partition_epoch = -1;
     p->flush_due_us = KW_NEVER;
     for (size_t i = 0; i < KB_POINT_COUNT; i++) p->points[i] = -1;
     kw_list_init(&p->waiters);
     kw_list_init(&p->dirty_link);
     kw_list_init(&p->link);
     kb_partition_configure(p);
-    kb_partition_take_image(p, t, ip);
+    kb_partition_take_image(p, t, ip, n->now);
     kw_list_push(&n->partitions->all, &p->link);
     ip->local = p;
     return p;
 }
 
-void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip) {
-    p->leader_epoch = ip->leader_epoch;
-    p->leader = ip->leader == p->node->id;
-    p->isr_count = ip->isr_count;
-    p->replica_count = ip->replica_count;
+void kb_partition_freed(struct kb_partition *p) {
+    kw_free(p->leaving);
+    kw_free(p->replicas);
+    kw_free(p->isr);
+    kw_free(p->topic);
+    kw_free(p);
+}
+
+/* ---- Its role ---- */
+
+void kb_partition_leave_role(struct kb_partition *p) {
+    p->role = KB_PART_IDLE;
+}
+
+/* A log that is being cut has no end that could be vouched for: the role is taken when that is over (marks_moved). */
+static void take_role(struct kb_partition *p, struct kb_now now) {
+    (void)now;
+    if (p->state != KB_PART_ONLINE || p->leader_id < 0 || p->log->busy) {
+        kb_partition_leave_role(p);
+        return;
+    }
+    if (p->leader_id != p->node->id) {
+        p->role = KB_PART_FOLLOWS;
+        return;
+    }
+    p->role = KB_PART_LEADS;
+    p->epoch_start = p->log->leo;
+}
+
+static bool take_ids(struct kb_partition *p, int32_t **v, int32_t *n, const int32_t *from, int32_t count) {
+    if (*n == count && (count == 0 || memcmp(*v, from, (size_t)count * sizeof(*from)) == 0)) return true;
+    int32_t *copy = count > 0 ? kw_memdup(from, (size_t)count * sizeof(*from)) : NULL;
+    if (count > 0 && !copy) {
+        kb_node_fail(p->node, "no memory for the replicas of %s-%d", p->topic, p->index);
+        return false;
+    }
+    kw_free(*v);
+    *v = copy;
+    *n = count;
+    return true;
+}
+
+void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip, struct kb_now now) {
     p->internal = t->internal;
+    if (ip->partition_epoch < p->partition_epoch) return; /* the controller's answer to a change of the ISR was here first */
+    if (!take_ids(p, &p->replicas, &p->replica_count, ip->replicas, ip->replica_count) ||
+        !take_ids(p, &p->isr, &p->isr_count, ip->isr, ip->isr_count))
+        return;
+    bool led_anew = ip->leader_epoch != p->leader_epoch || ip->leader != p->leader_id;
+    p->leader_id = ip->leader;
+    p->leader_epoch = ip->leader_epoch;
+    p->partition_epoch = ip->partition_epoch;
+    if (led_anew) take_role(p, now);
 }
 
 /* ---- The log's marks ---- */
@@ -84,10 +145,13 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
         return;
     }
     if (p->state != KB_PART_ONLINE) return;
-    int64_t hw = KW_MAX(hw_of(p), log->start);
-    if (hw > p->hw) {
-        p->hw = hw;
-        kb_partitions_point_moved(p->node, KB_POINT_HW);
+    if (p->role == KB_PART_IDLE && p->leader_id >= 0) take_role(p, now);
+    if (p->role != KB_PART_FOLLOWS) {
+        int64_t hw = KW_MAX(hw_of(p), log->start);
+        if (hw > p->hw) {
+            p->hw = hw;
+            kb_partitions_point_moved(p->node, KB_POINT_HW);
+        }
     }
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
     if (log->synced < log->written)
@@ -116,7 +180,16 @@ struct kb_log_owner kb_partition_owner(struct kb_partition *p) {
     return (struct kb_log_owner){.marks_moved = marks_moved, .failed = log_failed, .cut_back = log_cut_back, .ctx = p};
 }
 
+void kb_partition_set_hw(struct kb_partition *p, int64_t hw, struct kb_now now) {
+    hw = KW_MIN(KW_MAX(KW_MAX(hw, p->hw), p->log->start), p->log->leo);
+    if (hw == p->hw) return;
+    p->hw = hw;
+    kb_partitions_point_moved(p->node, KB_POINT_HW);
+    kb_purgatory_moved(p, now);
+}
+
 void kb_partition_offline(struct kb_partition *p, const char *why) {
+    kb_partition_leave_role(p);
     p->state = KB_PART_OFFLINE;
     KB_SAY(p->node, KB_ERROR, "%s-%d is offline: %s; its clients get KAFKA_STORAGE_ERROR until the disk is mended and the broker restarted",
            p->topic, p->index, why);
@@ -155,9 +228,7 @@ void kb_partition_unpin(struct kb_partition *p) {
 static void leave(struct kb_partition *p, struct kb_now now) {
     kw_list_remove(&p->link);
     kb_openings_unpark(p->node, p, now);
-    kw_free(p->leaving);
-    kw_free(p->topic);
-    kw_free(p);
+    kb_partition_freed(p);
 }
 
 static void leave_step(void *ctx, struct kb_now now) {

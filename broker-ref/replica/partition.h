@@ -1,7 +1,7 @@
-/* partition.h - a partition as its leader sees it: the log, the leader epoch, the high watermark, and who waits for it.
+/* partition.h - one partition on this node: its log, who leads it, the high watermark, and who waits for it.
  *
- * Called by api/produce, api/fetch, api/list_offsets…; calls log/ and purgatory. Replication (followers, ISR) comes to stand beside it in
- * isr.c and follower.c: the high watermark is computed here from the log's marks and, later, the replicas'.
+ * Called by api/produce, api/fetch, api/list_offsets…; calls log/, purgatory, isr (as leader), follower (as follower). The image says who leads:
+ * kb_partition_take_image gives the partition its role, which it has from when its log is open.
  */
 #ifndef KB_PARTITION_H
 #define KB_PARTITION_H
@@ -15,9 +15,16 @@ struct kb_partition {
     char *topic;
     struct kw_uuid topic_id;
     int32_t index;
-    int32_t leader_epoch;
+    /* As the image, or the controller's answer to a change of the ISR, said last: by partition_epoch. */
+    int32_t leader_id; /* -1: none */
+    int32_t leader_epoch, partition_epoch;
+    int32_t *replicas, *isr;
     int32_t isr_count, replica_count;
-    bool leader, internal;
+    enum { KB_PART_IDLE, KB_PART_LEADS, KB_PART_FOLLOWS } role; /* IDLE: not ONLINE, or nobody leads */
+    int64_t epoch_start;           /* of one that leads: its log's end when it began to */
+    struct kb_isr *in_sync;        /* of one that leads and has other replicas; isr.c's */
+    struct kb_follower *follower;  /* of one that follows; follower.c's */
+    bool internal;
     enum { KB_PART_LOADING, KB_PART_ONLINE, KB_PART_OFFLINE, KB_PART_DELETED } state; /* OFFLINE: its log failed; KAFKA_STORAGE_ERROR */
     struct kb_log *log;
     struct kb_log_config log_config;
@@ -48,9 +55,15 @@ int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid
                           struct kb_partition **p);
 /* Why a partition that was found before cannot be used now; 0 when it can. */
 int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch);
+/* The same two for what a follower may serve too: reads of consumers that ask for the nearest replica (KIP-392). */
+int16_t kb_partition_find_copy(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
+                               struct kb_partition **p);
+int16_t kb_partition_copy_error(const struct kb_partition *p, int32_t leader_epoch);
 void kb_partition_dirty(struct kb_partition *p); /* its log was appended to: flushed at the end of the turn */
 void kb_partition_pin(struct kb_partition *p);   /* an asynchronous read of its log is under way */
 void kb_partition_unpin(struct kb_partition *p);
+/* What a follower is told by its leader, kept between log start and log end; it goes back only with a log that was cut below it. Wakes who waits. */
+void kb_partition_set_hw(struct kb_partition *p, int64_t hw, struct kb_now now);
 /* DeleteRecords raised log starts: they are stored at once, and done comes when they are (false: not stored). */
 struct kb_point_waiter {
     struct kw_list link;

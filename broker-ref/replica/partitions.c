@@ -27,15 +27,21 @@ static kw_err note_partition(void *ctx, struct kb_image_topic *t, struct kb_imag
     return KW_OK;
 }
 
+/* The topic is gone, or this node is no replica any more. */
+static void remove_partition(struct kb_partitions *ps, struct kb_partition *p) {
+    kb_partition_leave_role(p);
+    p->state = KB_PART_DELETED;
+    kw_list_remove(&p->link);
+    kw_list_push(&ps->removed, &p->link);
+}
+
 static kw_err note_removed(void *ctx, struct kb_image_topic *t) {
     struct kb_partitions *ps = ((struct kb_node *)ctx)->partitions;
     for (int32_t i = 0; i < t->partition_count; i++) {
         struct kb_partition *p = t->partitions[i].local;
         if (!p) continue;
         t->partitions[i].local = NULL;
-        p->state = KB_PART_DELETED;
-        kw_list_remove(&p->link);
-        kw_list_push(&ps->removed, &p->link);
+        remove_partition(ps, p);
     }
     return KW_OK;
 }
@@ -53,23 +59,6 @@ void kb_partition_configure(struct kb_partition *p) {
     kb_effective_partition(&n->image, n->parts.config, topic, &p->config);
 }
 
-static void take_partition(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip, struct kb_now now) {
-    bool mine = false;
-    for (int32_t i = 0; i < ip->replica_count; i++) mine = mine || ip->replicas[i] == n->id;
-    struct kb_partition *p = ip->local;
-    if (p) {
-        kb_partition_take_image(p, t, ip);
-        kb_purgatory_moved(p, now);
-        return;
-    }
-    if (!mine) return;
-    p = kb_partition_new(n, t, ip);
-    if (!p)
-        kb_node_fail(n, "no memory for the partition %s-%d", t->name, ip->index);
-    else if (kb_opening_start(p, now) != KW_OK)
-        kb_partition_offline(p, "no memory to open its log");
-}
-
 static void drop_removed(struct kb_node *n, struct kb_now now) {
     struct kw_list *l;
     bool any = false;
@@ -81,6 +70,29 @@ static void drop_removed(struct kb_node *n, struct kb_now now) {
         any = true;
     }
     if (any) kb_openings_unpark(n, NULL, now); /* one that waited may have been deleted itself */
+}
+
+static void take_partition(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip, struct kb_now now) {
+    bool mine = false;
+    for (int32_t i = 0; i < ip->replica_count; i++) mine = mine || ip->replicas[i] == n->id;
+    struct kb_partition *p = ip->local;
+    if (p && !mine) {
+        ip->local = NULL;
+        remove_partition(n->partitions, p);
+        drop_removed(n, now);
+        return;
+    }
+    if (p) {
+        kb_partition_take_image(p, t, ip, now);
+        kb_purgatory_moved(p, now);
+        return;
+    }
+    if (!mine) return;
+    p = kb_partition_new(n, t, ip);
+    if (!p)
+        kb_node_fail(n, "no memory for the partition %s-%d", t->name, ip->index);
+    else if (kb_opening_start(p, now) != KW_OK)
+        kb_partition_offline(p, "no memory to open its log");
 }
 
 bool kb_partition_same_name(const struct kb_partition *a, const struct kb_partition *b) {
@@ -476,9 +488,7 @@ void kb_partitions_free(struct kb_node *n) {
             if (p->log) kb_log_free(p->log);
             kb_opening_free(p->opening);
             kw_list_remove(&p->dirty_link);
-            kw_free(p->leaving);
-            kw_free(p->topic);
-            kw_free(p);
+            kb_partition_freed(p);
         }
     }
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {

@@ -58,7 +58,11 @@ struct kb_partitions {
 };
 
 struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip);
-void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip);
+/* Who leads, who is in sync, what this node is to do: whatever the image says, unless it is older than what is known already. The caller wakes the
+ * waiters. */
+void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip, struct kb_now now);
+void kb_partition_leave_role(struct kb_partition *p); /* deleted, or offline: it neither leads nor follows */
+void kb_partition_freed(struct kb_partition *p);      /* its memory, but for the log */
 void kb_partition_configure(struct kb_partition *p);
 void kb_partition_try_free(struct kb_partition *p, struct kb_now now); /* a DELETED one, once nothing holds it */
 void kb_partitions_store_point(struct kb_node *n, enum kb_point what, struct kb_point_waiter *w); /* as kb_partitions_store_starts */
