@@ -115,6 +115,7 @@ void kb_shell_turn(struct kb_shell *s) {
         kb_node_tick(s->node, s->now);
         more = kb_shell_disk_run(s->disk);
         more = kb_shell_net_run(s->net) || more;
+        more = kb_shell_link_run(s->links) || more;
     }
     kc_shell_timer_at(&r->timer, more ? s->now.mono_us : kb_node_deadline(s->node));
     follow_state(r);
@@ -260,6 +261,7 @@ static void close_handle(uv_handle_t *h, void *arg) {
 static void take_apart(struct run *r) {
     struct kb_shell *s = &r->shell;
     kb_shell_net_free(s->net);
+    kb_shell_link_free(s->links);
     if (s->node) {
         while (kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
         kb_node_drop(s->node);
@@ -282,7 +284,8 @@ static int run_node(struct run *r) {
     s->logger = &r->logger;
     r->exit_code = 1;
     struct kb_shell_disk_options o = {.ephemeral = r->options.ephemeral, .inline_write_max = r->options.inline_write_max};
-    if (kc_shell_timer_init(&r->timer, &loop, timer_fired, r) != 0 || kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0) {
+    if (kc_shell_timer_init(&r->timer, &loop, timer_fired, r) != 0 || kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0 ||
+        kb_shell_link_new(s, &s->links) != 0) {
         kb_say(&r->logger, KB_ERROR, "out of memory or descriptors");
     } else if (lock_folder(r, kb_config_log_dir(r->options.config)) && listen_all(r)) {
         start_signals(r);

@@ -110,6 +110,7 @@ kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) {
     kb_disk_init(&n->parts.disk);
     kb_image_init(&n->image);
     kb_net_init(n);
+    kb_links_init(&n->links);
     kw_err err = make_parts(n, o);
     if (err != KW_OK) {
         kb_node_free(n);
@@ -138,6 +139,7 @@ void kb_node_drop(struct kb_node *n) {
     if (n->parts.controller) kb_controller_free(n->parts.controller);
     if (n->parts.store) kb_store_free(n->parts.store);
     kb_pid_source_free(n);
+    kb_links_deinit(&n->links);
 }
 
 void kb_node_free(struct kb_node *n) {
@@ -424,6 +426,7 @@ void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now n
 void kb_node_tick(struct kb_node *n, struct kb_now now) {
     n->now = now;
     kw_timers_run(&n->parts.timers, now.mono_us);
+    kb_links_end_of_turn(n);
     if (n->state == KB_NODE_FAILED) return;
     kb_partitions_flush(n, now);
     if (n->parts.store) kb_store_flush(n->parts.store, now);

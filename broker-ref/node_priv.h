@@ -3,6 +3,7 @@
 #define KB_NODE_PRIV_H
 
 #include "conn.h"
+#include "link.h"
 #include "node_parts.h"
 #include "quorum/controller.h"
 #include "quorum/image.h"
@@ -30,6 +31,7 @@ struct kb_node {
     char *advertised_host; /* of advertised.listeners; NULL: the address that the client connected to */
     int32_t advertised_port;
     struct kb_net net;
+    struct kb_links links;
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
     struct kb_fetch_cache *fetch_cache;

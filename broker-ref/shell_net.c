@@ -41,7 +41,6 @@ struct kb_shell_net {
     size_t listener_count;
     struct kw_list socks;
     uv_check_t check; /* ends the turn after each poll that brought something */
-    bool brought;
     int spare_fd; /* given up for a moment to turn a client away when descriptors run out */
     int send_buffer, recv_buffer;
     int64_t said_us;
@@ -201,7 +200,7 @@ static bool serve(struct sock *k) {
 
 static void readable(uv_poll_t *p, int status, int events) {
     struct sock *k = p->data;
-    k->net->brought = true;
+    k->net->s->brought = true;
     if (k->dead) return;
     k->net->s->now = kb_shell_now();
     bool over = status < 0 || ((events & UV_READABLE) && !receive(k)) || ((events & UV_DISCONNECT) && !(events & UV_READABLE));
@@ -302,7 +301,7 @@ static void acceptable(uv_poll_t *p, int status, int events) {
     (void)events;
     struct listener *l = p->data;
     if (status < 0) return;
-    l->net->brought = true;
+    l->net->s->brought = true;
     for (int i = 0; i < ACCEPTS; i++) {
         struct sockaddr_storage from;
         socklen_t len = sizeof(from);
@@ -382,8 +381,8 @@ int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port,
 
 static void checked(uv_check_t *c) {
     struct kb_shell_net *n = c->data;
-    if (!n->brought) return;
-    n->brought = false;
+    if (!n->s->brought) return;
+    n->s->brought = false;
     kb_shell_turn(n->s);
 }
 

@@ -10,6 +10,7 @@
 
 struct kb_shell;
 struct kb_shell_disk;
+struct kb_shell_link;
 struct kb_shell_net;
 
 struct kb_shell { /* main.c */
@@ -17,6 +18,8 @@ struct kb_shell { /* main.c */
     struct kb_node *node;
     struct kb_shell_disk *disk;
     struct kb_shell_net *net;
+    struct kb_shell_link *links;
+    bool brought; /* by sockets, in this poll: the turn ends after it */
     const struct kb_logger *logger;
     struct kb_now now; /* of this step of the turn: a clock costs as much as a good part of a request */
 };
@@ -42,5 +45,10 @@ void kb_shell_net_accept(struct kb_shell_net *n, int send_buffer,
 bool kb_shell_net_run(struct kb_shell_net *n);           /* carries out what connections have to do */
 bool kb_shell_net_flushed(const struct kb_shell_net *n); /* nothing is left to be sent */
 void kb_shell_net_free(struct kb_shell_net *n);          /* closes everything; the node hears of each */
+
+/* shell_link.c */
+int kb_shell_link_new(struct kb_shell *s, struct kb_shell_link **n);
+bool kb_shell_link_run(struct kb_shell_link *n);  /* connects, sends, closes as the node's dials want it; true: something was done */
+void kb_shell_link_free(struct kb_shell_link *n); /* closes everything, and tells the node nothing; what libuv has comes back in the loop */
 
 #endif
