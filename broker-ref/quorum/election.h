@@ -113,24 +113,27 @@ struct kb_election_peer { /* a voter, this node among them */
     bool granted, refused;                   /* in this attempt */
     bool acknowledged;                       /* the epoch's begin or end; or it has fetched */
     uint32_t attempt;                        /* that the request under way belongs to */
+    uint32_t failures;                       /* to reach it, in a row */
     int64_t next_us, fetched_us, end_offset; /* of its last valid fetch in this leader's epoch; fetched_us starts as the epoch's start */
 };
 
 struct kb_election { /* the machine's own; embed it, read it through the functions below */
     struct kb_election_options o;
     enum kb_election_role role;
-    struct kb_election_state state, stored, storing;
-    bool store_under_way, leader_dead, stopping, started;
+    struct kb_election_state state, stored, storing; /* in memory, on the disk, on its way there */
+    bool started, stopping, store_under_way;
+    bool leader_dead; /* the epoch's leader is gone or has resigned: it is not believed in until it says so itself */
+    bool heard;       /* of the epoch's leader, from itself, at heard_us */
+    bool backing_off; /* prospective, and not asking now: the timer ends that */
+    bool told_leads;
     int32_t told_epoch, told_leader;
-    struct kw_list held;
+    struct kw_list held; /* replies */
     struct kb_election_peer peers[KB_VOTERS_MAX];
-    int64_t timer_us;           /* what it is for depends on the role */
-    int64_t heard_us;           /* of the leader, as a follower */
+    int64_t timer_us; /* what it is for depends on the role */
+    int64_t heard_us, find_us;
     uint32_t attempt, failures; /* failed ones in a row: the backoff's exponent */
-    bool lost, backing_off;     /* this attempt cannot win any more: the timer is a backoff's */
-    size_t find_at;
-    int64_t find_us;
     uint32_t finds;
+    size_t find_at;
 };
 
 /* ---- Start ---- */
