@@ -14,7 +14,7 @@ static bool refused(void) {
         return false;
     }
     h->alloc_refusals--;
-    sim_fire(h->w, h->id == 0 ? SIM_F_ALLOC_BROKER : SIM_F_ALLOC_CLIENT);
+    sim_fire(h->w, h->id == 0 || h->id > SIM_HOST_NODE ? SIM_F_ALLOC_BROKER : SIM_F_ALLOC_CLIENT);
     sim_trace(h->w, "%s gets no memory", h->name);
     return true;
 }

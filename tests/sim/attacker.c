@@ -22,7 +22,7 @@ static void keep(struct sim_attacker *a) {
 static void tap(void *ctx, struct sim_conn *c, const void *p, size_t n) {
     struct sim_attacker *a = ctx;
     const uint8_t *b = p;
-    if (c->client == SIM_ATTACKER) return;
+    if (c->from == sim_client_host(SIM_ATTACKER)) return;
     if (a->seen.conn == c->id) {
         size_t k = KW_MIN(n, a->seen.want - a->seen.size);
         memcpy(a->seen.p + a->seen.size, b, k);
@@ -184,7 +184,7 @@ void sim_attacker_strike(struct sim_attacker *a) {
     prepare(a);
     if (!a->out_size) return;
     a->leave_us = a->w->now_us + sim_range(a->w, 20 * SIM_MS, 20 * SIM_S);
-    a->conn = sim_connect(a->net, SIM_ATTACKER, a->net->address, NULL);
+    a->conn = sim_connect(a->net, sim_client_host(SIM_ATTACKER), a->net->servers[0].address, NULL);
     sim_trace(a->w, "the attacker connects: %llu, %zu bytes", (unsigned long long)a->conn->id, a->out_size);
     sim_host_wake(&a->host, a->leave_us);
 }
@@ -194,7 +194,7 @@ void sim_attacker_init(struct sim_attacker *a, struct sim_world *w, struct sim_n
     sim_host_init(&a->host, w, "attacker", SIM_ATTACKER + 1, turn);
     a->w = w;
     a->net = net;
-    net->hosts[1 + SIM_ATTACKER] = &a->host;
+    net->hosts[sim_client_host(SIM_ATTACKER)] = &a->host;
     net->tap = tap;
     net->tap_ctx = a;
 }

@@ -27,7 +27,7 @@ static struct sock *sock_at(struct kw_list *l) {
 static void say(void *ctx, enum kb_level level, const char *text) {
     (void)level;
     struct sim_broker *b = ctx;
-    sim_say(b->w, "broker", text);
+    sim_say(b->w, b->host.name, text);
 }
 
 /* ---- Connections ---- */
@@ -45,17 +45,19 @@ static void sock_close(struct sim_broker *b, struct sock *k, bool reset) {
 static bool take_connections(struct sim_broker *b) {
     struct sim_conn *c;
     bool any = false;
-    while (b->life == SIM_UP && (c = sim_accept(b->net))) {
+    while (b->life == SIM_UP && (c = sim_accept(b->net, b->index))) {
         char peer[32], local[32];
-        snprintf(local, sizeof local, "10.0.0.%d", b->net->address);
-        snprintf(peer, sizeof peer, "10.0.1.%d:%u", c->client + 1, 40000 + (unsigned)(c->id % 20000));
+        snprintf(local, sizeof local, "10.0.0.%d", b->net->servers[b->index].address);
+        snprintf(peer, sizeof peer, "10.0.%d.%d:%u", sim_from_client(c), sim_from_client(c) ? c->from - SIM_NODES_MAX + 1 : c->from + 1,
+                 40000 + (unsigned)(c->id % 20000));
         struct kb_conn_info info = {.local_host = local, .local_port = 9092, .peer = peer};
         struct sock *k = sim_need(calloc(1, sizeof *k));
         kw_list_init(&k->link);
         kw_list_init(&k->replies);
         k->net = c;
         k->core = kb_node_accept(b->node, &info, k, sim_broker_now(b));
-        sim_trace(b->w, "broker accepts connection %llu of client %d%s", (unsigned long long)c->id, c->client, k->core ? "" : ": refused");
+        sim_trace(b->w, "%s accepts connection %llu of %s %d%s", b->host.name, (unsigned long long)c->id, sim_from_client(c) ? "client" : "node",
+                  sim_from_client(c) ? c->from - SIM_NODES_MAX : c->from, k->core ? "" : ": refused");
         if (!k->core) {
             sim_close(c, SIM_BROKER, true);
             free(k);
@@ -82,7 +84,7 @@ static bool receive(struct sim_broker *b, struct sock *k, bool *any) {
             return true;
         }
         if (got <= 0) {
-            sim_trace(b->w, "broker: connection %llu %s", (unsigned long long)k->net->id, got == SIM_READ_EOF ? "ended" : "reset");
+            sim_trace(b->w, "%s: connection %llu %s", b->host.name, (unsigned long long)k->net->id, got == SIM_READ_EOF ? "ended" : "reset");
             return false;
         }
         *any = true;
@@ -129,7 +131,7 @@ static uint8_t *gather(struct sim_broker *b, const struct kb_reply *r, size_t ex
 /* Damage that can be told from the frame alone: the client must find it. What only a checksum could tell is not in the protocol's power. */
 static void damage(struct sim_broker *b, struct sock *k, const struct kb_reply *r) {
     struct sim_world *w = b->w;
-    if (r->total < 9 || k->net->client == SIM_ATTACKER) return;
+    if (r->total < 9 || k->net->from == sim_client_host(SIM_ATTACKER) || !sim_from_client(k->net)) return;
     uint8_t *p = gather(b, r, 64);
     size_t n = r->total;
     int kind = (int)sim_below(w, 4);
@@ -225,7 +227,7 @@ static void check_poison(struct sim_broker *b) {
     for (struct kw_list *l = b->socks.next; l != &b->socks; l = l->next) {
         struct sock *k = sock_at(l);
         if (sim_poisoned(k->net, SIM_BROKER) && kb_conn_wants_read(k->core))
-            sim_fail(b->w, 37, "the broker reads on behind an impossible length on connection %llu", (unsigned long long)k->net->id);
+            sim_fail(b->w, 37, "%s reads on behind an impossible length on connection %llu", b->host.name, (unsigned long long)k->net->id);
     }
 }
 
@@ -245,6 +247,111 @@ static bool run_connections(struct sim_broker *b) {
         next = l->next;
         struct sock *k = sock_at(l);
         if (!kw_list_empty(&k->replies)) any = serve(b, k) || any;
+    }
+    return any;
+}
+
+/* ---- Connections that the node opens ---- */
+
+struct call { /* a dial, as this shell sees it */
+    struct kw_list link;
+    struct kb_dial *core;
+    struct sim_conn *net;
+    bool connecting;
+};
+static struct call *call_at(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct call, link);
+}
+
+static void call_end(struct sim_broker *b, struct call *k, enum kb_link_end how) {
+    struct kb_dial *core = k->core;
+    sim_trace(b->w, "%s: its connection %llu: %s", b->host.name, (unsigned long long)k->net->id, kb_link_end_text(how));
+    sim_close(k->net, SIM_CLIENT, how == KB_LINK_RESET);
+    kw_list_remove(&k->link);
+    free(k);
+    kb_dial_ended(core, how, sim_broker_now(b));
+}
+
+static struct call *call_begin(struct sim_broker *b, struct kb_dial *core) {
+    const char *host;
+    uint16_t port;
+    struct call *k = sim_need(calloc(1, sizeof *k));
+    kb_dial_address(core, &host, &port);
+    kw_list_init(&k->link);
+    kw_list_push(&b->dials, &k->link);
+    k->core = core;
+    k->connecting = true;
+    k->net = sim_connect(b->net, b->index, atoi(strrchr(host, '.') + 1), k);
+    kb_dial_set_shell(core, k);
+    sim_trace(b->w, "%s connects to %s: %llu", b->host.name, host, (unsigned long long)k->net->id);
+    return k;
+}
+
+/* false: it is over. */
+static bool call_send(struct sim_broker *b, struct call *k, bool *any) {
+    struct kb_iov iov[4];
+    while (!k->connecting && kb_dial_send(k->core, iov, KW_COUNTOF(iov)) > 0) {
+        int64_t n = sim_write(k->net, SIM_CLIENT, iov[0].p, iov[0].len);
+        if (n < 0) return false;
+        if (n == 0) return true;
+        *any = true;
+        kb_dial_sent(k->core, (size_t)n, sim_broker_now(b));
+    }
+    return true;
+}
+
+/* 1: goes on; 0: the peer closed; -1: broken. */
+static int call_receive(struct sim_broker *b, struct call *k, bool *any) {
+    for (int i = 0; i < READS && !kb_dial_wants_close(k->core); i++) {
+        uint8_t *p;
+        size_t n;
+        if (!sim_readable(k->net, SIM_CLIENT)) return 1;
+        kb_dial_recv_buf(k->core, &p, &n);
+        if (n == 0) return 1;
+        int64_t got = sim_read(k->net, SIM_CLIENT, p, n);
+        kb_dial_received(k->core, got > 0 ? (size_t)got : 0, sim_broker_now(b));
+        if (got == SIM_READ_NONE) return 1;
+        if (got <= 0) return got == SIM_READ_EOF ? 0 : -1;
+        *any = true;
+        sim_hash(b->w, p, (size_t)got);
+    }
+    return 1;
+}
+
+static bool run_call(struct sim_broker *b, struct call *k) {
+    bool any = false;
+    if (kb_dial_wants_close(k->core)) {
+        call_end(b, k, KB_LINK_CLOSED);
+        return true;
+    }
+    if (k->connecting) {
+        if (k->net->refused) {
+            call_end(b, k, KB_LINK_REFUSED);
+            return true;
+        }
+        if (!k->net->established) return false;
+        k->connecting = false;
+        kb_dial_connected(k->core, sim_broker_now(b));
+        return true;
+    }
+    int rc = call_receive(b, k, &any);
+    if (rc <= 0 || !call_send(b, k, &any)) {
+        call_end(b, k, rc == 0 ? KB_LINK_CLOSED_BY_PEER : KB_LINK_RESET);
+        return true;
+    }
+    return any;
+}
+
+static bool run_calls(struct sim_broker *b) {
+    bool any = false;
+    struct kw_list *l, *next;
+    for (struct kb_dial *d; (d = kb_node_next_dial(b->node));) {
+        struct call *k = kb_dial_shell(d);
+        any = run_call(b, k ? k : call_begin(b, d)) || any;
+    }
+    for (l = b->dials.next; l != &b->dials; l = next) {
+        next = l->next;
+        any = run_call(b, call_at(l)) || any;
     }
     return any;
 }
@@ -272,9 +379,10 @@ static bool run_disk(struct sim_broker *b) {
 static void close_all(struct sim_broker *b) {
     while (!kw_list_empty(&b->socks)) {
         struct sock *k = sock_at(b->socks.next);
-        k->net = NULL; /* its end was told of by sim_net_broker_died */
+        k->net = NULL; /* its end was told of by sim_net_node_died */
         sock_close(b, k, false);
     }
+    while (!kw_list_empty(&b->dials)) free(call_at(kw_list_shift(&b->dials))); /* the node lets go of its dials by itself */
 }
 
 static void drain(struct sim_broker *b) {
@@ -291,13 +399,13 @@ static void drain(struct sim_broker *b) {
 static void bury(struct sim_broker *b, enum sim_death how) {
     struct kb_now now = sim_broker_now(b);
     if (b->on_death) b->on_death(b, how);
-    sim_trace(b->w, "broker dies: %s",
+    sim_trace(b->w, "%s dies: %s", b->host.name,
               how == SIM_DEATH_STOP    ? "stopped"
               : how == SIM_DEATH_KILL  ? "kill -9"
               : how == SIM_DEATH_POWER ? "power loss"
                                        : "gave up");
     b->death = how;
-    sim_net_broker_died(b->net, how == SIM_DEATH_POWER);
+    sim_net_node_died(b->net, b->index, how == SIM_DEATH_POWER);
     close_all(b);
     if (how == SIM_DEATH_POWER)
         sim_disk_power_loss(b->disk, now);
@@ -328,9 +436,9 @@ void sim_broker_power_loss(struct sim_broker *b) {
 void sim_broker_stop(struct sim_broker *b) {
     if (b->life != SIM_UP) return;
     sim_fire(b->w, SIM_F_STOP);
-    sim_trace(b->w, "broker stops");
+    sim_trace(b->w, "%s stops", b->host.name);
     b->life = SIM_STOPPING;
-    b->net->listening = false;
+    b->net->servers[b->index].listening = false;
     b->stop_since_us = b->w->now_us;
     kb_node_stop(b->node, sim_broker_now(b));
     sim_host_wake(&b->host, b->w->now_us);
@@ -339,7 +447,9 @@ void sim_broker_stop(struct sim_broker *b) {
 void sim_broker_start(struct sim_broker *b) {
     if (b->life != SIM_DOWN) return;
     char boot_id[32], text[400];
-    b->boots += b->death == SIM_DEATH_POWER;
+    bool machine = b->death == SIM_DEATH_POWER || b->rebooted;
+    b->rebooted = false;
+    b->boots += machine;
     snprintf(boot_id, sizeof boot_id, "boot %llu", (unsigned long long)b->boots);
     struct kb_node_options o = {.config = b->config,
                                 .seed = kw_rng_next(&b->w->rng),
@@ -348,9 +458,9 @@ void sim_broker_start(struct sim_broker *b) {
                                 .boot_id = boot_id};
     if (b->lives++ == 0 && kb_config_finish(b->config, text, sizeof text) != KW_OK) sim_fail(b->w, 37, "configuration: %s", text);
     sim_disk_faults(b->disk)->hung_until_us = 0;
-    sim_trace(b->w, "broker starts, life %llu", (unsigned long long)b->lives);
-    sim_host_boot(&b->host, b->death == SIM_DEATH_POWER);
-    b->net->machine_up = true;
+    sim_trace(b->w, "%s starts, life %llu", b->host.name, (unsigned long long)b->lives);
+    sim_host_boot(&b->host, machine);
+    b->net->servers[b->index].machine_up = true;
     b->life = SIM_STARTING;
     b->start_since_us = b->w->now_us;
     b->disk_was_broken = false;
@@ -365,8 +475,8 @@ static void follow(struct sim_broker *b) {
         b->life = SIM_UP;
         b->ready_lives++;
         b->failed_in_row = 0;
-        b->net->listening = true;
-        sim_trace(b->w, "broker is ready");
+        b->net->servers[b->index].listening = true;
+        sim_trace(b->w, "%s is ready", b->host.name);
         if (b->on_ready) b->on_ready(b);
         sim_host_wake(&b->host, b->w->now_us);
         return;
@@ -399,6 +509,7 @@ static void turn(struct sim_host *h) {
         more = run_disk(b);
         more = take_connections(b) || more;
         more = run_connections(b) || more;
+        more = run_calls(b) || more;
         more = more || kb_node_deadline(b->node) <= sim_broker_now(b).mono_us || !kw_list_empty(&kb_node_disk(b->node)->queue);
     }
     check_poison(b);
@@ -416,17 +527,21 @@ void sim_broker_set(struct sim_broker *b, const char *name, const char *value) {
     }
 }
 
-void sim_broker_init(struct sim_broker *b, struct sim_world *w, struct sim_net *net, const struct sim_disk_options *o) {
+void sim_broker_init(struct sim_broker *b, struct sim_world *w, struct sim_net *net, int index, const char *name, const struct sim_disk_options *o) {
+    char text[64];
     memset(b, 0, sizeof *b);
-    sim_host_init(&b->host, w, "broker", 0, turn);
+    sim_host_init(&b->host, w, name, index ? SIM_HOST_NODE + index : 0, turn);
+    b->index = index;
     b->w = w;
     b->net = net;
-    net->hosts[0] = &b->host;
+    net->hosts[index] = &b->host;
     kw_list_init(&b->socks);
+    kw_list_init(&b->dials);
     b->disk = sim_disk_new(kw_rng_next(&w->rng), o);
     if (kb_config_new(&b->config) != KW_OK) abort();
     sim_broker_set(b, "log.dirs", SIM_DATA);
-    sim_broker_set(b, "listeners", "PLAINTEXT://10.0.0.1:9092");
+    snprintf(text, sizeof text, "PLAINTEXT://10.0.0.%d:9092", net->servers[index].address);
+    sim_broker_set(b, "listeners", text);
 }
 
 void sim_broker_deinit(struct sim_broker *b) {

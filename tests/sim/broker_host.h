@@ -1,4 +1,4 @@
-/* broker_host.h - the broker's process in the simulated world: a real node core over the simulated disk and network, and its lives.
+/* broker_host.h - a node's process in the simulated world: a real node core over the simulated disk and network, and its lives.
  *
  * Called by faults.c (kill, stop, start) and check_*.c (which look inside). Calls broker-ref/node.h, sim_disk, net.
  */
@@ -23,6 +23,7 @@ struct sim_broker {
     struct sim_host host; /* first */
     struct sim_world *w;
     struct sim_net *net;
+    int index; /* among the nodes, and their hosts */
     struct sim_disk *disk;
     struct kb_config *config;
     struct kb_node *node; /* NULL while down */
@@ -31,7 +32,8 @@ struct sim_broker {
     uint64_t lives, ready_lives;
     uint64_t boots; /* of its machine */
     int failed_in_row;
-    struct kw_list socks;
+    struct kw_list socks, dials; /* accepted, and opened by the node */
+    bool rebooted; /* its machine is started anew with it, though the power was not lost */
     int64_t stop_since_us, start_since_us;
     bool disk_was_broken; /* since the present start: a failure of the node is no wonder */
     /* Called by those that check. */
@@ -43,7 +45,7 @@ struct sim_broker {
     void *ctx;
 };
 
-void sim_broker_init(struct sim_broker *b, struct sim_world *w, struct sim_net *net, const struct sim_disk_options *o);
+void sim_broker_init(struct sim_broker *b, struct sim_world *w, struct sim_net *net, int index, const char *name, const struct sim_disk_options *o);
 void sim_broker_deinit(struct sim_broker *b);
 void sim_broker_set(struct sim_broker *b, const char *name, const char *value); /* a property, before the first start */
 void sim_broker_start(struct sim_broker *b);

@@ -47,7 +47,7 @@ bool sim_check_disk_has(void *run, int topic, int partition, int64_t offset) {
     char dir[96];
     bool has = false;
     folder(dir, sizeof dir, &r->model, topic, partition);
-    sim_scan_log(r->broker.disk, dir, &s);
+    sim_scan_log(r->nodes[0].disk, dir, &s);
     for (size_t i = 0; i < s.count && !has; i++) has = s.v[i].h.base_offset <= offset && offset <= s.v[i].last;
     sim_scan_deinit(&s);
     return has;
@@ -198,7 +198,7 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
     struct sim_scan s;
     char dir[96];
     folder(dir, sizeof dir, &r->model, t, index);
-    sim_scan_log(r->broker.disk, dir, &s);
+    sim_scan_log(r->nodes[0].disk, dir, &s);
     int64_t end = s.segment_count ? sim_scan_end(&s) : p->log->start, promised = c->lossy ? c->synced : c->written;
     if (!l->tainted) {
         if (s.torn) sim_fail(w, 10, "%s: recovery left a torn or corrupt end behind offset %lld", dir, (long long)end);
@@ -253,7 +253,7 @@ static void check_offset_index(struct sim_run *r, const struct sim_scan *s, size
     char path[160];
     size_t n;
     snprintf(path, sizeof path, "%s.index", s->segments[segment].path);
-    const uint8_t *p = sim_disk_peek(r->broker.disk, path, &n);
+    const uint8_t *p = sim_disk_peek(r->nodes[0].disk, path, &n);
     int64_t base = s->segments[segment].base, last = -1;
     for (size_t i = 0; p && i + KB_OFFSET_ENTRY <= n; i += KB_OFFSET_ENTRY) {
         int64_t offset = base + (int64_t)kw_load32(p + i), position = (int64_t)kw_load32(p + i + 4);
@@ -273,7 +273,7 @@ static void check_time_index(struct sim_run *r, const struct sim_scan *s, size_t
     char path[160];
     size_t n;
     snprintf(path, sizeof path, "%s.timeindex", s->segments[segment].path);
-    const uint8_t *p = sim_disk_peek(r->broker.disk, path, &n);
+    const uint8_t *p = sim_disk_peek(r->nodes[0].disk, path, &n);
     int64_t base = s->segments[segment].base, last_time = INT64_MIN, last = -1;
     for (size_t i = 0; p && i + KB_TIME_ENTRY <= n; i += KB_TIME_ENTRY) {
         int64_t time = (int64_t)kw_load64(p + i), offset = base + (int64_t)kw_load32(p + i + 8);
@@ -307,7 +307,7 @@ static void one_record(void *ctx, const struct sim_batch *b, const struct kw_rec
 
 /* All clients are gone; the broker is there, at rest. */
 void sim_check_disk_final(struct sim_run *r) {
-    struct sim_broker *b = &r->broker;
+    struct sim_broker *b = &r->nodes[0];
     struct sim_world *w = &r->w;
     struct kw_compressor *c = sim_need(kw_compressor_new());
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));) {

@@ -14,7 +14,7 @@ static bool tampered(struct sim_run *r, const struct kb_partition *p) {
 }
 
 static bool broker_is_whole(struct sim_run *r, char *why, size_t size) {
-    struct sim_broker *b = &r->broker;
+    struct sim_broker *b = &r->nodes[0];
     if (b->life != SIM_UP) {
         snprintf(why, size, "the broker is not up (%d)", b->life);
         return false;
@@ -30,7 +30,7 @@ static bool broker_is_whole(struct sim_run *r, char *why, size_t size) {
 }
 
 static bool consumed(struct sim_run *r, struct sim_role *c, const char *name, char *why, size_t size) {
-    for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->broker.node, p));) {
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->nodes[0].node, p));) {
         int t;
         int64_t at;
         if (sscanf(p->topic, "topic-%d", &t) != 1 || p->state != KB_PART_ONLINE || !sim_consumer_position(c, t, p->index, &at)) continue;

@@ -32,9 +32,9 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
     struct sim_world *w = &r->w;
     struct sim_scan s;
     struct times t = {0};
-    sim_scan_log(r->broker.disk, p->log->dir, &s);
+    sim_scan_log(r->nodes[0].disk, p->log->dir, &s);
     for (size_t i = 0; i < s.count; i++)
-        if (!sim_scan_records(r->broker.disk, &s, &s.v[i], c, one, &t))
+        if (!sim_scan_records(r->nodes[0].disk, &s, &s.v[i], c, one, &t))
             sim_fail(w, 10, "%s: the batch at %lld does not decode", p->log->dir, (long long)s.v[i].h.base_offset);
     struct sim_lookup q[TIMES + 2];
     int64_t expected[TIMES + 2];
@@ -71,7 +71,7 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
 
 void sim_check_lookups(struct sim_run *r) {
     struct kw_compressor *c = sim_need(kw_compressor_new());
-    for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->broker.node, p));) {
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->nodes[0].node, p));) {
         int t;
         if (sscanf(p->topic, "topic-%d", &t) == 1 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted)
             check_partition(r, p, t, c);

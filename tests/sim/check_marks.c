@@ -22,9 +22,9 @@ static void check(struct sim_run *r, struct kb_partition *p, struct sim_log *l) 
     if (!(g->synced <= g->written && g->written <= g->leo))
         sim_fail(w, 7, "%s: synced %lld, written %lld, queued %lld", g->dir, (long long)g->synced, (long long)g->written,
                  (long long)g->leo);
-    bool fresh = l->life != r->broker.lives;
+    bool fresh = l->life != r->nodes[0].lives;
     if (fresh) {
-        l->life = r->broker.lives;
+        l->life = r->nodes[0].lives;
         l->poisoned_at = -1;
     } else if (p->hw > promised && p->hw > l->hw && !l->tainted) { /* what recovery found counts as written */
         sim_fail(w, 7, "%s: the high watermark went to %lld, only %lld are %s", g->dir, (long long)p->hw, (long long)promised,

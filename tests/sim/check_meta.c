@@ -10,7 +10,7 @@
 #include "workload.h"
 
 static struct kb_image_topic *topic_of(struct sim_run *r, int t) {
-    return kb_image_topic(r->broker.node->parts.image, kw_str_of(r->model.topics[t].name));
+    return kb_image_topic(r->nodes[0].node->parts.image, kw_str_of(r->model.topics[t].name));
 }
 
 /* The node is there, and has an image: it was ready once in this life. */

@@ -77,7 +77,7 @@ static void resolve(struct sim_client *c, struct peer *p) {
     struct sim_world *w = c->w;
     const char *host = kc_conn_host(p->core);
     bool numeric = host[0] >= '0' && host[0] <= '9';
-    p->address = numeric ? atoi(strrchr(host, '.') + 1) : c->net->address;
+    p->address = numeric ? atoi(strrchr(host, '.') + 1) : c->net->servers[0].address;
     p->resolved_at_us = w->now_us + (numeric ? 0 : sim_range(w, 100, 30 * SIM_MS));
     p->wrong_address = !numeric && sim_below(w, 4) == 0 ? (int)(1 + sim_below(w, 2)) : 0;
     sim_host_wake(&c->host, p->resolved_at_us);
@@ -107,7 +107,7 @@ static void start_connect(struct sim_client *c, struct peer *p) {
         kc_conn_connected(p->core, KW_EIO, "connection refused by the wrong host", sim_client_now(c));
         return;
     }
-    p->net = sim_connect(c->net, c->index, kc_conn_address(p->core)->bytes[1], p);
+    p->net = sim_connect(c->net, sim_client_host(c->index), kc_conn_address(p->core)->bytes[1], p);
     p->connecting = true;
     sim_trace(c->w, "%s connects: %llu", c->host.name, (unsigned long long)p->net->id);
 }
@@ -248,7 +248,7 @@ void sim_client_init(struct sim_client *c, struct sim_world *w, struct sim_net *
     c->w = w;
     c->net = net;
     c->index = index;
-    net->hosts[1 + index] = &c->host;
+    net->hosts[sim_client_host(index)] = &c->host;
     kw_list_init(&c->peers);
     c->config = sim_config(NULL);
     sim_client_set(c, "bootstrap.servers", "kafka:9092");

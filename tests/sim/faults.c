@@ -16,7 +16,10 @@ static void cut(struct sim_run *r) {
     int c = (int)sim_below(w, (uint64_t)r->plan.clients + 1), side = (int)sim_below(w, 3);
     int64_t until = w->now_us + sim_range(w, 100 * SIM_MS, sim_below(w, 3) ? 3 * SIM_S : 30 * SIM_S);
     for (int s = 0; s < 2; s++)
-        if (side == 2 || side == s) r->net.cut_until_us[c][s] = until;
+        if (side == 2 || side == s) {
+            int from = s == SIM_CLIENT ? sim_client_host(c) : 0, to = s == SIM_CLIENT ? 0 : sim_client_host(c);
+            r->net.cut_until_us[from][to] = until;
+        }
     sim_fire(w, side == 2 ? SIM_F_PARTITION : SIM_F_ONE_WAY);
     sim_trace(w, "client %d is cut off (%d) for %lld ms", c, side, (long long)(until - w->now_us) / 1000);
 }
@@ -27,49 +30,49 @@ static void kill_starting(void *ctx, uint64_t arg);
 
 static void start_broker(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
-    if (r->broker.life != SIM_DOWN || arg != r->broker.lives || r->w.healed) return;
+    if (r->nodes[0].life != SIM_DOWN || arg != r->nodes[0].lives || r->w.healed) return;
     sim_faults_before_start(r);
-    if (r->plan.moves && r->net.address < 200 && sim_below(&r->w, 4) == 0) {
-        r->net.address++;
+    if (r->plan.moves && r->net.servers[0].address < 200 && sim_below(&r->w, 4) == 0) {
+        r->net.servers[0].address++;
         sim_fire(&r->w, SIM_F_MOVED);
-        sim_trace(&r->w, "the broker is at 10.0.0.%d from now on", r->net.address);
+        sim_trace(&r->w, "the broker is at 10.0.0.%d from now on", r->net.servers[0].address);
     }
-    sim_broker_start(&r->broker);
+    sim_broker_start(&r->nodes[0]);
     if (sim_below(&r->w, 4) == 0 && (r->plan.kill_s || r->plan.power_s)) /* now and then it does not get far */
-        sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 20 * SIM_MS), kill_starting, r, r->broker.lives);
+        sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 20 * SIM_MS), kill_starting, r, r->nodes[0].lives);
 }
 
 static void start_later(struct sim_run *r, int64_t most_us) {
-    sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, most_us), start_broker, r, r->broker.lives);
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, most_us), start_broker, r, r->nodes[0].lives);
 }
 
 static void kill_starting(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
-    if (r->broker.lives != arg || r->w.healed || r->broker.life == SIM_DOWN) return;
+    if (r->nodes[0].lives != arg || r->w.healed || r->nodes[0].life == SIM_DOWN) return;
     if (r->plan.power_s && sim_below(&r->w, 3) == 0)
-        sim_broker_power_loss(&r->broker);
+        sim_broker_power_loss(&r->nodes[0]);
     else
-        sim_broker_kill(&r->broker);
+        sim_broker_kill(&r->nodes[0]);
     start_later(r, SIM_S);
 }
 
 static void kill_broker(struct sim_run *r) {
-    if (r->broker.life == SIM_DOWN) return;
-    sim_broker_kill(&r->broker);
+    if (r->nodes[0].life == SIM_DOWN) return;
+    sim_broker_kill(&r->nodes[0]);
     start_later(r, sim_below(&r->w, 4) ? SIM_S : 15 * SIM_S);
 }
 static void power(struct sim_run *r) {
-    if (r->broker.life == SIM_DOWN) return;
-    sim_broker_power_loss(&r->broker);
+    if (r->nodes[0].life == SIM_DOWN) return;
+    sim_broker_power_loss(&r->nodes[0]);
     start_later(r, sim_below(&r->w, 4) ? 2 * SIM_S : 15 * SIM_S);
 }
 static void stop(struct sim_run *r) {
-    sim_broker_stop(&r->broker);
+    sim_broker_stop(&r->nodes[0]);
 } /* on_dead starts it again */
 
 void sim_faults_dead(struct sim_run *r) { /* also of itself: stopped, or given up */
     sim_fault_meta_dead(r);
-    if (r->w.healed || r->broker.death == SIM_DEATH_KILL || r->broker.death == SIM_DEATH_POWER) return;
+    if (r->w.healed || r->nodes[0].death == SIM_DEATH_KILL || r->nodes[0].death == SIM_DEATH_POWER) return;
     start_later(r, 2 * SIM_S);
 }
 
@@ -77,7 +80,7 @@ static void pause_broker(struct sim_run *r) {
     int64_t t = sim_range(&r->w, 100 * SIM_MS, sim_below(&r->w, 3) ? 5 * SIM_S : 40 * SIM_S);
     sim_fire(&r->w, SIM_F_PAUSE_BROKER);
     sim_trace(&r->w, "broker pauses for %lld ms", (long long)t / 1000);
-    sim_host_pause(&r->broker.host, t);
+    sim_host_pause(&r->nodes[0].host, t);
 }
 static void pause_client(struct sim_run *r) {
     int c = (int)sim_range(&r->w, 0, r->plan.clients);
@@ -91,7 +94,7 @@ static void pause_client(struct sim_run *r) {
 static void jump(struct sim_run *r) {
     int c = (int)sim_range(&r->w, -1, r->plan.clients);
     int64_t ms = sim_range(&r->w, -20 * 60 * 1000, 20 * 60 * 1000);
-    struct sim_host *h = c < 0 ? &r->broker.host : &r->clients[c].host;
+    struct sim_host *h = c < 0 ? &r->nodes[0].host : &r->clients[c].host;
     if (c >= 0) ms /= 4; /* a broker refuses records from too far in its future */
     sim_fire(&r->w, SIM_F_CLOCK_JUMP);
     sim_trace(&r->w, "%s: the wall clock jumps %lld ms", h->name, (long long)ms);
@@ -141,7 +144,7 @@ static void close_client(struct sim_run *r) {
 
 static void no_memory(struct sim_run *r) {
     int c = (int)sim_range(&r->w, -1, r->plan.clients);
-    struct sim_host *h = c < 0 ? &r->broker.host : &r->clients[c].host;
+    struct sim_host *h = c < 0 ? &r->nodes[0].host : &r->clients[c].host;
     sim_alloc_refuse(h, sim_below(&r->w, sim_below(&r->w, 2) ? 50 : 3000), sim_below(&r->w, 4) ? 1 : (uint32_t)sim_range(&r->w, 2, 20));
 }
 
@@ -155,16 +158,16 @@ static void take_image(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
     (void)arg;
     if (r->w.healed || r->image) return;
-    bool whole = r->broker.life == SIM_UP && sim_admin_idle(r->admin);
-    for (struct kb_partition *p = NULL; whole && (p = kb_partitions_next(r->broker.node, p));)
+    bool whole = r->nodes[0].life == SIM_UP && sim_admin_idle(r->admin);
+    for (struct kb_partition *p = NULL; whole && (p = kb_partitions_next(r->nodes[0].node, p));)
         whole = p->state == KB_PART_ONLINE && !p->log->poisoned;
     if (!whole) { /* an image that could not be started from is none */
         sim_at(&r->w, r->w.now_us + 300 * SIM_MS, take_image, r, 0);
         return;
     }
-    r->image = sim_disk_image_take(r->broker.disk);
-    sim_check_disk_image(&r->broker);
-    sim_check_meta_death(&r->broker);
+    r->image = sim_disk_image_take(r->nodes[0].disk);
+    sim_check_disk_image(&r->nodes[0]);
+    sim_check_meta_death(&r->nodes[0]);
     r->meta_image = r->meta;
     sim_trace(&r->w, "an image of the disk is taken");
 }
@@ -179,11 +182,11 @@ static void old_image(void *ctx, uint64_t arg) {
         sim_at(&r->w, r->w.now_us + 3 * SIM_S, old_image, r, 0);
         return;
     }
-    if (r->broker.life != SIM_DOWN) sim_broker_kill(&r->broker);
+    if (r->nodes[0].life != SIM_DOWN) sim_broker_kill(&r->nodes[0]);
     for (int c = 1; c <= r->plan.clients; c++)
         if (r->clients[c].core) end_client(r, c);
     sim_client_first_life(r);
-    sim_disk_image_restore(r->broker.disk, r->image);
+    sim_disk_image_restore(r->nodes[0].disk, r->image);
     r->image = NULL;
     r->meta = r->meta_image;
     r->meta_rot.there = false;
@@ -281,8 +284,8 @@ static void begin(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
     (void)arg;
     r->net.faults = r->plan.net;
-    sim_disk_faults(r->broker.disk)->slow_ppm = r->plan.slow_ppm;
-    sim_disk_faults(r->broker.disk)->slow_us = sim_range(&r->w, SIM_MS, 300 * SIM_MS);
+    sim_disk_faults(r->nodes[0].disk)->slow_ppm = r->plan.slow_ppm;
+    sim_disk_faults(r->nodes[0].disk)->slow_us = sim_range(&r->w, SIM_MS, 300 * SIM_MS);
     for (uint64_t k = 0; k < KW_COUNTOF(kinds); k++)
         if (every(r, k)) sim_at(&r->w, r->w.now_us + sim_range(&r->w, SIM_MS, 2 * every(r, k) * SIM_S), strike, r, k);
     if (r->plan.image) {
@@ -292,7 +295,7 @@ static void begin(void *ctx, uint64_t arg) {
     }
     for (int c = -1; c <= r->plan.clients && r->plan.drift; c++) {
         sim_fire(&r->w, SIM_F_DRIFT);
-        sim_host_drift(c < 0 ? &r->broker.host : &r->clients[c].host, sim_range(&r->w, -2000, 2000));
+        sim_host_drift(c < 0 ? &r->nodes[0].host : &r->clients[c].host, sim_range(&r->w, -2000, 2000));
     }
 }
 
@@ -303,7 +306,7 @@ void sim_faults_start(struct sim_run *r) {
 /* A log that has failed is whole again after a start; and so is a node that gave up. */
 static void mend(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
-    struct sim_broker *b = &r->broker;
+    struct sim_broker *b = &r->nodes[0];
     (void)arg;
     bool broken = false;
     if (r->ending) return;
@@ -319,14 +322,14 @@ static void mend(void *ctx, uint64_t arg) {
 }
 
 void sim_faults_heal(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    struct sim_disk_faults *f = sim_disk_faults(r->nodes[0].disk);
     sim_net_heal(&r->net);
-    sim_alloc_heal(&r->broker.host);
+    sim_alloc_heal(&r->nodes[0].host);
     for (int i = 0; i <= r->plan.clients; i++) sim_alloc_heal(&r->clients[i].host);
     f->enospc_at = f->free_bytes = f->eio_read_at = f->eio_write_at = f->eio_sync_at = f->misdirect_at = -1;
     f->slow_ppm = 0;
     f->hung_until_us = 0;
-    r->broker.host.paused_until_us = KW_MIN(r->broker.host.paused_until_us, r->w.now_us + 20 * SIM_S);
+    r->nodes[0].host.paused_until_us = KW_MIN(r->nodes[0].host.paused_until_us, r->w.now_us + 20 * SIM_S);
     mend(r, 0);
     for (int i = 0; i <= r->plan.clients; i++) {
         if (i && !r->clients[i].core) sim_client_new_life(r, i);

@@ -21,12 +21,12 @@ static bool ends(const char *s, const char *end) {
 
 static void collect(struct sim_run *r, struct file_names *f, bool (*pick)(const char *name)) {
     char **dirs;
-    size_t n = sim_disk_names(r->broker.disk, SIM_DATA, &dirs);
+    size_t n = sim_disk_names(r->nodes[0].disk, SIM_DATA, &dirs);
     f->n = 0;
     for (size_t i = 0; i < n; i++) {
         char path[96], **names = NULL;
         snprintf(path, sizeof path, SIM_DATA "/%s", dirs[i]);
-        size_t k = strncmp(dirs[i], "topic-", 6) == 0 ? sim_disk_names(r->broker.disk, path, &names) : 0;
+        size_t k = strncmp(dirs[i], "topic-", 6) == 0 ? sim_disk_names(r->nodes[0].disk, path, &names) : 0;
         if (k) {
             for (size_t j = 0; j < k; j++) {
                 if (pick(names[j]) && f->n < KW_COUNTOF(f->v)) snprintf(f->v[f->n++], sizeof f->v[0], "%s/%s", path, names[j]);
@@ -61,7 +61,7 @@ static void tamper(struct sim_run *r) {
     static bool (*const picks[])(const char *) = {is_index, is_checkpoint, is_snapshot};
     static const enum sim_fault kinds[] = {SIM_F_INDEX_GONE, SIM_F_CHECKPOINT_GONE, SIM_F_SNAPSHOT_GONE};
     struct sim_world *w = &r->w;
-    struct sim_disk *d = r->broker.disk;
+    struct sim_disk *d = r->nodes[0].disk;
     int kind = (int)sim_below(w, 3), times = (int)sim_range(w, 1, 4);
     collect(r, &f, picks[kind]);
     for (int i = 0; i < times && f.n; i++) {
@@ -97,9 +97,9 @@ static void rot(struct sim_run *r) {
     if (!f.n) return;
     size_t k = sim_below(w, f.n), size;
     struct sim_log *l = sim_log_of_path(r, f.v[k]);
-    if (!sim_disk_peek(r->broker.disk, f.v[k], &size) || size == 0 || !l) return;
+    if (!sim_disk_peek(r->nodes[0].disk, f.v[k], &size) || size == 0 || !l) return;
     size_t at = sim_below(w, size);
-    sim_disk_rot(r->broker.disk, f.v[k], at, (uint8_t)(1u << sim_below(w, 8)));
+    sim_disk_rot(r->nodes[0].disk, f.v[k], at, (uint8_t)(1u << sim_below(w, 8)));
     l->tainted = true;
     sim_trace(w, "%s: a bit turns at %zu", f.v[k], at);
 }
@@ -110,14 +110,14 @@ static void rot(struct sim_run *r) {
 
 static bool clean_stop(struct sim_run *r) {
     size_t n;
-    return r->broker.death == SIM_DEATH_STOP && sim_disk_peek(r->broker.disk, SIM_DATA "/.kafka_cleanshutdown", &n);
+    return r->nodes[0].death == SIM_DEATH_STOP && sim_disk_peek(r->nodes[0].disk, SIM_DATA "/.kafka_cleanshutdown", &n);
 }
 
 /* Where rot in the metadata log can be told from a write that a crash tore: in front of the last epoch's beginning, since an epoch begins
  * only when all before it is synced; after a clean stop, anywhere. *file gets the segment. false: nowhere. */
 static bool meta_log_place(struct sim_run *r, char *file, size_t size, size_t *at) {
     struct sim_scan s;
-    sim_scan_log(r->broker.disk, META_DIR, &s);
+    sim_scan_log(r->nodes[0].disk, META_DIR, &s);
     size_t n = clean_stop(r) ? s.count : 0;
     for (size_t i = 0; i < s.count && !n; i++)
         if (s.v[s.count - 1 - i].h.attributes & KW_ATTR_CONTROL) n = s.count - 1 - i;
@@ -136,13 +136,13 @@ static bool is_meta_snapshot(const char *n) {
 
 static bool meta_snapshot_place(struct sim_run *r, char *file, size_t size, size_t *at) {
     char **names;
-    size_t n = sim_disk_names(r->broker.disk, META_DIR, &names), found = 0, bytes;
+    size_t n = sim_disk_names(r->nodes[0].disk, META_DIR, &names), found = 0, bytes;
     for (size_t i = 0; i < n; i++) {
         if (is_meta_snapshot(names[i]) && sim_below(&r->w, ++found) == 0) snprintf(file, size, META_DIR "/%s", names[i]);
         free(names[i]);
     }
     free(names);
-    if (!found || !sim_disk_peek(r->broker.disk, file, &bytes) || !bytes) return false;
+    if (!found || !sim_disk_peek(r->nodes[0].disk, file, &bytes) || !bytes) return false;
     *at = sim_below(&r->w, bytes);
     return true;
 }
@@ -157,8 +157,8 @@ static void rot_meta(struct sim_run *r) {
     x->there = true;
     x->clean = clean_stop(r);
     x->mask = (uint8_t)(1u << sim_below(&r->w, 8));
-    sim_disk_rot(r->broker.disk, x->file, x->at, x->mask);
-    x->rotten = sim_disk_peek(r->broker.disk, x->file, &n)[x->at];
+    sim_disk_rot(r->nodes[0].disk, x->file, x->at, x->mask);
+    x->rotten = sim_disk_peek(r->nodes[0].disk, x->file, &n)[x->at];
     sim_fire(&r->w, SIM_F_META_ROT);
     sim_trace(&r->w, "%s: a bit turns at %zu", x->file, x->at);
 }
@@ -166,8 +166,8 @@ static void rot_meta(struct sim_run *r) {
 void sim_fault_meta_ready(struct sim_run *r) {
     struct sim_meta_rot *x = &r->meta_rot;
     size_t n;
-    const uint8_t *p = x->there ? sim_disk_peek(r->broker.disk, x->file, &n) : NULL;
-    if (p && x->at < n && p[x->at] == x->rotten) sim_disk_rot(r->broker.disk, x->file, x->at, x->mask); /* mended before it is needed */
+    const uint8_t *p = x->there ? sim_disk_peek(r->nodes[0].disk, x->file, &n) : NULL;
+    if (p && x->at < n && p[x->at] == x->rotten) sim_disk_rot(r->nodes[0].disk, x->file, x->at, x->mask); /* mended before it is needed */
     x->there = false;
 }
 
@@ -176,13 +176,13 @@ void sim_fault_meta_ready(struct sim_run *r) {
 void sim_fault_meta_dead(struct sim_run *r) {
     struct sim_meta_rot *x = &r->meta_rot;
     size_t n;
-    bool failed = r->broker.death == SIM_DEATH_FAILED;
+    bool failed = r->nodes[0].death == SIM_DEATH_FAILED;
     if (!x->there || !(failed || x->clean)) return;
     x->there = false;
-    if (failed && !r->broker.disk_was_broken) sim_fire(&r->w, SIM_F_META_REFUSED);
-    if (!sim_disk_peek(r->broker.disk, x->file, &n) || x->at >= n)
+    if (failed && !r->nodes[0].disk_was_broken) sim_fire(&r->w, SIM_F_META_REFUSED);
+    if (!sim_disk_peek(r->nodes[0].disk, x->file, &n) || x->at >= n)
         sim_fail(&r->w, 24, "%s: the start was refused, but what had rotted at %zu is cut off", x->file, x->at);
-    sim_disk_rot(r->broker.disk, x->file, x->at, x->mask);
+    sim_disk_rot(r->nodes[0].disk, x->file, x->at, x->mask);
 }
 
 void sim_faults_before_start(struct sim_run *r) {
@@ -194,16 +194,16 @@ void sim_faults_before_start(struct sim_run *r) {
 /* ---- While it runs ---- */
 
 void sim_fault_hang(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
-    if (r->broker.life == SIM_DOWN) return;
+    struct sim_disk_faults *f = sim_disk_faults(r->nodes[0].disk);
+    if (r->nodes[0].life == SIM_DOWN) return;
     int64_t t = sim_range(&r->w, 50 * SIM_MS, sim_below(&r->w, 3) ? 2 * SIM_S : 20 * SIM_S);
     sim_fire(&r->w, SIM_F_HUNG);
     sim_trace(&r->w, "the disk hangs for %lld ms", (long long)t / 1000);
-    f->hung_until_us = sim_broker_now(&r->broker).mono_us + t;
+    f->hung_until_us = sim_broker_now(&r->nodes[0]).mono_us + t;
 }
 
 void sim_fault_eio(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    struct sim_disk_faults *f = sim_disk_faults(r->nodes[0].disk);
     int64_t n = (int64_t)sim_below(&r->w, 60);
     f->sync_sticks = sim_below(&r->w, 2);
     switch (sim_below(&r->w, 3)) {
@@ -223,12 +223,12 @@ void sim_fault_eio(struct sim_run *r) {
 static void enough_space(void *ctx, uint64_t arg) {
     struct sim_run *r = ctx;
     (void)arg;
-    sim_disk_faults(r->broker.disk)->enospc_at = -1;
-    sim_disk_faults(r->broker.disk)->free_bytes = -1;
+    sim_disk_faults(r->nodes[0].disk)->enospc_at = -1;
+    sim_disk_faults(r->nodes[0].disk)->free_bytes = -1;
     sim_trace(&r->w, "the disk has space again");
 }
 void sim_fault_full(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    struct sim_disk_faults *f = sim_disk_faults(r->nodes[0].disk);
     if (f->free_bytes >= 0) return;
     f->free_bytes = sim_below(&r->w, 3) ? (int64_t)sim_below(&r->w, 100000) : 0;
     if (sim_below(&r->w, 2)) f->enospc_at = (int64_t)sim_below(&r->w, 60); /* or at some one call, and nowhere else */
@@ -246,7 +246,7 @@ static void misdirects(void *ctx, const char *path) {
 }
 
 void sim_fault_misdirect(struct sim_run *r) {
-    struct sim_disk_faults *f = sim_disk_faults(r->broker.disk);
+    struct sim_disk_faults *f = sim_disk_faults(r->nodes[0].disk);
     f->spare = "__cluster_metadata"; /* of one copy of the metadata nothing can be asked */
     f->misdirects = misdirects;
     f->misdirects_ctx = r;

@@ -44,7 +44,7 @@ static struct result run_one(uint64_t seed, bool loud) {
     sim_alloc_init();
     sim_run_seed(&r, seed, loud);
     for (int i = 0; i < SIM_F_COUNT; i++) out.faults += out.fired[i] = r.w.fired[i];
-    for (int i = 0; i < SIM_DISK_FAULT_COUNT; i++) out.faults += out.disk_fired[i] = sim_disk_fired(r.broker.disk, (enum sim_disk_fault)i);
+    for (int i = 0; i < SIM_DISK_FAULT_COUNT; i++) out.faults += out.disk_fired[i] = sim_disk_fired(r.nodes[0].disk, (enum sim_disk_fault)i);
     sim_run_deinit(&r);
     if (sim_alloc_blocks()) {
         sim_the_world = &r.w;

@@ -10,8 +10,7 @@ void sim_net_init(struct sim_net *n, struct sim_world *w) {
     n->w = w;
     kw_list_init(&n->conns);
     n->faults.delay_us = 100;
-    n->machine_up = true;
-    n->address = 1;
+    for (int i = 0; i < SIM_NODES_MAX; i++) n->servers[i] = (struct sim_server){.machine_up = true, .address = i + 1};
 }
 
 static void pipe_deinit(struct sim_pipe *p) {
@@ -45,8 +44,9 @@ static bool is_over(const struct sim_conn *c) {
 
 static void maybe_free(struct sim_conn *c) {
     if (!is_over(c)) return;
-    for (size_t i = 0; i < c->net->accept_count; i++)
-        if (c->net->accepts[i] == c) return;
+    const struct sim_server *s = &c->net->servers[c->server];
+    for (size_t i = 0; i < s->accept_count; i++)
+        if (s->accepts[i] == c) return;
     conn_free(c);
 }
 
@@ -54,7 +54,12 @@ void sim_net_deinit(struct sim_net *n) {
     while (!kw_list_empty(&n->conns)) conn_free(KW_CONTAINER_OF(n->conns.next, struct sim_conn, link));
 }
 
-static struct sim_host *host_of(const struct sim_conn *c, enum sim_side side) { return c->net->hosts[side == SIM_BROKER ? 0 : 1 + c->client]; }
+static int number_of(const struct sim_conn *c, enum sim_side side) { return side == SIM_BROKER ? c->server : c->from; }
+static struct sim_host *host_of(const struct sim_conn *c, enum sim_side side) { return c->net->hosts[number_of(c, side)]; }
+static bool machine_up(const struct sim_conn *c, enum sim_side side) {
+    int h = number_of(c, side);
+    return h >= SIM_NODES_MAX || c->net->servers[h].machine_up;
+}
 
 /* ---- On the way ---- */
 
@@ -71,7 +76,7 @@ static int64_t delay(struct sim_net *n) {
 
 /* When bytes that this side writes get through again; now, if nothing holds them. */
 static int64_t free_at(const struct sim_conn *c, enum sim_side from) {
-    int64_t t = c->net->cut_until_us[c->client][from];
+    int64_t t = c->net->cut_until_us[number_of(c, from)][number_of(c, !from)];
     return KW_MAX(t, (int64_t)c->clogged_until_us);
 }
 
@@ -100,7 +105,7 @@ static void arrive(void *ctx, uint64_t arg) {
     }
     if (any && c->gone[to]) { /* nobody is there: a reset comes back, if the machine is up */
         p->arrived = p->len = 0;
-        if (to != SIM_BROKER || n->machine_up) {
+        if (machine_up(c, to)) {
             c->pipe[to].reset = true;
             if (c->open[from]) sim_host_wake(host_of(c, from), now + delay(n));
         }
@@ -163,7 +168,7 @@ int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *b, size_t 
     }
     bool breaks = p->total + n > p->reset_at;
     size_t sent = breaks ? (size_t)(p->reset_at - p->total) : n;
-    if (side == SIM_CLIENT && net->tap && sent) net->tap(net->tap_ctx, c, b, sent);
+    if (side == SIM_CLIENT && net->tap && sent && sim_from_client(c)) net->tap(net->tap_ctx, c, b, sent);
     append(p, b, sent);
     p->total += n;
     if (sim_chance(w, net->faults.clog)) {
@@ -230,8 +235,9 @@ static void answer_syn(void *ctx, uint64_t arg) {
     struct sim_conn *c = by_id(n, arg >> 1);
     if (!c || !c->open[SIM_CLIENT]) return;
     struct sim_world *w = n->w;
-    int64_t held = KW_MAX(n->cut_until_us[c->client][0], n->cut_until_us[c->client][1]);
-    if (c->to != n->address) { /* it has moved: nobody is there, or somebody who does not serve */
+    struct sim_server *s = &n->servers[c->server];
+    int64_t held = KW_MAX(n->cut_until_us[c->from][c->server], n->cut_until_us[c->server][c->from]);
+    if (c->to != s->address) { /* it has moved: nobody is there, or somebody who does not serve */
         c->refused = sim_below(w, 2);
         if (c->refused) sim_host_wake(host_of(c, SIM_CLIENT), w->now_us + delay(n));
         return;
@@ -240,28 +246,36 @@ static void answer_syn(void *ctx, uint64_t arg) {
         sim_at(w, held + sim_range(w, 0, SIM_S), answer_syn, n, arg);
         return;
     }
-    if (!n->machine_up) {
+    if (!s->machine_up) {
         sim_at(w, w->now_us + SIM_S, answer_syn, n, arg);
         return;
     }
-    if (!n->listening || n->accept_count == KW_COUNTOF(n->accepts) || sim_chance(w, n->faults.refused)) {
-        if (n->listening) sim_fire(w, SIM_F_REFUSED);
+    if (!s->listening || s->accept_count == KW_COUNTOF(s->accepts) || sim_chance(w, n->faults.refused)) {
+        if (s->listening) sim_fire(w, SIM_F_REFUSED);
         c->refused = true;
     } else {
         c->established = true;
-        n->accepts[n->accept_count++] = c;
-        sim_host_wake(n->hosts[0], w->now_us);
+        s->accepts[s->accept_count++] = c;
+        sim_host_wake(n->hosts[c->server], w->now_us);
     }
     sim_host_wake(host_of(c, SIM_CLIENT), w->now_us + delay(n));
 }
 
-struct sim_conn *sim_connect(struct sim_net *n, int client, int to, void *peer) {
+/* Who is at an address; where nobody is, the first one, who is then found to be elsewhere. */
+static int server_at(const struct sim_net *n, int address) {
+    for (int i = 0; i < SIM_NODES_MAX; i++)
+        if (n->hosts[i] && n->servers[i].address == address) return i;
+    return 0;
+}
+
+struct sim_conn *sim_connect(struct sim_net *n, int from, int to, void *peer) {
     struct sim_world *w = n->w;
     struct sim_conn *c = sim_need(calloc(1, sizeof *c));
     c->net = n;
     c->id = ++n->next_id;
-    c->client = client;
+    c->from = from;
     c->to = to;
+    c->server = server_at(n, to);
     kw_list_init(&c->link);
     kw_list_push(&n->conns, &c->link);
     c->open[SIM_CLIENT] = true;
@@ -283,10 +297,11 @@ struct sim_conn *sim_connect(struct sim_net *n, int client, int to, void *peer) 
     return c;
 }
 
-struct sim_conn *sim_accept(struct sim_net *n) {
-    while (n->accept_count) {
-        struct sim_conn *c = n->accepts[0];
-        memmove(n->accepts, n->accepts + 1, --n->accept_count * sizeof *n->accepts);
+struct sim_conn *sim_accept(struct sim_net *n, int server) {
+    struct sim_server *s = &n->servers[server];
+    while (s->accept_count) {
+        struct sim_conn *c = s->accepts[0];
+        memmove(s->accepts, s->accepts + 1, --s->accept_count * sizeof *s->accepts);
         c->open[SIM_BROKER] = true;
         return c;
     }
@@ -306,24 +321,36 @@ void sim_close(struct sim_conn *c, enum sim_side side, bool reset) {
     maybe_free(c);
 }
 
-void sim_net_broker_died(struct sim_net *n, bool machine) {
-    n->listening = false;
-    n->accept_count = 0;
-    if (machine) n->machine_up = false;
+static void side_died(struct sim_conn *c, enum sim_side side, bool machine) {
+    if (c->gone[side] || !(c->established || c->open[side])) return;
+    if (machine) { /* not a word; what it had sent may still be on its way */
+        c->open[side] = false;
+        c->gone[side] = true;
+        c->pipe[side].closed = true;
+        maybe_free(c);
+    } else {
+        sim_close(c, side, sim_below(c->net->w, 2));
+    }
+}
+
+void sim_net_node_died(struct sim_net *n, int server, bool machine) {
+    struct sim_server *s = &n->servers[server];
+    s->listening = false;
+    s->accept_count = 0;
+    if (machine) s->machine_up = false;
     struct kw_list *l, *next;
     for (l = n->conns.next; l != &n->conns; l = next) {
         next = l->next;
         struct sim_conn *c = KW_CONTAINER_OF(l, struct sim_conn, link);
-        if (c->gone[SIM_BROKER] || !(c->established || c->open[SIM_BROKER])) continue;
-        if (machine) { /* not a word; what it had sent may still be on its way */
-            c->open[SIM_BROKER] = false;
-            c->gone[SIM_BROKER] = true;
-            c->pipe[SIM_BROKER].closed = true;
-            maybe_free(c);
-        } else {
-            sim_close(c, SIM_BROKER, sim_below(n->w, 2));
-        }
+        if (c->server == server)
+            side_died(c, SIM_BROKER, machine);
+        else if (c->from == server)
+            side_died(c, SIM_CLIENT, machine);
     }
+}
+
+void sim_net_cut(struct sim_net *n, int from, int to, int64_t until_us) {
+    n->cut_until_us[from][to] = KW_MAX(n->cut_until_us[from][to], until_us);
 }
 
 void sim_net_heal(struct sim_net *n) {

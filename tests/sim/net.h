@@ -1,10 +1,10 @@
-/* net.h - the simulated network: connections of bytes between clients and the broker, with everything that goes wrong on the way.
+/* net.h - the simulated network: connections of bytes between hosts (clients and brokers to brokers), with everything that goes wrong on the way.
  *
  * A connection is two pipes. What is written arrives in order, later, in pieces; the receiver may get one byte at a time, the sender may
  * get rid of a few bytes only. A connection can be reset at any byte, its peer can be gone without a word (half-open), its bytes can be
  * held back and then come all at once (clog, partition). All of it is drawn from the world's generator.
  *
- * Called by broker_host.c and client_*.c; faults are set by faults.c. Calls world.
+ * Called by broker_host.c, client_host.c and attacker.c; faults are set by faults.c. Calls world.
  */
 #ifndef SIM_NET_H
 #define SIM_NET_H
@@ -44,7 +44,7 @@ struct sim_conn {
     struct kw_list link; /* in the net's conns until both sides have let go */
     struct sim_net *net;
     uint64_t id;
-    int client, to; /* to: the address that the client believes to be the broker's */
+    int from, to, server; /* hosts' numbers, but for to: the address that was asked for; server: who is there, as far as anybody knows */
     struct sim_pipe pipe[2]; /* [side]: what that side writes */
     bool open[2];            /* that side holds it */
     bool gone[2];            /* that side is no more, and the other was not told: what comes is answered with a reset, or not at all */
@@ -53,30 +53,39 @@ struct sim_conn {
     void *peer[2];
 };
 
+/* Hosts are numbered: the nodes from 0, then the clients. */
+#define SIM_NODES_MAX 9
 #define SIM_CLIENTS_MAX 8
 #define SIM_ATTACKER (SIM_CLIENTS_MAX - 1) /* the hostile one among the clients' numbers */
+#define SIM_HOSTS_MAX (SIM_NODES_MAX + SIM_CLIENTS_MAX)
+static inline int sim_client_host(int client) { return SIM_NODES_MAX + client; }
+struct sim_server { /* a node's end of the network */
+    bool listening;  /* its process has the port */
+    bool machine_up; /* its machine answers at all */
+    int address;     /* it is at 10.0.0.<address> */
+    struct sim_conn *accepts[64]; /* waiting to be accepted */
+    size_t accept_count;
+};
 struct sim_net {
     struct sim_world *w;
     struct sim_net_faults faults;
-    struct sim_host *hosts[2 + SIM_CLIENTS_MAX]; /* [0] the broker, [1 + i] client i */
+    struct sim_host *hosts[SIM_HOSTS_MAX]; /* NULL: none of this number */
+    struct sim_server servers[SIM_NODES_MAX];
     struct kw_list conns;
     uint64_t next_id;
-    bool listening;       /* the broker's process has the port */
-    bool machine_up;      /* its machine answers at all */
-    int address;          /* the broker is at 10.0.0.<address> */
     void (*tap)(void *ctx, struct sim_conn *c, const void *p, size_t n); /* sees what clients write; may be NULL */
     void *tap_ctx;
-    int64_t cut_until_us[SIM_CLIENTS_MAX][2]; /* [client][side that writes] */
-    struct sim_conn *accepts[64]; /* waiting to be accepted */
-    size_t accept_count;
+    int64_t cut_until_us[SIM_HOSTS_MAX][SIM_HOSTS_MAX]; /* [host that writes][host that would read]: nothing gets through before */
 };
 
 void sim_net_init(struct sim_net *n, struct sim_world *w);
 void sim_net_deinit(struct sim_net *n);
 void sim_net_heal(struct sim_net *n); /* everything that is held back goes on, nothing breaks any more */
 
-struct sim_conn *sim_connect(struct sim_net *n, int client, int to, void *peer); /* established or refused turns true in time, or never */
-struct sim_conn *sim_accept(struct sim_net *n);                         /* NULL: nobody waits */
+/* SIM_CLIENT is the side that connects, be it a client or a node; established or refused turns true in time, or never. */
+struct sim_conn *sim_connect(struct sim_net *n, int from, int to, void *peer);
+struct sim_conn *sim_accept(struct sim_net *n, int server); /* NULL: nobody waits */
+static inline bool sim_from_client(const struct sim_conn *c) { return c->from >= SIM_NODES_MAX; }
 /* Bytes taken, 0: none now (the host is woken when there is room), -1: the connection is broken. */
 int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *p, size_t n);
 /* Bytes read, or SIM_READ_*. */
@@ -85,7 +94,8 @@ int64_t sim_read(struct sim_conn *c, enum sim_side side, void *p, size_t n);
 bool sim_poisoned(const struct sim_conn *c, enum sim_side side);
 bool sim_readable(const struct sim_conn *c, enum sim_side side);
 void sim_close(struct sim_conn *c, enum sim_side side, bool reset); /* the caller lets go of it; it may be freed */
-/* The broker's process, or its machine, is gone: the other ends learn of it (a machine says nothing). */
-void sim_net_broker_died(struct sim_net *n, bool machine);
+/* A node's process, or its machine, is gone: the other ends learn of it (a machine says nothing). */
+void sim_net_node_died(struct sim_net *n, int server, bool machine);
+void sim_net_cut(struct sim_net *n, int from, int to, int64_t until_us);
 
 #endif

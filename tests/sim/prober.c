@@ -31,7 +31,7 @@ struct prober {
 };
 
 static struct kb_partition *partition_of(struct prober *p) {
-    struct sim_broker *b = &p->run->broker;
+    struct sim_broker *b = &p->run->nodes[0];
     if (b->life != SIM_UP) return NULL;
     for (struct kb_partition *x = NULL; (x = kb_partitions_next(b->node, x));)
         if (strcmp(x->topic, p->run->model.topics[p->topic].name) == 0 && x->index == p->partition)
@@ -72,11 +72,11 @@ static void check_time(struct prober *p, const struct kb_partition *x, int64_t t
     struct sim_world *w = p->w;
     struct sim_scan s;
     struct first f = {.from = x->log->start, .before = told < 0 ? p->hw : told + 1, .timestamp = p->timestamp};
-    sim_scan_log(p->run->broker.disk, x->log->dir, &s);
+    sim_scan_log(p->run->nodes[0].disk, x->log->dir, &s);
     for (size_t i = 0; i < s.count && !f.found; i++) {
         const struct sim_batch *b = &s.v[i];
         if (b->last < f.from || b->h.base_offset >= f.before || b->h.max_timestamp < p->timestamp) continue;
-        if (!sim_scan_records(p->run->broker.disk, &s, b, p->compressor, one, &f))
+        if (!sim_scan_records(p->run->nodes[0].disk, &s, b, p->compressor, one, &f))
             sim_fail(w, 10, "%s: the batch at %lld does not decode", x->log->dir, (long long)b->h.base_offset);
     }
     sim_scan_deinit(&s);
@@ -101,7 +101,7 @@ static void judge(struct prober *p, int64_t told) {
         l->told_end = told;
         return;
     }
-    if (!x || p->run->broker.lives != p->life) return; /* the start may fall back by a crash; what else was known then is gone */
+    if (!x || p->run->nodes[0].lives != p->life) return; /* the start may fall back by a crash; what else was known then is gone */
     if (p->timestamp == -2) {
         if (told < p->start || told > x->log->start)
             sim_fail(w, 12, "%d-%d: ListOffsets v%d says that the start is %lld, it was %lld and is %lld", p->topic, p->partition, p->rq.version,
@@ -153,7 +153,7 @@ static void ask(struct prober *p) {
     p->rq.done = done;
     p->rq.ctx = p;
     p->rq.deadline_us = sim_client_now(p->role.client).mono_us + REQUEST_S * SIM_S;
-    p->life = r->broker.lives;
+    p->life = r->nodes[0].lives;
     p->losses = l->loss_count;
     p->hw = x->hw;
     p->start = x->log->start;

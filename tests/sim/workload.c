@@ -249,9 +249,9 @@ static void on_turn(struct sim_broker *b) {
 
 static void set_broker(struct sim_run *r) {
     struct sim_world *w = &r->w;
-    struct sim_broker *b = &r->broker;
+    struct sim_broker *b = &r->nodes[0];
     char text[32];
-    sim_broker_init(b, w, &r->net, &r->plan.disk);
+    sim_broker_init(b, w, &r->net, 0, "broker", &r->plan.disk);
     b->ctx = r;
     b->on_ready = on_ready;
     b->on_turn = on_turn;
@@ -334,7 +334,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
 void sim_run_deinit(struct sim_run *r) {
     for (int i = 0; i <= r->plan.clients; i++) sim_client_deinit(&r->clients[i]);
     sim_disk_image_free(r->image);
-    sim_broker_deinit(&r->broker);
+    sim_broker_deinit(&r->nodes[0]);
     sim_attacker_deinit(&r->attacker);
     sim_net_deinit(&r->net);
     sim_check_disk_deinit();

@@ -44,7 +44,8 @@ struct sim_meta_rot {
 struct sim_run {
     struct sim_world w;
     struct sim_net net;
-    struct sim_broker broker;
+    struct sim_broker nodes[SIM_NODES_MAX]; /* one, or those of a cluster */
+    int node_count;
     struct sim_model model;
     struct sim_plan plan;
     struct sim_attacker attacker;

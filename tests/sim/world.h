@@ -96,6 +96,7 @@ void *sim_grow(void *v, size_t count, size_t *cap, size_t size);
 struct sim_clock { /* what both cores call now */
     int64_t mono_us, wall_ms;
 };
+#define SIM_HOST_NODE 100 /* a host's id: 0 or above it a node's, else a client's */
 struct sim_host {
     struct sim_world *w;
     char name[16];
