@@ -45,7 +45,7 @@ static void sock_close(struct sim_broker *b, struct sock *k, bool reset) {
 static bool take_connections(struct sim_broker *b) {
     struct sim_conn *c;
     bool any = false;
-    while (b->life == SIM_UP && (c = sim_accept(b->net, b->index))) {
+    while (kb_node_accepts(b->node) && (c = sim_accept(b->net, b->index))) {
         char peer[32], local[32];
         snprintf(local, sizeof local, "10.0.0.%d", b->net->servers[b->index].address);
         snprintf(peer, sizeof peer, "10.0.%d.%d:%u", sim_from_client(c), sim_from_client(c) ? c->from - SIM_NODES_MAX + 1 : c->from + 1,
@@ -469,13 +469,17 @@ void sim_broker_start(struct sim_broker *b) {
 }
 
 static void follow(struct sim_broker *b) {
+    struct sim_server *s = &b->net->servers[b->index];
+    if (b->life == SIM_STARTING && !s->listening && kb_node_accepts(b->node)) { /* of several voters, before it is ready */
+        s->listening = true;
+        if (kb_node_state(b->node) != KB_NODE_READY) sim_host_wake(&b->host, b->w->now_us);
+    }
     switch (kb_node_state(b->node)) {
     case KB_NODE_READY:
         if (b->life != SIM_STARTING) return;
         b->life = SIM_UP;
         b->ready_lives++;
         b->failed_in_row = 0;
-        b->net->servers[b->index].listening = true;
         sim_trace(b->w, "%s is ready", b->host.name);
         if (b->on_ready) b->on_ready(b);
         sim_host_wake(&b->host, b->w->now_us);
