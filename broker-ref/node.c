@@ -11,6 +11,7 @@
 #include "api/pid_source.h"
 #include "fault.h"
 #include "node_priv.h"
+#include "replica/follower.h"
 #include "replica/partitions_priv.h"
 
 enum { READS = 6, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4, READ_BOOT_ID = 5 };
@@ -87,6 +88,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     kw_err err = read_addresses(n);
     if (err == KW_OK) err = kb_net_configure(n);
     if (err == KW_OK) err = kb_partitions_new(n);
+    if (err == KW_OK) err = kb_followers_new(n);
     if (err == KW_OK) err = kb_fetch_cache_new(n);
     if (err == KW_OK) err = kb_pid_source_new(n);
     if (err != KW_OK || !o->faults_json) return err;
@@ -135,6 +137,7 @@ void kb_node_drop(struct kb_node *n) {
     kw_timers_deinit(&n->parts.timers); /* first: timers lie in what goes below, and cancelling an idle one is nothing */
     kb_net_deinit(n);
     kb_fetch_cache_free(n);
+    kb_followers_free(n);
     kb_partitions_free(n);
     if (n->parts.controller) kb_controller_free(n->parts.controller);
     if (n->parts.store) kb_store_free(n->parts.store);
@@ -165,6 +168,7 @@ static void store_applied(void *ctx, struct kb_now now) {
     struct kb_node *n = ctx;
     n->now = now;
     kb_partitions_applied(n, now);
+    kb_followers_applied(n, now);
     if (kb_partitions_opening(n) == 0 && n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
 
@@ -429,6 +433,7 @@ void kb_node_tick(struct kb_node *n, struct kb_now now) {
     kb_links_end_of_turn(n);
     if (n->state == KB_NODE_FAILED) return;
     kb_partitions_flush(n, now);
+    kb_followers_flush(n, now);
     if (n->parts.store) kb_store_flush(n->parts.store, now);
     kb_net_end_of_turn(n);
 }
@@ -476,5 +481,6 @@ void kb_node_stop(struct kb_node *n, struct kb_now now) {
     if (n->state != KB_NODE_READY && n->state != KB_NODE_LOADING) return;
     n->state = KB_NODE_STOPPING;
     kb_net_stop(n);
+    kb_followers_stop(n);
     kb_partitions_stop(n, partitions_stopped, now);
 }

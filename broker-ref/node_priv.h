@@ -12,6 +12,7 @@
 struct kb_faults;
 struct kb_fetch_cache;
 struct kb_partitions;
+struct kb_followers;
 struct kb_pid_source;
 struct kb_boot;
 
@@ -34,6 +35,7 @@ struct kb_node {
     struct kb_links links;
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
+    struct kb_followers *followers;
     struct kb_fetch_cache *fetch_cache;
     struct kb_pid_source *pid_source;
     struct kb_boot *boot; /* loading and stopping, node.c */

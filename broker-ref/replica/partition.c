@@ -3,6 +3,7 @@
  * Called by api/ (find, dirty, pin), by the log (marks, failures), by partitions.c. Calls log/ and purgatory.
  */
 #include "api/pid_source.h"
+#include "follower.h"
 #include "log/pid_state.h"
 #include "partitions_priv.h"
 #include "uuid.h"
@@ -77,6 +78,7 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
 }
 
 void kb_partition_freed(struct kb_partition *p) {
+    kb_follower_free(p);
     kw_free(p->leaving);
     kw_free(p->replicas);
     kw_free(p->isr);
@@ -87,20 +89,22 @@ void kb_partition_freed(struct kb_partition *p) {
 /* ---- Its role ---- */
 
 void kb_partition_leave_role(struct kb_partition *p) {
+    kb_follower_leave(p);
     p->role = KB_PART_IDLE;
 }
 
 /* A log that is being cut has no end that could be vouched for: the role is taken when that is over (marks_moved). */
 static void take_role(struct kb_partition *p, struct kb_now now) {
-    (void)now;
     if (p->state != KB_PART_ONLINE || p->leader_id < 0 || p->log->busy) {
         kb_partition_leave_role(p);
         return;
     }
     if (p->leader_id != p->node->id) {
         p->role = KB_PART_FOLLOWS;
+        kb_follower_follow(p, now);
         return;
     }
+    kb_follower_leave(p);
     p->role = KB_PART_LEADS;
     p->epoch_start = p->log->leo;
 }
@@ -153,6 +157,7 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
             kb_partitions_point_moved(p->node, KB_POINT_HW);
         }
     }
+    if (p->role == KB_PART_FOLLOWS) kb_follower_marks_moved(p, now);
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
     if (log->synced < log->written)
         kb_partitions_flush_due(p);

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "follower.h"
 #include "partitions_priv.h"
 #include "quorum/effective.h"
 
@@ -151,7 +152,7 @@ static int64_t point_value(const struct kb_partition *p, enum kb_point what) {
     if (!p->was_online) return p->points[what];
     switch (what) {
     case KB_POINT_RECOVERY:
-        return p->log->recovery_point;
+        return KW_MIN(p->log->recovery_point, kb_follower_recovery_max(p));
     case KB_POINT_START:
         return p->log->start;
     default:

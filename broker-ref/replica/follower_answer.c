@@ -1,0 +1,169 @@
+/* follower_answer.c - what a leader answered: batches go into the logs, its high watermark and log start are taken over, errors are waited out.
+ *
+ * Called by the link. Calls replicate (appends), follower_cut (the logs parted), partition (high watermark). An answer counts for a partition only
+ * while that is what was asked for: not after it left, moved to another epoch, or its log was cut back.
+ */
+#include "follower_priv.h"
+#include "node_priv.h"
+#include "replicate.h"
+#include "wire/kerror.h"
+
+#define PATIENCE_US 2000 /* for what is being written or synced; then the next fetch goes without it */
+
+typedef struct kw_fetch_response_partition_data part_answer;
+
+static void say_once(struct kb_follower *f, int16_t code, const char *what) {
+    if (f->said == code) return;
+    f->said = code;
+    KB_SAY(f->p->node, KB_WARN, "%s-%d cannot be fetched from broker %d at offset %lld: %s; it is tried again", f->p->topic, f->p->index,
+           f->peer->id, (long long)f->p->log->leo, what);
+}
+
+static void refused(struct kb_follower *f, const part_answer *a, struct kb_now now) {
+    switch (a->error_code) {
+    case KE_OFFSET_OUT_OF_RANGE:
+        kb_follower_out_of_range(f, a->log_start_offset, now);
+        return;
+    case KE_NOT_LEADER_OR_FOLLOWER:
+    case KE_FENCED_LEADER_EPOCH:
+    case KE_UNKNOWN_LEADER_EPOCH:
+    case KE_UNKNOWN_TOPIC_ID:
+    case KE_UNKNOWN_TOPIC_OR_PARTITION:
+    case KE_INCONSISTENT_TOPIC_ID: /* one of us is about to hear of it */
+        kb_follower_delay(f, KB_DELAY_METADATA);
+        return;
+    default:
+        say_once(f, a->error_code, kw_kerror_name(a->error_code));
+        kb_follower_delay(f, KB_DELAY_TROUBLE);
+    }
+}
+
+/* ---- Batches ---- */
+
+static void append(struct kb_follower *f, const struct kw_records *records, struct kw_blk *blk, struct kb_now now) {
+    struct kb_partition *p = f->p;
+    struct kb_follower_stats *stats = &p->node->followers->stats;
+    struct kb_replicated r;
+    kw_err err = kb_replicate_append(p->log, records->p, (size_t)records->len, blk, f->leader_epoch, p->node->compressor, &r, now);
+    if (r.batches > 0) {
+        stats->batches += r.batches;
+        stats->bytes += r.bytes;
+        kb_partition_dirty(p);
+        kb_follower_set_writing(f, true);
+        f->peer->patience_until_us = now.mono_us + PATIENCE_US;
+        kw_list_remove(&f->link); /* behind those that had nothing, should a full request be made */
+        kw_list_push(&f->peer->followers, &f->link);
+    }
+    if (err == KW_OK) return;
+    if (err == KW_ECRC) {
+        stats->corrupt++;
+        KB_SAY(p->node, KB_ERROR, "%s-%d: what broker %d sent for offset %lld is not appended: %s; it is fetched again in a while", p->topic,
+               p->index, f->peer->id, (long long)r.at, r.why);
+    }
+    if (!p->log->poisoned) kb_follower_delay(f, KB_DELAY_TROUBLE);
+}
+
+/* ---- Marks ---- */
+
+static void raise_start(struct kb_follower *f, struct kb_now now) {
+    struct kb_partition *p = f->p;
+    int64_t to = KW_MIN(f->leader_start, p->hw);
+    if (to <= p->log->start || p->log->busy) return;
+    if (kb_log_raise_start(p->log, to, p->hw, now) == KW_OK) kb_partitions_point_moved(p->node, KB_POINT_START);
+    if (p->log->start != f->sent_start) kb_follower_changed(f);
+}
+
+void kb_follower_raise_hw(struct kb_follower *f, struct kb_now now) {
+    struct kb_partition *p = f->p;
+    int64_t hw = KW_MIN(f->leader_hw, kb_follower_mark(f));
+    if (p->log->busy || f->cutting) return;
+    if (hw > p->hw) kb_partition_set_hw(p, hw, now);
+    raise_start(f, now);
+}
+
+/* ---- One partition ---- */
+
+static void take(struct kb_peer *peer, struct kb_follower *f, const part_answer *a, struct kw_blk *blk, struct kb_now now) {
+    const struct kb_log *log = f->p->log;
+    if (f->peer != peer || !f->asked || f->p->state != KB_PART_ONLINE) return;
+    if (!kb_follower_is_ready(f) || log->leo != f->sent_offset) { /* it was cut back, or a lot was */
+        f->asked = false;
+        kb_follower_changed(f);
+        return;
+    }
+    if (a->error_code != KE_NONE) {
+        refused(f, a, now);
+        return;
+    }
+    if (a->diverging_epoch.epoch >= 0) {
+        kb_follower_diverged(f, a->diverging_epoch.epoch, a->diverging_epoch.end_offset, now);
+        return;
+    }
+    f->refusals = f->said = 0;
+    if (a->high_watermark >= 0) f->leader_hw = a->high_watermark;
+    if (a->log_start_offset >= 0) f->leader_start = a->log_start_offset;
+    if (a->records.len > 0) append(f, &a->records, blk, now);
+    kb_follower_raise_hw(f, now);
+}
+
+static void take_all(struct kb_peer *peer, const struct kw_fetch_response *resp, struct kw_blk *blk, struct kb_now now) {
+    struct kb_node *n = peer->fs->node;
+    for (int32_t i = 0; i < resp->responses.n; i++) {
+        const struct kw_fetch_response_fetchable_topic_response *t = &resp->responses.v[i];
+        for (int32_t j = 0; j < t->partitions.n; j++) { /* the topic is looked up anew: what one does may change much */
+            const struct kb_image_topic *topic = kb_image_topic_by_id(&n->image, t->topic_id);
+            int32_t index = t->partitions.v[j].partition_index;
+            const struct kb_partition *p = topic && index >= 0 && index < topic->partition_count ? topic->partitions[index].local : NULL;
+            if (p && p->follower) take(peer, p->follower, &t->partitions.v[j], blk, now);
+        }
+    }
+}
+
+/* ---- The answer ---- */
+
+/* True: the answer's partitions count. */
+static bool take_session(struct kb_peer *peer, const struct kw_fetch_response *resp, struct kb_now now) {
+    switch (resp->error_code) {
+    case KE_NONE:
+        peer->failures = 0;
+        peer->session_epoch = peer->session_id == 0 || peer->session_epoch == INT32_MAX ? 1 : peer->session_epoch + 1;
+        peer->session_id = resp->session_id;
+        if (resp->session_id == 0) peer->session_epoch = 0; /* the leader has no place for one: each request tells all */
+        return true;
+    case KE_FETCH_SESSION_ID_NOT_FOUND:
+    case KE_INVALID_FETCH_SESSION_EPOCH:
+    case KE_FETCH_SESSION_TOPIC_ID_ERROR: /* begun anew at once, unless it goes on like that */
+        if (peer->failures++ == 0) break;
+        /* fall through */
+    default:
+        peer->not_before_us = now.mono_us + kb_peer_config_us(peer, "replica.fetch.backoff.ms");
+        break;
+    }
+    kb_peer_session_reset(peer);
+    return false;
+}
+
+void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {
+    struct kb_peer *peer = c->ctx;
+    const struct kw_api *api = kw_api_by_key(KW_API_FETCH);
+    kb_peer_touch(peer);
+    if (err != KW_OK || peer->call_serial != peer->session_serial) {
+        kb_peer_session_reset(peer);
+        return;
+    }
+    struct kw_arena arena;
+    struct kw_fetch_response resp;
+    kw_arena_init(&arena, 0);
+    err = kw_decode(api->response, api->max, body, &arena, &resp);
+    if (err == KW_OK) {
+        if (take_session(peer, &resp, now)) take_all(peer, &resp, blk, now);
+    } else { /* what it told is not told again in this session */
+        kb_peer_session_reset(peer);
+        peer->not_before_us = now.mono_us + kb_peer_config_us(peer, "replica.fetch.backoff.ms");
+        if (err != KW_ENOMEM) {
+            KB_SAY(peer->fs->node, KB_ERROR, "broker %d (%s:%u) answered a fetch with what is none", peer->id, peer->host, peer->port);
+            kb_link_close(peer->link, now);
+        }
+    }
+    kw_arena_deinit(&arena);
+}

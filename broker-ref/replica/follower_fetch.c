@@ -1,0 +1,170 @@
+/* follower_fetch.c - the requests of a follower: one fetch session a leader broker, of which each request tells what changed (KIP-227).
+ *
+ * Called by follower.c at the end of a turn. Calls link. A partition that cannot be fetched for now (it is being written, cut, or left alone for a
+ * while) is taken out of the session, or the leader would answer for it at once and in vain. KIP-320 (epochs of leader and last batch), 516 (topic
+ * ids), 903 (our broker epoch).
+ */
+#include "follower_priv.h"
+#include "node_priv.h"
+#include "replicate.h"
+
+#define SHORT_WAIT_MS 5      /* of the leader, while partitions are about to join the session */
+#define GATHERING_US 100000  /* so long after one began to follow, others are expected to */
+
+typedef struct kw_fetch_request_fetch_partition part_request;
+typedef struct kw_fetch_request_fetch_topic topic_request;
+typedef struct kw_fetch_request_forgotten_topic forgotten_request;
+
+struct builder {
+    struct kw_fetch_request *m;
+    part_request *parts;
+    struct kb_forgotten *forget; /* of this request alone, besides the peer's */
+    size_t part_count, forget_count;
+    int32_t bytes_max;
+    bool full;
+};
+
+int64_t kb_peer_config_us(const struct kb_peer *peer, const char *name) {
+    return kb_config_int(peer->fs->node->parts.config, name) * 1000;
+}
+
+bool kb_follower_is_ready(const struct kb_follower *f) {
+    const struct kb_log *log = f->p->log;
+    return !f->writing && !f->cutting && kw_list_empty(&f->delayed) && !log->busy && !log->poisoned && kb_follower_mark(f) == log->leo;
+}
+
+/* Consecutive partitions of a topic go under one entry: their order is that in which the leader serves them. */
+static void name(struct builder *b, struct kb_follower *f) {
+    struct kw_fetch_request *m = b->m;
+    const struct kb_partition *p = f->p;
+    topic_request *t = m->topics.n > 0 ? &m->topics.v[m->topics.n - 1] : NULL;
+    if (!t || !kw_uuid_eq(t->topic_id, p->topic_id)) {
+        t = &m->topics.v[m->topics.n++];
+        *t = (topic_request){.topic_id = p->topic_id, .partitions.v = &b->parts[b->part_count]};
+    }
+    b->parts[b->part_count++] = (part_request){.partition = p->index,
+                                               .current_leader_epoch = f->leader_epoch,
+                                               .fetch_offset = p->log->leo,
+                                               .last_fetched_epoch = kb_replicate_last_epoch(p->log),
+                                               .log_start_offset = p->log->start,
+                                               .partition_max_bytes = b->bytes_max,
+                                               .high_watermark = INT64_MAX};
+    t->partitions.n++;
+    f->in_session = f->asked = true;
+    f->sent_offset = p->log->leo;
+    f->sent_start = p->log->start;
+}
+
+static void add(struct builder *b, struct kb_follower *f) {
+    kw_list_remove(&f->changed);
+    bool ready = kb_follower_is_ready(f);
+    if (!ready && !f->writing && !f->cutting && !f->p->log->busy && kb_follower_mark(f) < f->p->log->leo) { /* flush.on.ack was turned on */
+        kb_follower_set_writing(f, true);
+        (void)!kb_log_sync(f->p->log);
+    }
+    if (ready && f->asked && f->sent_offset == f->p->log->leo && f->sent_start == f->p->log->start) return; /* it is known */
+    if (ready) {
+        name(b, f);
+    } else if (f->in_session) {
+        b->forget[b->forget_count++] = (struct kb_forgotten){f->p->topic_id, f->p->index};
+        f->in_session = f->asked = false;
+    }
+}
+
+static void add_all(struct kb_peer *peer, struct builder *b) {
+    struct kw_list *all = b->full ? &peer->followers : &peer->changed;
+    for (struct kw_list *l = all->next, *next; l != all; l = next) {
+        next = l->next;
+        add(b, b->full ? KW_CONTAINER_OF(l, struct kb_follower, link) : KW_CONTAINER_OF(l, struct kb_follower, changed));
+    }
+}
+
+static void forget(struct builder *b, const struct kb_forgotten *v, size_t count) {
+    struct kw_fetch_request *m = b->m;
+    for (size_t i = 0; i < count; i++)
+        m->forgotten_topics_data.v[m->forgotten_topics_data.n++] =
+            (forgotten_request){.topic_id = v[i].topic_id, .partitions = {.v = (int32_t *)(uintptr_t)&v[i].index, .n = 1}};
+}
+
+/* One that left and came back since the last request is not to be forgotten. */
+static void drop_returned(struct kb_peer *peer) {
+    size_t left = 0;
+    for (size_t i = 0; i < peer->forgotten_count; i++) {
+        struct kb_forgotten g = peer->forgotten[i];
+        const struct kb_image_topic *t = kb_image_topic_by_id(&peer->fs->node->image, g.topic_id);
+        const struct kb_partition *p = t && g.index < t->partition_count ? t->partitions[g.index].local : NULL;
+        if (p && p->follower && p->follower->peer == peer && p->follower->in_session) continue;
+        peer->forgotten[left++] = g;
+    }
+    peer->forgotten_count = left;
+}
+
+static size_t list_count(const struct kw_list *l) {
+    size_t n = 0;
+    for (const struct kw_list *it = l->next; it != l; it = it->next) n++;
+    return n;
+}
+
+static int32_t wait_ms(const struct kb_peer *peer, struct kb_now now) {
+    const struct kb_followers *fs = peer->fs;
+    int64_t ms = kb_config_int(fs->node->parts.config, "replica.fetch.wait.max.ms");
+    bool soon = peer->writing > 0 || kb_partitions_opening(fs->node) > 0 || now.mono_us - fs->moved_us < GATHERING_US;
+    if (soon) ms = KW_MIN(ms, SHORT_WAIT_MS);
+    const struct kw_list *delays = &peer->delays[KB_DELAY_METADATA];
+    if (!kw_list_empty(delays)) {
+        int64_t left_us = KW_CONTAINER_OF(delays->next, struct kb_follower, delayed)->until_us - now.mono_us;
+        ms = KW_MIN(ms, KW_MAX(left_us, 0) / 1000 + 1);
+    }
+    return (int32_t)ms;
+}
+
+/* Of our registration; the leader takes no fetch of an incarnation that has ended. */
+static int64_t own_epoch(const struct kb_node *n) {
+    const struct kb_image_broker *b = kb_image_broker(&n->image, n->id);
+    return b ? b->epoch : -1;
+}
+
+static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_request *m, struct kb_now now) {
+    struct kb_node *n = peer->fs->node;
+    struct builder b = {.m = m, .full = peer->session_id == 0};
+    kw_msg_init(&kw_fetch_request_desc, m);
+    if (b.full) kb_peer_session_reset(peer);
+    size_t count = b.full ? peer->count : list_count(&peer->changed), forgotten = count + peer->forgotten_count;
+    b.bytes_max = (int32_t)kb_config_int(n->parts.config, "replica.fetch.max.bytes");
+    b.parts = kw_arena_alloc(a, count * sizeof(*b.parts));
+    b.forget = kw_arena_alloc(a, count * sizeof(*b.forget));
+    m->topics.v = kw_arena_alloc(a, count * sizeof(topic_request));
+    m->forgotten_topics_data.v = kw_arena_calloc(a, forgotten, sizeof(forgotten_request));
+    if ((count > 0 && (!b.parts || !b.forget || !m->topics.v)) || (forgotten > 0 && !m->forgotten_topics_data.v)) return KW_ENOMEM;
+    add_all(peer, &b);
+    drop_returned(peer);
+    forget(&b, peer->forgotten, peer->forgotten_count);
+    forget(&b, b.forget, b.forget_count);
+    m->replica_state.replica_id = n->id;
+    m->replica_state.replica_epoch = own_epoch(n);
+    m->max_wait_ms = wait_ms(peer, now);
+    m->min_bytes = (int32_t)kb_config_int(n->parts.config, "replica.fetch.min.bytes");
+    m->max_bytes = (int32_t)kb_config_int(n->parts.config, "replica.fetch.response.max.bytes");
+    m->session_id = peer->session_id;
+    m->session_epoch = peer->session_epoch;
+    return KW_OK;
+}
+
+kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) {
+    const struct kw_api *api = kw_api_by_key(KW_API_FETCH);
+    struct kw_arena arena;
+    struct kw_fetch_request m;
+    kw_arena_init(&arena, 0);
+    kw_err err = build(peer, &arena, &m, now);
+    int64_t timeout_us = kb_peer_config_us(peer, "replica.socket.timeout.ms") + (int64_t)m.max_wait_ms * 1000;
+    if (err == KW_OK) err = kb_link_call(peer->link, &peer->call, api->request, api->max, &m, timeout_us, now);
+    kw_arena_deinit(&arena);
+    if (err != KW_OK) {
+        kb_peer_session_reset(peer); /* what was taken for told was not */
+        return err;
+    }
+    peer->forgotten_count = 0;
+    peer->call_serial = peer->session_serial;
+    peer->fs->stats.fetches++;
+    return KW_OK;
+}
