@@ -1,18 +1,24 @@
 /* fetch.c - Fetch v0-18: reads from the partitions that a consumer names, or waits until there is something to read.
  *
- * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1). KIP-74 (the first batch whole),
- * 98, 101, 107, 110, 227, 320, 392, 516, 595. Partitions are read one after the other, since what one takes the next may not. Replicas do
- * not fetch here yet.
+ * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have). KIP-74
+ * (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903, 951. Partitions are read one after the other, since what one takes the
+ * next may not; in a session those that gave something go to the end, so that none starves the others.
+ *
+ * Consumers read below the high watermark, of the leader or, when they name their rack, of a follower. Other replicas read up to what is written,
+ * of the leader alone, and each fetch of theirs tells what they have. A replica's fetch waits for records; news of the high watermark and the log's
+ * start alone reach it within NEWS_US.
  */
+#include "admin.h"
 #include "api.h"
 #include "fetch_old.h"
 #include "fetch_session.h"
 #include "log/epochs.h"
 #include "log/log.h"
 #include "node_priv.h"
+#include "replica/isr.h"
 #include "replica/purgatory.h"
 
-enum { PARTITIONS_MAX = 200000 };
+enum { PARTITIONS_MAX = 200000, NEWS_US = 20000 };
 
 typedef struct kw_fetch_response_fetchable_topic_response topic_answer;
 typedef struct kw_fetch_response_partition_data part_answer;
@@ -22,13 +28,20 @@ struct part {
     struct kw_str topic;
     struct kw_uuid topic_id;
     int32_t index, leader_epoch, last_fetched_epoch, max_bytes;
-    int64_t offset;
+    int64_t offset, log_start; /* log_start: a replica's; -1: not told */
+    int64_t hw_told, start_told; /* by the session's last answer; -1: nothing yet */
+    struct {
+        int64_t limit, hw, start;
+        int32_t leader_epoch, role;
+    } seen; /* when it was looked at last */
     struct kb_partition *p; /* NULL: code says why; hooked, so that its end is heard of, and pinned while it is being read */
     struct kb_wait_hook *hook;
     int16_t code;
     bool stale; /* is to be read (again) in this pass */
     bool reading;
     bool holds;              /* read has slices */
+    bool counted;            /* its replica was heard */
+    int32_t nearest;         /* the replica to read from instead; -1: none */
     int32_t diverging_epoch; /* -1: none */
     int64_t diverging_end;
     struct kb_read *read; /* once there was something to read */
@@ -40,6 +53,8 @@ struct fetch {
     struct kw_fetch_response resp;
     enum kb_session_kind kind;
     struct kb_session *session;
+    int32_t replica; /* -1: a consumer */
+    int64_t broker_epoch;
     struct part *parts;
     size_t count, at; /* at: the part being read */
     size_t bytes, bytes_max;
@@ -97,7 +112,7 @@ static bool convert(struct part *pt) {
 static int read_part(struct part *pt, struct kb_now now);
 
 static void note_failure(struct part *pt) {
-    pt->f->failed = pt->f->failed || pt->code != KE_NONE || pt->diverging_epoch >= 0;
+    pt->f->failed = pt->f->failed || pt->code != KE_NONE || pt->diverging_epoch >= 0 || pt->nearest >= 0;
 }
 
 static void forget_partition(struct part *pt) {
@@ -133,13 +148,18 @@ static void read_done(struct kb_read *r, struct kb_now now) {
     kb_partition_unpin(p);
 }
 
+/* Nothing at or above it is given. */
+static int64_t limit_of(const struct part *pt) {
+    return pt->f->replica >= 0 ? pt->p->log->written : pt->p->hw;
+}
+
 /* Reads from old_offset on. 1: done with this part, 0: read_done will come. */
 static int read_part(struct part *pt, struct kb_now now) {
     struct fetch *f = pt->f;
-    while (pt->old_offset < pt->p->hw) {
+    while (pt->old_offset < limit_of(pt)) {
         *pt->read = (struct kb_read){.log = pt->p->log,
                                      .offset = pt->old_offset,
-                                     .limit = pt->p->hw,
+                                     .limit = limit_of(pt),
                                      .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
                                      .min_one = f->bytes == 0,
                                      .into_memory = old_format(f),
@@ -176,27 +196,63 @@ static bool check_divergence(struct part *pt) {
     return false;
 }
 
-static bool is_replica(const struct fetch *f) {
-    return (f->rq->head.version >= 15 ? f->req.replica_state.replica_id : f->req.replica_id) >= 0;
+static struct kb_replica_fetch told_by_replica(const struct part *pt) {
+    return (struct kb_replica_fetch){.replica = pt->f->replica,
+                                     .broker_epoch = pt->f->broker_epoch,
+                                     .epoch_told = pt->leader_epoch >= 0,
+                                     .offset = pt->offset,
+                                     .log_start = pt->log_start};
 }
 
-/* Everything that can be said without reading. True when there is something to read. */
-static bool judge(struct part *pt) {
+/* KIP-392: a consumer that names its rack may be served by a follower too. */
+static bool names_rack(const struct fetch *f) {
+    return f->replica < 0 && f->rq->head.version >= 11 && f->req.rack_id.len > 0;
+}
+
+static void find(struct part *pt) {
     struct fetch *f = pt->f;
-    int16_t version = f->rq->head.version;
-    pt->diverging_epoch = -1;
-    pt->old_offset = pt->offset;
-    if (version >= 13 && kw_uuid_is_zero(pt->topic_id))
+    if (f->rq->head.version >= 13 && kw_uuid_is_zero(pt->topic_id)) {
         pt->code = KE_UNKNOWN_TOPIC_ID;
-    else if (is_replica(f))
-        pt->code = KE_NOT_LEADER_OR_FOLLOWER; /* no replica but this one is in the assignment */
-    else
-        pt->code = kb_partition_find(f->rq->node, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, &pt->p);
+        return;
+    }
+    pt->code = names_rack(f) ? kb_partition_find_copy(f->rq->node, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, &pt->p)
+                             : kb_partition_find(f->rq->node, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, &pt->p);
+    if (pt->code != KE_NONE) return;
+    if (f->replica >= 0) {
+        struct kb_replica_fetch told = told_by_replica(pt);
+        pt->code = kb_isr_may_fetch(pt->p, &told);
+    } else if (f->rq->head.version < 10 && pt->p->config.compression == KW_CODEC_ZSTD) {
+        pt->code = KE_UNSUPPORTED_COMPRESSION_TYPE;
+    }
+}
+
+static void note_seen(struct part *pt) {
+    pt->seen.limit = limit_of(pt);
+    pt->seen.hw = pt->p->hw;
+    pt->seen.start = pt->p->log->start;
+    pt->seen.leader_epoch = pt->p->leader_epoch;
+    pt->seen.role = (int32_t)pt->p->role;
+}
+
+/* Everything that can be said without reading. True when there is something to read. What a replica tells by its fetch counts only when its log
+ * agrees with this one, and before the fetch waits for the partition: it may move it. */
+static bool judge(struct part *pt, struct kb_now now) {
+    struct fetch *f = pt->f;
+    pt->diverging_epoch = pt->nearest = -1;
+    pt->old_offset = pt->offset;
+    find(pt);
+    bool agrees = pt->code == KE_NONE && check_divergence(pt);
+    if (agrees && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = KE_OFFSET_OUT_OF_RANGE;
+    if (pt->code == KE_NONE && agrees && f->replica >= 0 && !pt->counted) {
+        struct kb_replica_fetch told = told_by_replica(pt);
+        pt->counted = true;
+        kb_isr_fetched(pt->p, &told, now);
+    }
     if (pt->code == KE_NONE && !pt->hook) pt->hook = kb_waiter_hook(&f->waiter, pt->p);
-    if (pt->code == KE_NONE && version < 10 && pt->p->config.compression == KW_CODEC_ZSTD) pt->code = KE_UNSUPPORTED_COMPRESSION_TYPE;
-    if (pt->code == KE_NONE && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = KE_OFFSET_OUT_OF_RANGE;
-    if (pt->code != KE_NONE || !check_divergence(pt)) return false;
-    if (pt->offset >= pt->p->hw || f->bytes >= f->bytes_max) return false;
+    if (pt->code != KE_NONE || !agrees) return false;
+    note_seen(pt);
+    if (names_rack(f) && pt->p->role == KB_PART_LEADS) pt->nearest = kb_isr_nearest(pt->p, f->req.rack_id, pt->offset);
+    if (pt->nearest >= 0 || pt->offset >= limit_of(pt) || f->bytes >= f->bytes_max) return false;
     if (!pt->read) pt->read = kw_arena_alloc(&f->rq->arena, sizeof(*pt->read));
     if (!pt->read) pt->code = KE_KAFKA_STORAGE_ERROR; /* no memory: the client tries again */
     return pt->read != NULL;
@@ -204,18 +260,30 @@ static bool judge(struct part *pt) {
 
 /* ---- The answer ---- */
 
+/* KIP-951: who leads instead, for clients that need not ask for metadata then. */
+static void tell_leader(const struct part *pt, part_answer *a) {
+    const struct kb_image *im = &pt->f->rq->node->image;
+    if (pt->f->rq->head.version < 12 || (pt->code != KE_NOT_LEADER_OR_FOLLOWER && pt->code != KE_FENCED_LEADER_EPOCH)) return;
+    const struct kb_image_topic *t =
+        kw_uuid_is_zero(pt->topic_id) ? kb_image_topic(im, pt->topic) : kb_image_topic_by_id(im, pt->topic_id);
+    if (!t || pt->index < 0 || pt->index >= t->partition_count) return;
+    a->current_leader.leader_id = t->partitions[pt->index].leader;
+    a->current_leader.leader_epoch = t->partitions[pt->index].leader_epoch;
+}
+
 static void fill(const struct part *pt, part_answer *a) {
     *a = (part_answer){.partition_index = pt->index,
                        .error_code = pt->code,
                        .high_watermark = -1,
                        .last_stable_offset = -1,
                        .log_start_offset = -1,
-                       .preferred_read_replica = -1};
+                       .preferred_read_replica = pt->nearest};
     a->diverging_epoch.epoch = pt->diverging_epoch;
     a->diverging_epoch.end_offset = pt->diverging_epoch >= 0 ? pt->diverging_end : -1;
     a->current_leader.leader_id = a->current_leader.leader_epoch = -1;
     a->snapshot_id.end_offset = -1;
     a->snapshot_id.epoch = -1;
+    tell_leader(pt, a);
     if (pt->code != KE_NONE) return;
     a->high_watermark = a->last_stable_offset = pt->p->hw; /* without transactions nothing is unstable */
     a->log_start_offset = pt->p->log->start;
@@ -226,12 +294,33 @@ static bool told(struct fetch *f, const struct part *pt) {
     if (!f->session) return true;
     int64_t hw = pt->code == KE_NONE ? pt->p->hw : -1, start = pt->code == KE_NONE ? pt->p->log->start : -1;
     bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read->bytes : 0,
-                                pt->diverging_epoch >= 0);
+                                pt->diverging_epoch >= 0 || pt->nearest >= 0);
     return news || f->kind == KB_SESSION_FULL;
 }
 
 static bool same_topic(const struct part *a, const struct part *b) {
     return kw_uuid_eq(a->topic_id, b->topic_id) && kw_str_eq(a->topic, b->topic);
+}
+
+/* Where the leaders are that the partitions name. */
+static void tell_endpoints(struct fetch *f, const part_answer *parts, size_t count) {
+    size_t most = f->rq->node->image.brokers.count, n = 0;
+    if (f->rq->head.version < 16 || most == 0) return;
+    struct kw_fetch_response_node_endpoint *v = NULL;
+    for (size_t i = 0; i < count; i++) {
+        int32_t id = parts[i].current_leader.leader_id;
+        bool known = id < 0;
+        for (size_t j = 0; j < n && !known; j++) known = v[j].node_id == id;
+        const struct kb_image_broker *b = known ? NULL : kb_image_broker(&f->rq->node->image, id);
+        if (!b || n == most) continue;
+        if (!v) v = kw_arena_calloc(&f->rq->arena, most, sizeof(*v));
+        if (!v) return; /* the client asks for metadata */
+        if (!kb_admin_address(f->rq, b, &v[n].host, &v[n].port)) continue;
+        v[n].node_id = id;
+        v[n++].rack = kw_str_of(b->rack);
+    }
+    f->resp.node_endpoints.v = v;
+    f->resp.node_endpoints.n = (int32_t)n;
 }
 
 static void answer(struct fetch *f) {
@@ -258,13 +347,25 @@ static void answer(struct fetch *f) {
     }
     f->resp.responses.v = topics;
     f->resp.responses.n = (int32_t)topic_count;
+    tell_endpoints(f, parts, part_count);
     kb_request_reply(rq, &f->resp);
 }
 
 /* ---- Passes and waiting ---- */
 
+/* A replica has to hear of the high watermark and the log's start, though not as urgently as of records. */
+static bool has_news(const struct fetch *f) {
+    for (size_t i = 0; i < f->count && f->replica >= 0; i++) {
+        const struct part *pt = &f->parts[i];
+        if (pt->p && (pt->p->hw != pt->hw_told || pt->p->log->start != pt->start_told)) return true;
+    }
+    return false;
+}
+
 static void wait_more(struct fetch *f) {
-    if (kw_timer_armed(&f->waiter.timer) || kb_waiter_arm(&f->waiter, f->rq->node, f->deadline_us) == KW_OK) return;
+    int64_t until = has_news(f) ? KW_MIN(f->deadline_us, f->rq->node->now.mono_us + NEWS_US) : f->deadline_us;
+    const struct kw_timer *t = &f->waiter.timer;
+    if ((kw_timer_armed(t) && t->at_us <= until) || kb_waiter_arm(&f->waiter, f->rq->node, until) == KW_OK) return;
     f->expired = true; /* no memory to wait: what there is now */
     answer(f);
 }
@@ -283,7 +384,7 @@ static void step(struct fetch *f, struct kb_now now) {
     for (;;) {
         while (f->at < f->count) {
             struct part *pt = &f->parts[f->at];
-            if (pt->stale && judge(pt)) {
+            if (pt->stale && judge(pt, now)) {
                 pt->stale = false;
                 if (read_part(pt, now) == 0) return;
             }
@@ -299,6 +400,14 @@ static void step(struct fetch *f, struct kb_now now) {
     decide(f);
 }
 
+/* Of a partition with several replicas: every written mark would have every consumer look again, though its limit is the high watermark. */
+static bool moved_for(const struct part *pt) {
+    const struct kb_partition *p = pt->p;
+    if (p->replica_count <= 1 || p->state != KB_PART_ONLINE || pt->stale) return true;
+    return limit_of(pt) != pt->seen.limit || p->leader_epoch != pt->seen.leader_epoch || (int32_t)p->role != pt->seen.role ||
+           p->log->start != pt->seen.start || (pt->f->replica >= 0 && p->hw != pt->seen.hw);
+}
+
 /* The partition moved: its part is read again. One that is gone must not be held on to. */
 static void check(struct kb_waiter *w, struct kb_partition *moved, struct kb_now now) {
     struct fetch *f = w->ctx;
@@ -309,7 +418,7 @@ static void check(struct kb_waiter *w, struct kb_partition *moved, struct kb_now
             kb_waiter_unhook(pt->hook); /* the pin holds it until read_done */
             pt->hook = NULL;
         }
-        if (pt->p != moved || pt->reading) continue;
+        if (pt->p != moved || pt->reading || !moved_for(pt)) continue;
         any = true;
         if (moved->state == KB_PART_DELETED) {
             forget_partition(pt);
@@ -371,7 +480,11 @@ static void take_from_session(struct fetch *f) {
                                              .last_fetched_epoch = sp->last_fetched_epoch,
                                              .max_bytes = sp->max_bytes,
                                              .offset = sp->fetch_offset,
+                                             .log_start = sp->log_start,
+                                             .hw_told = sp->hw_told,
+                                             .start_told = sp->start_told,
                                              .stale = true,
+                                             .nearest = -1,
                                              .diverging_epoch = -1};
     }
 }
@@ -389,7 +502,11 @@ static void take_from_request(struct fetch *f) {
                                                  .last_fetched_epoch = q->last_fetched_epoch,
                                                  .max_bytes = q->partition_max_bytes,
                                                  .offset = q->fetch_offset,
+                                                 .log_start = q->log_start_offset,
+                                                 .hw_told = -1,
+                                                 .start_told = -1,
                                                  .stale = true,
+                                                 .nearest = -1,
                                                  .diverging_epoch = -1};
         }
     }
@@ -434,6 +551,8 @@ void kb_api_fetch(struct kb_request *rq) {
     }
     f->rq = rq;
     if (kb_request_decode(rq, &f->req) != KW_OK) return;
+    f->replica = KW_MAX(rq->head.version >= 15 ? f->req.replica_state.replica_id : f->req.replica_id, -1);
+    f->broker_epoch = rq->head.version >= 15 ? f->req.replica_state.replica_epoch : -1;
     rq->state = f;
     rq->cleanup = cleanup;
     int16_t code = kb_session_take(rq->node, &f->req, rq->head.version, &f->kind, &f->session);

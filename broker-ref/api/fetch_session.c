@@ -81,6 +81,7 @@ static kw_err add_partition(struct kb_session *s, const struct kw_fetch_request_
     p->leader_epoch = q->current_leader_epoch;
     p->last_fetched_epoch = q->last_fetched_epoch;
     p->fetch_offset = q->fetch_offset;
+    p->log_start = q->log_start_offset;
     p->max_bytes = q->partition_max_bytes;
     return KW_OK;
 fail:

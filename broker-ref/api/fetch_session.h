@@ -16,7 +16,7 @@ struct kb_session_partition {
     int32_t index;
     int32_t leader_epoch; /* as the client knows it: checked on every fetch (PR-12) */
     int32_t last_fetched_epoch, max_bytes;
-    int64_t fetch_offset;
+    int64_t fetch_offset, log_start; /* log_start: a replica's */
     int64_t hw_told, start_told; /* by the last answer; -1: nothing, or an error */
 };
 struct kb_session {

@@ -1,6 +1,6 @@
 /* list_offsets.c - ListOffsets v0-11: the first, last or newest offset of a partition, or the one at a time.
  *
- * Called by dispatch. Calls log (lookup by time, which may need the disk). KIP-79, 207, 320, 405 (tiers: there are none), 734 (max
+ * Called by dispatch. Calls log (lookup by time, which may need the disk), partition. KIP-79, 207, 320, 405 (tiers: there are none), 734 (max
  * timestamp), 1005, 1023. Version 0 answers a list of offsets, newest first: segment borders on Apache Kafka, here the offset asked for and
  * the log start.
  */
@@ -50,9 +50,21 @@ static void give(struct lookup *l, int64_t offset, int64_t timestamp, int32_t ep
     if (l->list_max > 1 && v[0] > start) v[a->old_style_offsets.n++] = start;
 }
 
+/* A new leader does not know yet how much was committed: it may not tell an end that is below one that was told before (KIP-207). */
+static bool end_unknown(const struct lookup *l) {
+    const struct kb_partition *p = l->p;
+    return l->s->req.replica_id == -1 && p->replica_count > 1 && p->hw < p->epoch_start;
+}
+
+static void refuse_for_now(struct lookup *l) {
+    l->answer->error_code = l->s->rq->head.version >= 5 ? KE_OFFSET_NOT_AVAILABLE : KE_LEADER_NOT_AVAILABLE;
+}
+
 static void take_found(struct lookup *l) {
     const struct kb_find_time *f = &l->find;
-    if (f->err == KW_OK)
+    if (f->err == KW_OK && f->offset < 0 && end_unknown(l))
+        refuse_for_now(l);
+    else if (f->err == KW_OK)
         give(l, f->offset, f->found_timestamp, f->offset >= 0 ? f->leader_epoch : -1);
     else
         l->answer->error_code = f->err == KW_ECRC ? KE_CORRUPT_MESSAGE : KE_KAFKA_STORAGE_ERROR;
@@ -79,6 +91,10 @@ static void look_up(struct lookup *l, int64_t timestamp) {
     bool consumer = l->s->req.replica_id == -1;
     switch (timestamp) {
     case LATEST:
+        if (end_unknown(l)) {
+            refuse_for_now(l);
+            return;
+        }
         give(l, consumer ? p->hw : p->log->written, -1, kb_epochs_latest(epochs));
         return;
     case EARLIEST:

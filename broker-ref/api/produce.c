@@ -1,15 +1,19 @@
 /* produce.c - Produce v0-13: appends what producers send and answers when it is written (acks=1) or committed (acks=-1), or never (acks=0).
  *
- * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition. KIP-13, 98, 467, 516, 951. Transactions: refused
- * until there are any.
+ * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition, replica/isr. KIP-13, 98, 467, 516, 951. Transactions:
+ * refused until there are any.
+ *
+ * A wait belongs to the leader epoch that the records were appended in: the next one may have cut them off.
  */
 #include <stdio.h>
 
+#include "admin.h"
 #include "api.h"
 #include "log/log.h"
 #include "log/pid_state.h"
 #include "node_priv.h"
 #include "produce_check.h"
+#include "replica/isr.h"
 #include "replica/purgatory.h"
 
 typedef struct kw_produce_response_partition_produce_response part_answer;
@@ -47,17 +51,53 @@ static void refuse(struct produce *s, part_answer *a, int16_t code, const char *
 
 static const char disk_text[] = "the disk did not take the records; see the broker's log";
 
+static const char few_text[] = "the records were appended, but fewer replicas are in sync than min.insync.replicas; they may be lost";
+
+static const char *text_of(int16_t code) {
+    return code == KE_KAFKA_STORAGE_ERROR ? disk_text : code == KE_NOT_ENOUGH_REPLICAS_AFTER_APPEND ? few_text : NULL;
+}
+
 /* 1: acknowledgeable, 0: not yet, < 0: never; *code says why. */
 static int progress(const struct produce *s, const struct wait *w, int16_t *code) {
     *code = kb_partition_error(w->p, -1);
     if (*code == KE_NONE && w->p->leader_epoch != w->leader_epoch) *code = KE_NOT_LEADER_OR_FOLLOWER;
     if (*code == KE_NONE && w->end > w->p->log->leo) *code = KE_KAFKA_STORAGE_ERROR; /* the disk was full: taken back */
+    if (*code == KE_NONE && s->req.acks == -1 && !kb_isr_enough(w->p)) *code = KE_NOT_ENOUGH_REPLICAS_AFTER_APPEND;
     if (*code != KE_NONE) return -1;
     return (s->req.acks == 1 ? w->p->log->written : w->p->hw) >= w->end;
 }
 
+/* KIP-951: who leads instead, and where, for clients that need not ask for metadata then. */
+static void tell_leader(struct produce *s, const topic_answer *t, part_answer *a) {
+    const struct kb_image *im = &s->rq->node->image;
+    const struct kb_image_topic *topic = kw_uuid_is_zero(t->topic_id) ? kb_image_topic(im, t->name) : kb_image_topic_by_id(im, t->topic_id);
+    if (!topic || a->index < 0 || a->index >= topic->partition_count) return;
+    a->current_leader.leader_id = topic->partitions[a->index].leader;
+    a->current_leader.leader_epoch = topic->partitions[a->index].leader_epoch;
+    const struct kb_image_broker *b = kb_image_broker(im, a->current_leader.leader_id);
+    int32_t n = s->resp.node_endpoints.n;
+    for (int32_t i = 0; i < n; i++)
+        if (b && s->resp.node_endpoints.v[i].node_id == b->id) return;
+    if (!b || (size_t)n == im->brokers.count) return;
+    if (n == 0) s->resp.node_endpoints.v = kw_arena_calloc(&s->rq->arena, im->brokers.count, sizeof(*s->resp.node_endpoints.v));
+    struct kw_produce_response_node_endpoint *e = s->resp.node_endpoints.v ? &s->resp.node_endpoints.v[n] : NULL;
+    if (!e || !kb_admin_address(s->rq, b, &e->host, &e->port)) return;
+    e->node_id = b->id;
+    e->rack = kw_str_of(b->rack);
+    s->resp.node_endpoints.n++;
+}
+
+static void tell_leaders(struct produce *s) {
+    for (int32_t i = 0; i < s->resp.responses.n && s->rq->head.version >= 10; i++)
+        for (int32_t j = 0; j < s->resp.responses.v[i].partition_responses.n; j++) {
+            part_answer *a = &s->resp.responses.v[i].partition_responses.v[j];
+            if (a->error_code == KE_NOT_LEADER_OR_FOLLOWER) tell_leader(s, &s->resp.responses.v[i], a);
+        }
+}
+
 static void answer(struct produce *s) {
     kb_waiter_done(&s->waiter, s->rq->node);
+    if (s->failed) tell_leaders(s);
     kb_request_reply(s->rq, &s->resp);
 }
 
@@ -70,7 +110,7 @@ static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct k
         int16_t code;
         int r = progress(s, w, &code);
         if (r == 0) continue;
-        if (r < 0) refuse(s, w->answer, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL);
+        if (r < 0) refuse(s, w->answer, code, text_of(code));
         kb_waiter_unhook(w->hook);
         w->p = NULL;
         s->pending--;
@@ -99,8 +139,8 @@ static void wait_for(struct produce *s, struct kb_partition *p, part_answer *a, 
     int16_t code;
     if (s->req.acks == 0) return;
     int r = progress(s, &w, &code);
-    if (r < 0) refuse(s, a, code, code == KE_KAFKA_STORAGE_ERROR ? disk_text : NULL); /* a duplicate of what is just being taken back */
-    if (r != 0) return;                                                               /* or of what is long committed */
+    if (r < 0) refuse(s, a, code, text_of(code)); /* a duplicate of what is just being taken back */
+    if (r != 0) return;                           /* or of what is long committed */
     w.hook = kb_waiter_hook(&s->waiter, p);
     s->waits[s->wait_count++] = w;
     s->pending++;
@@ -136,7 +176,7 @@ static bool check_producer(struct produce *s, struct kb_partition *p, const stru
 
 static int16_t may_write(const struct produce *s, const struct kb_partition *p) {
     if (p->internal) return KE_INVALID_TOPIC_EXCEPTION;
-    if (s->req.acks == -1 && p->isr_count < KW_MIN(p->config.min_insync_replicas, p->replica_count)) return KE_NOT_ENOUGH_REPLICAS;
+    if (s->req.acks == -1 && !kb_isr_enough(p)) return KE_NOT_ENOUGH_REPLICAS;
     return KE_NONE;
 }
 

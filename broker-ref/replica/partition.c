@@ -4,6 +4,7 @@
  */
 #include "api/pid_source.h"
 #include "follower.h"
+#include "log/epochs.h"
 #include "log/pid_state.h"
 #include "partitions_priv.h"
 #include "uuid.h"
@@ -90,7 +91,14 @@ void kb_partition_freed(struct kb_partition *p) {
 
 void kb_partition_leave_role(struct kb_partition *p) {
     kb_follower_leave(p);
+    kb_isr_leave(p);
     p->role = KB_PART_IDLE;
+}
+
+/* In this life: what the metadata says of an earlier one of this node's does not make it lead. Its registration raises those epochs. */
+bool kb_partitions_registered(const struct kb_node *n) {
+    const struct kb_image_broker *b = kb_image_broker(&n->image, n->id);
+    return kb_store_is_single(n->parts.store) || (b && b->epoch == kb_store_broker_epoch(n->parts.store));
 }
 
 /* A log that is being cut has no end that could be vouched for: the role is taken when that is over (marks_moved). */
@@ -100,17 +108,36 @@ static void take_role(struct kb_partition *p, struct kb_now now) {
         return;
     }
     if (p->leader_id != p->node->id) {
+        kb_isr_leave(p);
         p->role = KB_PART_FOLLOWS;
         kb_follower_follow(p, now);
+        return;
+    }
+    if (!kb_partitions_registered(p->node)) {
+        kb_partition_leave_role(p);
         return;
     }
     kb_follower_leave(p);
     p->role = KB_PART_LEADS;
     p->epoch_start = p->log->leo;
+    /* Who asks where an older epoch ended must be told before anything is appended in this one. */
+    if (p->replica_count > 1 && kb_epochs_assign(p->log->epochs, p->leader_epoch, p->log->leo) != KW_OK)
+        kb_node_fail(p->node, "no memory for the leader epochs of %s-%d", p->topic, p->index);
+    kb_isr_lead(p, now);
+}
+
+void kb_partition_retake_role(struct kb_partition *p, struct kb_now now) {
+    if (p->role != KB_PART_IDLE || p->leader_id < 0) return;
+    take_role(p, now);
+    if (p->replica_count > 1) kb_partition_reckon(p, now);
+}
+
+static bool same_ids(const int32_t *a, int32_t a_count, const int32_t *b, int32_t b_count) {
+    return a_count == b_count && (a_count == 0 || memcmp(a, b, (size_t)a_count * sizeof(*a)) == 0);
 }
 
 static bool take_ids(struct kb_partition *p, int32_t **v, int32_t *n, const int32_t *from, int32_t count) {
-    if (*n == count && (count == 0 || memcmp(*v, from, (size_t)count * sizeof(*from)) == 0)) return true;
+    if (same_ids(*v, *n, from, count)) return true;
     int32_t *copy = count > 0 ? kw_memdup(from, (size_t)count * sizeof(*from)) : NULL;
     if (count > 0 && !copy) {
         kb_node_fail(p->node, "no memory for the replicas of %s-%d", p->topic, p->index);
@@ -125,6 +152,7 @@ static bool take_ids(struct kb_partition *p, int32_t **v, int32_t *n, const int3
 void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip, struct kb_now now) {
     p->internal = t->internal;
     if (ip->partition_epoch < p->partition_epoch) return; /* the controller's answer to a change of the ISR was here first */
+    bool moved = ip->partition_epoch != p->partition_epoch || !same_ids(p->replicas, p->replica_count, ip->replicas, ip->replica_count);
     if (!take_ids(p, &p->replicas, &p->replica_count, ip->replicas, ip->replica_count) ||
         !take_ids(p, &p->isr, &p->isr_count, ip->isr, ip->isr_count))
         return;
@@ -132,7 +160,19 @@ void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic
     p->leader_id = ip->leader;
     p->leader_epoch = ip->leader_epoch;
     p->partition_epoch = ip->partition_epoch;
-    if (led_anew) take_role(p, now);
+    if (led_anew)
+        take_role(p, now);
+    else if (p->role == KB_PART_LEADS && moved)
+        kb_isr_changed(p, now);
+    if (p->role == KB_PART_LEADS && p->replica_count > 1) kb_partition_reckon(p, now);
+}
+
+void kb_partition_take_isr(struct kb_partition *p, int32_t partition_epoch, const int32_t *isr, int32_t count, struct kb_now now) {
+    if (!take_ids(p, &p->isr, &p->isr_count, isr, count)) return;
+    p->partition_epoch = partition_epoch;
+    kb_isr_changed(p, now);
+    kb_partition_reckon(p, now);
+    kb_purgatory_moved(p, now); /* too few may be in sync now */
 }
 
 /* ---- The log's marks ---- */
@@ -142,6 +182,20 @@ static int64_t hw_of(const struct kb_partition *p) {
     return p->log_config.flush_on_ack ? p->log->synced : p->log->written;
 }
 
+/* Of a single replica it is its own; of one that follows, the leader's to say. True when it moved. */
+static bool raise_hw(struct kb_partition *p, struct kb_now now) {
+    if (p->role == KB_PART_FOLLOWS || (p->role == KB_PART_IDLE && p->replica_count > 1)) return false;
+    int64_t hw = KW_MAX(p->replica_count > 1 ? kb_isr_hw(p, hw_of(p), now) : hw_of(p), p->log->start);
+    if (hw <= p->hw) return false;
+    p->hw = hw;
+    kb_partitions_point_moved(p->node, KB_POINT_HW);
+    return true;
+}
+
+void kb_partition_reckon(struct kb_partition *p, struct kb_now now) {
+    if (p->role == KB_PART_LEADS && raise_hw(p, now)) kb_purgatory_moved(p, now);
+}
+
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_partition *p = ctx;
     if (p->opening) {
@@ -149,14 +203,8 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
         return;
     }
     if (p->state != KB_PART_ONLINE) return;
-    if (p->role == KB_PART_IDLE && p->leader_id >= 0) take_role(p, now);
-    if (p->role != KB_PART_FOLLOWS) {
-        int64_t hw = KW_MAX(hw_of(p), log->start);
-        if (hw > p->hw) {
-            p->hw = hw;
-            kb_partitions_point_moved(p->node, KB_POINT_HW);
-        }
-    }
+    kb_partition_retake_role(p, now);
+    raise_hw(p, now);
     if (p->role == KB_PART_FOLLOWS) kb_follower_marks_moved(p, now);
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
     if (log->synced < log->written)

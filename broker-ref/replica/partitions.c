@@ -119,11 +119,17 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
         if (t && ps->notes[i].index < t->partition_count) take_partition(n, t, &t->partitions[ps->notes[i].index], now);
     }
     ps->note_count = 0;
+    bool registered = kb_partitions_registered(n);
+    if (registered && !ps->registered)
+        for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
+            if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
+    ps->registered = registered;
     if (!ps->configs_moved) return;
     ps->configs_moved = false;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
         kb_partition_configure(p);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
+        if (p->in_sync) kb_partition_reckon(p, now); /* min.insync.replicas may be another */
         kb_purgatory_moved(p, now);
     }
 }
@@ -283,7 +289,7 @@ static void write_point(struct kb_node *n, enum kb_point what) {
     kb_disk_submit(&n->parts.disk, &f->req);
 }
 
-static int64_t config_us(const struct kb_node *n, const char *name) {
+int64_t kb_partitions_config_us(const struct kb_node *n, const char *name) {
     int64_t ms = kb_config_int(n->parts.config, name);
     return ms < 0 || ms > INT64_MAX / 4000 ? INT64_MAX / 4 : KW_MAX(ms, 1) * 1000;
 }
@@ -295,7 +301,7 @@ void kb_partitions_point_moved(struct kb_node *n, enum kb_point what) {
     struct kb_point_file *f = &n->partitions->points[what];
     if (f->dirty) return;
     f->dirty = true;
-    arm(n, &f->timer, config_us(n, intervals[what]));
+    arm(n, &f->timer, kb_partitions_config_us(n, intervals[what]));
 }
 
 static void point_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -317,7 +323,7 @@ static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
         kb_log_housekeep(p->log, p->hw, n->now);
         if (p->log->start != start) kb_partitions_point_moved(n, KB_POINT_START);
     }
-    arm(n, t, config_us(n, "log.retention.check.interval.ms"));
+    arm(n, t, kb_partitions_config_us(n, "log.retention.check.interval.ms"));
 }
 
 static void producers_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -325,7 +331,7 @@ static void producers_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_node *n = ctx;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
         if (p->state == KB_PART_ONLINE) kb_log_expire_producers(p->log, n->now);
-    arm(n, t, config_us(n, "producer.id.expiration.check.interval.ms"));
+    arm(n, t, kb_partitions_config_us(n, "producer.id.expiration.check.interval.ms"));
 }
 
 #define SYNC_AGAIN_MS 100 /* with flush.on.ack the log syncs by itself; this is for a round that could not be tried */
@@ -368,6 +374,7 @@ kw_err kb_partitions_new(struct kb_node *n) {
     kw_timer_init(&ps->housekeep_timer, housekeep_fire, n);
     kw_timer_init(&ps->producers_timer, producers_fire, n);
     kw_timer_init(&ps->flush_timer, flush_fire, n);
+    kb_isrs_init(&ps->isrs, n);
     n->partitions = ps;
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
         size_t size = strlen(n->log_dir) + strlen(point_names[what]) + 2;
@@ -428,8 +435,8 @@ kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struc
     if (err != KW_OK) return err;
     ps->loaded = true;
     if (known < named) drop_stale(n);
-    arm(n, &ps->housekeep_timer, config_us(n, "log.retention.check.interval.ms"));
-    arm(n, &ps->producers_timer, config_us(n, "producer.id.expiration.check.interval.ms"));
+    arm(n, &ps->housekeep_timer, kb_partitions_config_us(n, "log.retention.check.interval.ms"));
+    arm(n, &ps->producers_timer, kb_partitions_config_us(n, "producer.id.expiration.check.interval.ms"));
     if (--ps->opening == 0) kb_node_opened(n, now);
     return KW_OK;
 }
@@ -459,6 +466,7 @@ void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, 
     kw_timers_cancel(&n->parts.timers, &ps->housekeep_timer);
     kw_timers_cancel(&n->parts.timers, &ps->producers_timer);
     kw_timers_cancel(&n->parts.timers, &ps->flush_timer);
+    kb_isrs_stop(&ps->isrs);
     ps->stopping = true;
     ps->stop_done = done;
     ps->stop_pending = 1;
@@ -481,11 +489,13 @@ void kb_partitions_free(struct kb_node *n) {
     struct kb_partitions *ps = n->partitions;
     if (!ps) return;
     n->image.observer = (struct kb_image_observer){0};
+    kb_isrs_stop(&ps->isrs);
     struct kw_list *lists[] = {&ps->all, &ps->removed, &ps->leaving};
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
         struct kw_list *l;
         while ((l = kw_list_shift(lists[i]))) {
             struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, link);
+            kb_partition_leave_role(p);
             if (p->log) kb_log_free(p->log);
             kb_opening_free(p->opening);
             kw_list_remove(&p->dirty_link);

@@ -4,6 +4,7 @@
 
 #include "../node_priv.h"
 #include "checkpoint.h"
+#include "isr.h"
 #include "partition.h"
 #include "purgatory.h"
 
@@ -44,6 +45,7 @@ struct kb_partitions {
     size_t opening;
     int64_t lost; /* records known to have been committed and to be lost, by the logs that were opened */
     bool loaded, stopping, failed;
+    bool registered; /* as it was when the image last moved */
     bool stale_points; /* the checkpoint files name partitions that the metadata does not know: nothing is opened until that has ended */
     struct kb_points_waiter stale;
     bool last_points; /* stopping: the logs are shut, the checkpoints are being written */
@@ -51,6 +53,7 @@ struct kb_partitions {
     size_t note_count, note_cap;
     bool configs_moved;
     bool found_clean; /* of the logs that are opened at the start */
+    struct kb_isrs isrs;
     struct kb_point_file points[KB_POINT_COUNT];
     struct kw_timer housekeep_timer, flush_timer, producers_timer;
     size_t stop_pending;
@@ -61,6 +64,13 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
 /* Who leads, who is in sync, what this node is to do: whatever the image says, unless it is older than what is known already. The caller wakes the
  * waiters. */
 void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip, struct kb_now now);
+/* The controller committed an ISR that was asked for, in the present leader epoch; ahead of the image. Wakes the waiters. */
+void kb_partition_take_isr(struct kb_partition *p, int32_t partition_epoch, const int32_t *isr, int32_t count, struct kb_now now);
+void kb_partition_reckon(struct kb_partition *p, struct kb_now now); /* what the replicas have, or how many must, moved: the high watermark may */
+int64_t kb_partitions_config_us(const struct kb_node *n, const char *name); /* a property in ms */
+/* An IDLE one looks again whether it may lead or follow: what kept it from it has ended. */
+void kb_partition_retake_role(struct kb_partition *p, struct kb_now now);
+bool kb_partitions_registered(const struct kb_node *n);
 void kb_partition_leave_role(struct kb_partition *p); /* deleted, or offline: it neither leads nor follows */
 void kb_partition_freed(struct kb_partition *p);      /* its memory, but for the log */
 void kb_partition_configure(struct kb_partition *p);
