@@ -5,24 +5,6 @@
  */
 #include "admin_items.h"
 
-/* A call of items: what the public functions below have in common. */
-static kc_err run(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
-                  int64_t timeout_us, kc_error **error) {
-    kc_err err;
-    struct items *it = kc_items_new(v, stride, n, shape, flag, &err);
-    return err == KC_INVALID ? kc_admin_invalid(kind, error) : kc_items_run(c, kind, it, v, stride, timeout_us, error);
-}
-
-static kc_err start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
-                    size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
-    kc_err err = KC_INVALID;
-    struct items *it = op ? kc_items_new(v, stride, n, shape, flag, &err) : NULL;
-    if (err == KC_INVALID) return kc_admin_invalid(kind, error);
-    kc_op *made = NULL;
-    err = kc_admin_make(c, kind, it, timeout_us, opaque, &made, error);
-    return kc_admin_begin(err, made, op);
-}
-
 /* ---- Create topics ---- */
 
 static kw_err make_configs(struct kw_arena *arena, const kc_topic_new *t, struct kw_create_topics_request_creatable_topic *e) {
@@ -101,13 +83,13 @@ static bool create_valid(const kc_topic_new *items, size_t stride, size_t n) {
 kc_err kc_admin_create_topics(kc_client *c, kc_topic_new *items, size_t stride, size_t n, int32_t validate_only, int64_t timeout_us,
                               kc_error **error) {
     if (!create_valid(items, stride, n)) return kc_admin_invalid(&create_kind, error);
-    return run(c, &create_kind, validate_only ? &validate_shape : &create_shape, validate_only, items, stride, n, timeout_us, error);
+    return kc_items_call(c, &create_kind, validate_only ? &validate_shape : &create_shape, validate_only, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_create_topics_start(kc_client *c, const kc_topic_new *items, size_t stride, size_t n, int32_t validate_only,
                                     int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
     if (!create_valid(items, stride, n)) return kc_admin_invalid(&create_kind, error);
-    return start(c, &create_kind, validate_only ? &validate_shape : &create_shape, validate_only, items, stride, n, timeout_us, opaque, op,
+    return kc_items_start(c, &create_kind, validate_only ? &validate_shape : &create_shape, validate_only, items, stride, n, timeout_us, opaque, op,
                  error);
 }
 
@@ -149,12 +131,12 @@ static const struct kc_admin_kind delete_kind = {"delete topics", KW_API_DELETE_
 static const struct shape delete_shape = SHAPE(kc_admin_item, "delete topic", -1, true, KE_UNKNOWN_TOPIC_OR_PARTITION, false, NULL);
 
 kc_err kc_admin_delete_topics(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
-    return run(c, &delete_kind, &delete_shape, 0, items, stride, n, timeout_us, error);
+    return kc_items_call(c, &delete_kind, &delete_shape, 0, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_delete_topics_start(kc_client *c, const kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
                                     kc_op **op, kc_error **error) {
-    return start(c, &delete_kind, &delete_shape, 0, items, stride, n, timeout_us, opaque, op, error);
+    return kc_items_start(c, &delete_kind, &delete_shape, 0, items, stride, n, timeout_us, opaque, op, error);
 }
 
 /* ---- Create partitions ---- */
@@ -201,12 +183,12 @@ static const struct kc_admin_kind grow_kind = {"create partitions", KW_API_CREAT
 static const struct shape grow_shape = SHAPE(kc_admin_item, "add partitions to topic", -1, true, KE_INVALID_PARTITIONS, true, NULL);
 
 kc_err kc_admin_create_partitions(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
-    return run(c, &grow_kind, &grow_shape, 0, items, stride, n, timeout_us, error);
+    return kc_items_call(c, &grow_kind, &grow_shape, 0, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_create_partitions_start(kc_client *c, const kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us,
                                         uint64_t opaque, kc_op **op, kc_error **error) {
-    return start(c, &grow_kind, &grow_shape, 0, items, stride, n, timeout_us, opaque, op, error);
+    return kc_items_start(c, &grow_kind, &grow_shape, 0, items, stride, n, timeout_us, opaque, op, error);
 }
 
 /* ---- Alter configs ---- */
@@ -271,21 +253,11 @@ static bool alter_valid(const kc_config_alter *items, size_t stride, size_t n) {
 
 kc_err kc_admin_alter_configs(kc_client *c, kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
     if (!alter_valid(items, stride, n)) return kc_admin_invalid(&alter_kind, error);
-    return run(c, &alter_kind, &alter_shape, 0, items, stride, n, timeout_us, error);
+    return kc_items_call(c, &alter_kind, &alter_shape, 0, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_alter_configs_start(kc_client *c, const kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us,
                                     uint64_t opaque, kc_op **op, kc_error **error) {
     if (!alter_valid(items, stride, n)) return kc_admin_invalid(&alter_kind, error);
-    return start(c, &alter_kind, &alter_shape, 0, items, stride, n, timeout_us, opaque, op, error);
-}
-
-size_t kc_op_result_items(const kc_op *op, kc_admin_result *out, size_t stride, size_t max) {
-    static const struct kc_admin_kind *const kinds[] = {&create_kind, &delete_kind, &grow_kind, &alter_kind};
-    if (max > 0 && (!out || stride < sizeof *out)) return 0;
-    for (size_t i = 0; i < KW_COUNTOF(kinds); i++) {
-        const struct items *it = kc_admin_done_call(op, kinds[i]);
-        if (it) return kc_items_results(op, it, out, stride, max);
-    }
-    return 0;
+    return kc_items_start(c, &alter_kind, &alter_shape, 0, items, stride, n, timeout_us, opaque, op, error);
 }

@@ -66,6 +66,8 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
         if (rq->sent && a->kind->unsure) a->kind->unsure(a);
         kc_metadata_refresh(a->op.client->core, "an administrative request failed");
         go_on(a, a->kind->unreachable ? a->kind->unreachable(a, err) : ADMIN_AGAIN, NULL);
+    } else if (err == KC_UNSUPPORTED && a->kind->unreachable && a->api != a->kind->api) {
+        go_on(a, a->kind->unreachable(a, err), NULL);
     } else {
         fail(a, err);
     }
@@ -142,6 +144,15 @@ void *kc_admin_done_call(const kc_op *op, const struct kc_admin_kind *kind) {
     return op && op->start == op_start && kc_op_done(op) && kc_admin_of(op)->kind == kind ? kc_admin_of(op)->call : NULL;
 }
 
+void *kc_admin_done_freed_by(const kc_op *op, void (*free_call)(void *)) {
+    return op && op->start == op_start && kc_op_done(op) && kc_admin_of(op)->kind->free_call == free_call ? kc_admin_of(op)->call : NULL;
+}
+
+kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, kc_op **op, kc_error **error) {
+    kc_err err = kc_admin_make(c, kind, call, timeout_us, 0, op, error);
+    return err == KC_OK ? kc_op_run(*op, KC_FOREVER, error) : err; /* the call keeps its own limit */
+}
+
 kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out) {
     if (made != KC_OK) return made;
     kc_op_start(op);
@@ -160,6 +171,15 @@ kc_err kc_admin_decode(struct kc_admin *a, const struct kw_desc *d, struct kw_in
     if (err != KW_OK) return kc_err_from(err);
     kc_core_broker_throttle(a->op.client->core, a->rq.sent_to, *throttle_ms);
     return KC_OK;
+}
+
+kc_err kc_admin_whole(struct kc_admin *a, int16_t code, struct kw_str text, kc_error **error) {
+    char message[256];
+    if (code == KE_NONE) return KC_OK;
+    if (kc_admin_again(a, code)) return ADMIN_AGAIN;
+    kc_admin_message(message, sizeof message, text, code);
+    kc_error_make(error, code, KC_NOT_PERSISTED, a->attempts, "%s: %s", a->kind->what, message);
+    return code;
 }
 
 bool kc_admin_again(struct kc_admin *a, int16_t code) {
@@ -181,4 +201,11 @@ void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code) 
     if (n >= size) n = size - 1;
     memcpy(out, p, n);
     out[n] = 0;
+}
+
+const int32_t *kc_admin_keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok) {
+    *count = n > 0 ? (size_t)n : 0;
+    const int32_t *kept = kw_arena_dup(a, v, *count * sizeof *v);
+    if (*count > 0 && !kept) *ok = false;
+    return kept;
 }

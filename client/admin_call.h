@@ -1,7 +1,7 @@
 /* admin_call.h - one administrative call on its way: a request sent, retried while that makes sense and time is left, read, and sent on to
  * the next broker where a call has to ask several.
  *
- * Called by admin.c, admin_items.c, admin_records.c and admin_describe.c, which say how to encode and read. Calls handle.h, core/core.h.
+ * Called by the other admin*.c, which say how to encode and read. Calls handle.h, core/core.h.
  */
 #ifndef KC_ADMIN_CALL_H
 #define KC_ADMIN_CALL_H
@@ -23,7 +23,8 @@ struct kc_admin_kind {
     /* KC_OK: done. Another code without an *error gets one that names the call and what was tried. */
     kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error);
     void (*unsure)(struct kc_admin *a); /* may be NULL: a request was lost on the way and may have had its effect; it is sent again */
-    /* May be NULL: the step's broker cannot be reached. It may set another step, and answers as read does: ADMIN_AGAIN, ADMIN_NEXT, KC_OK. */
+    /* May be NULL: the step's broker cannot be reached, or does not speak the API of a step behind the first. It may set another step, and
+     * answers as read does: ADMIN_AGAIN, ADMIN_NEXT, KC_OK. */
     kc_err (*unreachable)(struct kc_admin *a, kc_err err);
     void (*free_call)(void *call);
 };
@@ -51,6 +52,7 @@ static inline struct kc_admin *kc_admin_of(const kc_op *op) {
 }
 /* What it was made for: NULL when it is something else, or not done. */
 void *kc_admin_done_call(const kc_op *op, const struct kc_admin_kind *kind);
+void *kc_admin_done_freed_by(const kc_op *op, void (*free_call)(void *)); /* the same for all kinds whose call is of that sort */
 /* Starts what was made and hands it out; else the error of making it. */
 kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out);
 
@@ -64,10 +66,16 @@ static inline void kc_admin_step(struct kc_admin *a, int16_t api, int16_t versio
 /* For read: the answer into *m, and its throttle time, a field of it, to the core (KIP-219). */
 kc_err kc_admin_decode(struct kc_admin *a, const struct kw_desc *d, struct kw_in *body, struct kw_arena *arena, void *m,
                        int32_t *throttle_ms) KW_CHECK;
+/* For read: an error of the whole answer, in the broker's words or ours: ADMIN_AGAIN, or the code with its error made; KC_OK: none. */
+kc_err kc_admin_whole(struct kc_admin *a, int16_t code, struct kw_str text, kc_error **error);
+/* Makes and runs the call; *op is the caller's to free where it was made. For the public calls that wait. */
+kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, kc_op **op, kc_error **error);
 /* For read: whether an item's error means "ask again" (asks for fresh metadata where that helps). */
 bool kc_admin_again(struct kc_admin *a, int16_t code);
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */
+/* For read: a copy of an array of node ids; *ok becomes false when there is no memory for it. */
+const int32_t *kc_admin_keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok);
 kc_err kc_admin_invalid(const struct kc_admin_kind *kind, kc_error **error);
 
 #endif

@@ -196,6 +196,7 @@ struct describe {
     enum asking asking;
     bool *asked; /* per partition, of the present question */
     bool *away;  /* per partition: its leader cannot be reached */
+    bool brokers_known; /* DescribeCluster was asked */
 };
 #define LEADER_TRIES 3 /* then its partitions are shown without offsets */
 
@@ -246,15 +247,17 @@ static kw_err offsets_encode(struct kc_admin *a, int16_t version, struct kw_aren
     return kw_encode(&kw_list_offsets_request_desc, version, &m, out);
 }
 
-static kw_err describe_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
-    return a->api == KW_API_METADATA ? metadata_encode(a, version, arena, out) : offsets_encode(a, version, arena, out);
+static kw_err brokers_encode(int16_t version, struct kw_out *out) {
+    struct kw_describe_cluster_request m;
+    kw_msg_init(&kw_describe_cluster_request_desc, &m);
+    m.include_fenced_brokers = version >= 2;
+    return kw_encode(&kw_describe_cluster_request_desc, version, &m, out);
 }
 
-static const int32_t *keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok) {
-    *count = n > 0 ? (size_t)n : 0;
-    const int32_t *kept = kw_arena_dup(a, v, *count * sizeof *v);
-    if (*count > 0 && !kept) *ok = false;
-    return kept;
+static kw_err describe_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    return a->api == KW_API_METADATA           ? metadata_encode(a, version, arena, out)
+           : a->api == KW_API_DESCRIBE_CLUSTER ? brokers_encode(version, out)
+                                               : offsets_encode(a, version, arena, out);
 }
 
 static int by_number(const void *a, const void *b) {
@@ -280,9 +283,9 @@ static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_t
                                  .high_watermark = -1,
                                  .log_end = -1};
         o->err = p->error_code == KE_REPLICA_NOT_AVAILABLE ? KC_OK : p->error_code;
-        o->replicas = keep_ids(a, p->replica_nodes.v, p->replica_nodes.n, &o->replica_count, &ok);
-        o->isr = keep_ids(a, p->isr_nodes.v, p->isr_nodes.n, &o->isr_count, &ok);
-        o->offline = keep_ids(a, p->offline_replicas.v, p->offline_replicas.n, &o->offline_count, &ok);
+        o->replicas = kc_admin_keep_ids(a, p->replica_nodes.v, p->replica_nodes.n, &o->replica_count, &ok);
+        o->isr = kc_admin_keep_ids(a, p->isr_nodes.v, p->isr_nodes.n, &o->isr_count, &ok);
+        o->offline = kc_admin_keep_ids(a, p->offline_replicas.v, p->offline_replicas.n, &o->offline_count, &ok);
     }
     qsort(t->partitions, n, sizeof *t->partitions, by_number); /* answers list them in any order */
     return ok ? KC_OK : KC_NO_MEMORY;
@@ -317,6 +320,32 @@ static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
     return KC_OK;
 }
 
+/* Metadata names the brokers that are there; this adds those that are registered but fenced (KIP-1073). */
+static kc_err brokers_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena) {
+    struct describe *d = a->call;
+    kc_cluster_info *info = d->info;
+    struct kw_describe_cluster_response m;
+    kc_err err = kc_admin_decode(a, &kw_describe_cluster_response_desc, body, arena, &m, &m.throttle_time_ms);
+    if (err != KC_OK) return err;
+    d->brokers_known = true;
+    if (m.error_code != KE_NONE || m.brokers.n <= 0) return KC_OK;
+    kc_broker_info *v = kw_arena_calloc(&info->arena, info->broker_count + (size_t)m.brokers.n, sizeof *v);
+    if (!v) return KC_NO_MEMORY;
+    memcpy(v, info->brokers, info->broker_count * sizeof *v);
+    for (int32_t i = 0; i < m.brokers.n; i++) {
+        const struct kw_describe_cluster_response_describe_cluster_broker *b = &m.brokers.v[i];
+        bool known = false;
+        for (size_t k = 0; k < info->broker_count; k++) known = known || v[k].id == b->broker_id;
+        if (known || !b->is_fenced) continue;
+        const char *host = keep(&info->arena, b->host);
+        if (!host) return KC_NO_MEMORY;
+        v[info->broker_count++] =
+            (kc_broker_info){.id = b->broker_id, .port = b->port, .host = host, .rack = keep(&info->arena, b->rack), .fenced = 1};
+    }
+    info->brokers = v;
+    return KC_OK;
+}
+
 static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena) {
     struct describe *d = a->call;
     struct topic *t = &d->info->topics[0];
@@ -343,6 +372,10 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
 /* The next leader to ask, or the next question; KC_OK when all is known. */
 static kc_err next_question(struct kc_admin *a) {
     struct describe *d = a->call;
+    if (!d->brokers_known) {
+        kc_admin_step(a, KW_API_DESCRIBE_CLUSTER, 0, KC_BROKER_ANY);
+        return ADMIN_NEXT;
+    }
     if (!d->topic || d->info->topic_count != 1 || d->info->topics[0].info.err != KC_OK) return KC_OK;
     const struct topic *t = &d->info->topics[0];
     if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
@@ -361,14 +394,20 @@ static kc_err next_question(struct kc_admin *a) {
 
 static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
     (void)error;
-    kc_err err = a->api == KW_API_METADATA ? metadata_read(a, body, arena) : offsets_read(a, body, arena);
+    kc_err err = a->api == KW_API_METADATA           ? metadata_read(a, body, arena)
+                 : a->api == KW_API_DESCRIBE_CLUSTER ? brokers_read(a, body, arena)
+                                                     : offsets_read(a, body, arena);
     return err == KC_OK ? next_question(a) : err;
 }
 
 /* One leader that is down must not hide what is known of the others. */
 static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
     struct describe *d = a->call;
-    if (a->api == KW_API_METADATA || a->tries + 1 < LEADER_TRIES) return ADMIN_AGAIN;
+    if (a->api == KW_API_DESCRIBE_CLUSTER && err == KC_UNSUPPORTED) {
+        d->brokers_known = true; /* a cluster of before 2.8 shows no more */
+        return next_question(a);
+    }
+    if (err != KC_UNSUPPORTED && (a->api != KW_API_LIST_OFFSETS || a->tries + 1 < LEADER_TRIES)) return ADMIN_AGAIN;
     struct topic *t = &d->info->topics[0];
     for (size_t i = 0; i < t->info.partition_count; i++) {
         if (t->partitions[i].leader != a->broker) continue;

@@ -1,6 +1,8 @@
 /* admin_items.c - see admin_items.h. Loop context, but for making, running and results. */
 #include "admin_items.h"
 
+#include <stdio.h>
+
 static uint8_t *item_at(const struct items *it, size_t i) {
     return (uint8_t *)it->v + it->shape->size * i;
 }
@@ -86,9 +88,14 @@ void kc_items_unsure(struct kc_admin *a) {
         if (it->marks[i].state == ITEM_OPEN) it->marks[i].unsure = true;
 }
 
-static const struct result *result_of(const struct items *it, size_t i, const struct result *r, size_t count) {
+static int32_t item_resource(const struct items *it, size_t i) {
     int32_t resource = 0;
     if (it->shape->resource_at >= 0) memcpy(&resource, item_at(it, i) + it->shape->resource_at, sizeof resource);
+    return resource;
+}
+
+static const struct result *result_of(const struct items *it, size_t i, const struct result *r, size_t count) {
+    int32_t resource = item_resource(it, i);
     for (size_t k = 0; k < count; k++)
         if (r[k].resource == resource && kw_str_eq(r[k].name, kw_str_of(item_name(it, i)))) return &r[k];
     return NULL;
@@ -109,7 +116,7 @@ static bool take_one(struct kc_admin *a, size_t i, const struct result *r) {
         return false;
     }
     if (r->code == KE_REQUEST_TIMED_OUT) mark->unsure = true; /* begun, and not over in time */
-    bool final = shape->unknown_is_final && r->code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    bool final = (shape->unknown_is_final && r->code == KE_UNKNOWN_TOPIC_OR_PARTITION) || (shape->final && shape->final(r->code));
     if (!done_before && !final && kc_admin_again(a, r->code)) return true;
     settle(it, i, r->code, r->text);
     if (done_before) mark->state = ITEM_VERIFY;
@@ -126,9 +133,11 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
     }
     for (size_t i = 0; i < it->n; i++) {
         kc_err err = *item_err(it, i);
-        if (err == KC_OK) continue;
-        kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s: %s",
-                      it->shape->verb, item_name(it, i), item_message(it, i));
+        if (err == KC_OK || (it->shape->quiet_code != KE_NONE && err == it->shape->quiet_code)) continue;
+        char number[16] = "";
+        if (it->shape->partitioned) snprintf(number, sizeof number, " [%d]", (int)item_resource(it, i));
+        kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s%s: %s",
+                      it->shape->verb, item_name(it, i), number, item_message(it, i));
         return err;
     }
     return KC_OK;
@@ -193,7 +202,7 @@ static void outcome(const struct kc_op *op, const struct items *it, size_t i, kc
 size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max) {
     for (size_t i = 0; i < it->n && i < max; i++) {
         kc_admin_result *r = KW_AT(kc_admin_result, out, stride, i);
-        *r = (kc_admin_result){.name = item_name(it, i)};
+        *r = (kc_admin_result){.name = item_name(it, i), .partition = it->shape->partitioned ? item_resource(it, i) : -1};
         outcome(op, it, i, &r->err, &r->message);
     }
     return it->n;
@@ -216,4 +225,27 @@ kc_err kc_items_run(kc_client *c, const struct kc_admin_kind *kind, struct items
     }
     kc_op_free(op);
     return err;
+}
+
+kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
+                     int64_t timeout_us, kc_error **error) {
+    kc_err err;
+    struct items *it = kc_items_new(v, stride, n, shape, flag, &err);
+    return err == KC_INVALID ? kc_admin_invalid(kind, error) : kc_items_run(c, kind, it, v, stride, timeout_us, error);
+}
+
+kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
+                      size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    kc_err err = KC_INVALID;
+    struct items *it = op ? kc_items_new(v, stride, n, shape, flag, &err) : NULL;
+    if (err == KC_INVALID) return kc_admin_invalid(kind, error);
+    kc_op *made = NULL;
+    err = kc_admin_make(c, kind, it, timeout_us, opaque, &made, error);
+    return kc_admin_begin(err, made, op);
+}
+
+size_t kc_op_result_items(const kc_op *op, kc_admin_result *out, size_t stride, size_t max) {
+    if (max > 0 && (!out || stride < sizeof *out)) return 0;
+    const struct items *it = kc_admin_done_freed_by(op, kc_items_free);
+    return it ? kc_items_results(op, it, out, stride, max) : 0;
 }

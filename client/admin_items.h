@@ -1,7 +1,7 @@
 /* admin_items.h - the items of an administrative call that changes things: a copy of the caller's, what became of each, and, where an answer was
  * lost, whether an earlier try of this very call did it already.
  *
- * Called by admin.c. Calls admin_call.h.
+ * Called by admin.c and admin_cluster.c. Calls admin_call.h.
  */
 #ifndef KC_ADMIN_ITEMS_H
 #define KC_ADMIN_ITEMS_H
@@ -18,10 +18,13 @@ struct shape {
     bool unknown_is_final; /* UNKNOWN_TOPIC_OR_PARTITION is the answer, not a topic on its way */
     int16_t done_code;     /* what a repeated request gets when it had its effect before; 0: a repeated one gets the same as the first */
     bool verified;         /* done_code alone does not tell: metadata has to show it */
+    bool partitioned;      /* `resource` is the number of a partition, `name` its topic */
+    int16_t quiet_code;    /* an item's result that is no failure of the call; 0: none */
+    bool (*final)(int16_t code); /* may be NULL: these are the answer, though retriable elsewhere */
     bool (*copy)(struct items *it, void *item); /* what the item points to, but for its name, into the arena; may be NULL */
 };
 #define SHAPE(type, verb, resource, unknown, done, verified, copy) \
-    { verb, sizeof(type), offsetof(type, name), offsetof(type, err), offsetof(type, message), resource, unknown, done, verified, copy }
+    { verb, sizeof(type), offsetof(type, name), offsetof(type, err), offsetof(type, message), resource, unknown, done, verified, false, 0, NULL, copy }
 
 enum item_state { ITEM_OPEN, ITEM_VERIFY, ITEM_SETTLED };
 struct item_mark {
@@ -60,6 +63,12 @@ kw_err kc_items_verify_encode(struct kc_admin *a, int16_t version, struct kw_are
 /* shows: 1: this is what was asked for; 0: it is not; -1: not yet known, ask again. */
 kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error,
                             int32_t (*shows)(const void *item, const struct kw_metadata_response_topic *t));
+
+/* A call of items: what the public functions have in common. */
+kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
+                     int64_t timeout_us, kc_error **error);
+kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
+                      size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 
 /* Once the operation is done: item by item, and back into the caller's own. */
 size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max);

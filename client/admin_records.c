@@ -129,7 +129,7 @@ static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_are
 /* A leader that is gone: perhaps there is another one by now. */
 static kc_err records_unreachable(struct kc_admin *a, kc_err err) {
     struct delete_records *d = a->call;
-    (void)err;
+    if (err == KC_UNSUPPORTED) return err;
     if (a->api == KW_API_METADATA) return ADMIN_AGAIN;
     for (size_t i = 0; i < d->n; i++)
         if (d->leaders[i] == a->broker) d->leaders[i] = -1;

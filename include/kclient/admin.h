@@ -1,6 +1,6 @@
 /** @file admin.h
- * Administration: topics, partitions, configurations, records, the cluster (KIP-4, KIP-133, KIP-339, KIP-107). Each call is an operation; the
- * short forms wait for it.
+ * Administration: topics, partitions, configurations, records, the cluster (KIP-4, KIP-107, KIP-113, KIP-133, KIP-339, KIP-455, KIP-460,
+ * KIP-836). Each call is an operation; the short forms wait for it.
  *
  * What they share:
  * - timeout_us limits the whole call, in microseconds: KC_FOREVER, or 0 for default.api.timeout.ms (0 is not "do not block" here).
@@ -87,11 +87,12 @@ KC_API kc_err kc_admin_alter_configs(kc_client *c, kc_config_alter *items, size_
 KC_API kc_err kc_admin_alter_configs_start(kc_client *c, const kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
                                            kc_op **op, kc_error **error);
 
-/** Results of the _start forms of create_topics, delete_topics, create_partitions and alter_configs, in the order of the items. Strings are
- * borrowed until the operation is freed. Up to max; returns how many there are, 0 while it is under way. */
+/** Results of the _start forms of create_topics, delete_topics, create_partitions, alter_configs, elect_leaders and alter_reassignments, in
+ * the order of the items. Strings are borrowed until the operation is freed. Up to max; returns how many there are, 0 while it is under way. */
 typedef struct kc_admin_result {
     const char *name, *message;  /**< message: what failed and what to do; "" when ok */
     kc_err err;
+    int32_t partition;           /**< of the topic `name`; -1 where the items are no partitions */
 } kc_admin_result;
 KC_API size_t kc_op_result_items(const kc_op *op, kc_admin_result *out, size_t stride, size_t max);
 
@@ -120,12 +121,13 @@ typedef struct kc_cluster_info kc_cluster_info;
 typedef struct kc_broker_info {
     int32_t id, port;
     const char *host, *rack;     /**< rack NULL: none */
+    int32_t fenced;              /**< 1: registered, but without a live session at the controller (KIP-1073: Kafka 4.0 on tells of these) */
 } kc_broker_info;
 typedef struct kc_partition_info {
     int32_t partition, leader, leader_epoch; /**< leader -1: none */
     const int32_t *replicas, *isr, *offline;
     size_t replica_count, isr_count, offline_count;
-    int64_t log_start, high_watermark, log_end; /**< filled by kc_admin_describe_topic; -1 unknown */
+    int64_t log_start, high_watermark, log_end; /**< the leader's, where one topic was asked for; -1 unknown */
     kc_err err;
 } kc_partition_info;
 typedef struct kc_topic_info {
@@ -151,6 +153,99 @@ KC_API size_t kc_cluster_info_topic_count(const kc_cluster_info *i);
 KC_API kc_err kc_cluster_info_topic(const kc_cluster_info *i, size_t index, kc_topic_info *out);
 KC_API kc_err kc_cluster_info_partition(const kc_cluster_info *i, size_t topic, size_t index, kc_partition_info *out);
 KC_API void kc_cluster_info_free(kc_cluster_info *i);
+
+/* ---- A cluster of several nodes: leaders, moves, quorum, disks ---- */
+
+typedef struct kc_partition_item {
+    const char *topic;
+    int32_t partition;
+    const int32_t *replicas;     /**< alter_reassignments: the brokers that are to hold it, the preferred leader first; NULL: stop its move */
+    size_t replica_count;
+    /* out */
+    kc_err err;
+    char message[256];           /**< what failed and what to do; "" when ok */
+} kc_partition_item;
+
+enum kc_election {
+    KC_ELECT_PREFERRED = 0, /**< the first replica of each, where it is in sync */
+    KC_ELECT_UNCLEAN = 1,   /**< any live replica, where none in sync is left: records that only the others had are lost */
+};
+/** Elects leaders (KIP-460; Kafka 2.4 on). n 0: of all partitions that need it. Per item: ELECTION_NOT_NEEDED (the wanted one leads already;
+ * no failure of the call), PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. */
+KC_API kc_err kc_admin_elect_leaders(kc_client *c, int32_t election, kc_partition_item *items, size_t stride, size_t n, int64_t timeout_us,
+                                     kc_error **error);
+/** The same as an operation; results: kc_op_result_items; with n 0 those that the broker answered with. */
+KC_API kc_err kc_admin_elect_leaders_start(kc_client *c, int32_t election, const kc_partition_item *items, size_t stride, size_t n,
+                                           int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+
+/** Has partitions moved onto other brokers, or stops that (KIP-455). KC_OK says that the move began: kc_admin_list_reassignments shows it until
+ * it is done. Per item: INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (nothing to stop), UNKNOWN_TOPIC_OR_PARTITION. */
+KC_API kc_err kc_admin_alter_reassignments(kc_client *c, kc_partition_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+/** The same as an operation; results: kc_op_result_items. */
+KC_API kc_err kc_admin_alter_reassignments_start(kc_client *c, const kc_partition_item *items, size_t stride, size_t n, int64_t timeout_us,
+                                                 uint64_t opaque, kc_op **op, kc_error **error);
+
+/** Removes a broker that will not come back from the cluster's metadata (KIP-185, KIP-631). BROKER_ID_NOT_REGISTERED, INVALID_REQUEST. */
+KC_API kc_err kc_admin_unregister_broker(kc_client *c, int32_t broker, int64_t timeout_us, kc_error **error);
+/** The same as an operation; kc_op_wait has its result. */
+KC_API kc_err kc_admin_unregister_broker_start(kc_client *c, int32_t broker, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+
+typedef struct kc_reassignment_list kc_reassignment_list;
+typedef struct kc_reassignment {
+    const char *topic;
+    int32_t partition;
+    const int32_t *replicas, *adding, *removing; /**< replicas: all that hold it now or shall */
+    size_t replica_count, adding_count, removing_count;
+} kc_reassignment;
+/** The partitions that are being moved (KIP-455). *out is the caller's, its strings and arrays are borrowed from it. */
+KC_API kc_err kc_admin_list_reassignments(kc_client *c, int64_t timeout_us, kc_reassignment_list **out, kc_error **error);
+KC_API kc_err kc_admin_list_reassignments_start(kc_client *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_reassignment_list *kc_op_result_reassignments(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API size_t kc_reassignment_list_count(const kc_reassignment_list *l);
+KC_API kc_err kc_reassignment_list_get(const kc_reassignment_list *l, size_t index, kc_reassignment *out); /**< KC_INVALID past the end */
+KC_API void kc_reassignment_list_free(kc_reassignment_list *l);
+
+typedef struct kc_quorum_info kc_quorum_info;
+typedef struct kc_quorum_replica {
+    int32_t id, voter;           /**< voter 0: an observer, as brokers are that are no controllers */
+    int64_t log_end;             /**< of its copy of the metadata log; -1 unknown */
+    int64_t fetched_ms_ago, caught_up_ms_ago; /**< by the leader's clock: when it last asked for more, and last had all; -1 unknown */
+    uint8_t directory[16];       /**< of its metadata log (KIP-853); zeroes: unknown */
+} kc_quorum_replica;
+/** The metadata quorum as its leader sees it (KIP-595, KIP-836). *out is the caller's. KC_UNSUPPORTED: a cluster without one (before 3.3). */
+KC_API kc_err kc_admin_describe_quorum(kc_client *c, int64_t timeout_us, kc_quorum_info **out, kc_error **error);
+KC_API kc_err kc_admin_describe_quorum_start(kc_client *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_quorum_info *kc_op_result_quorum(kc_op *op);                   /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API int32_t kc_quorum_info_leader(const kc_quorum_info *q);           /**< its node id; -1 none */
+KC_API int32_t kc_quorum_info_epoch(const kc_quorum_info *q);
+KC_API int64_t kc_quorum_info_high_watermark(const kc_quorum_info *q);
+KC_API size_t kc_quorum_info_count(const kc_quorum_info *q);
+KC_API kc_err kc_quorum_info_get(const kc_quorum_info *q, size_t index, kc_quorum_replica *out); /**< voters first; KC_INVALID past the end */
+KC_API void kc_quorum_info_free(kc_quorum_info *q);
+
+typedef struct kc_log_dir_list kc_log_dir_list;
+typedef struct kc_log_dir {
+    const char *path;
+    kc_err err;                  /**< KAFKA_STORAGE_ERROR: offline */
+    int64_t total_bytes, usable_bytes; /**< of its disk; -1 unknown */
+} kc_log_dir;
+typedef struct kc_log_dir_replica {
+    size_t dir;                  /**< index of its log directory */
+    const char *topic;
+    int32_t partition;
+    int64_t size, lag;           /**< bytes; records that it is behind the high watermark (a future one: behind the present copy) */
+    int32_t future;              /**< 1: a copy that is being moved to this directory */
+} kc_log_dir_replica;
+/** A broker's log directories and the replicas in them (KIP-113, KIP-827). *out is the caller's. As each broker answers for itself, one that is
+ * not there is waited for until the limit, KC_TIMED_OUT. */
+KC_API kc_err kc_admin_describe_log_dirs(kc_client *c, int32_t broker, int64_t timeout_us, kc_log_dir_list **out, kc_error **error);
+KC_API kc_err kc_admin_describe_log_dirs_start(kc_client *c, int32_t broker, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_log_dir_list *kc_op_result_log_dirs(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API size_t kc_log_dir_list_count(const kc_log_dir_list *l);
+KC_API kc_err kc_log_dir_list_get(const kc_log_dir_list *l, size_t index, kc_log_dir *out);
+KC_API size_t kc_log_dir_list_replica_count(const kc_log_dir_list *l);
+KC_API kc_err kc_log_dir_list_replica(const kc_log_dir_list *l, size_t index, kc_log_dir_replica *out);
+KC_API void kc_log_dir_list_free(kc_log_dir_list *l);
 
 #ifdef __cplusplus
 }

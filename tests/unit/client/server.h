@@ -1,5 +1,5 @@
-/* server.h - a broker on a real loopback socket for tests of the client's thread-safe side: one thread, answers ApiVersions and Metadata,
- * and misbehaves when told to. */
+/* server.h - a broker on a real loopback socket for tests of the client's thread-safe side: one thread, answers ApiVersions, Metadata and
+ * DescribeCluster, and misbehaves when told to. */
 #ifndef TESTS_CLIENT_SERVER_H
 #define TESTS_CLIENT_SERVER_H
 
@@ -92,6 +92,15 @@ static inline void server_answer(struct server *s, struct server_conn *c, struct
         struct kw_metadata_response m;
         struct kw_metadata_response_broker b = {.node_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_null()};
         kw_msg_init(&kw_metadata_response_desc, &m);
+        m.brokers.v = &b;
+        m.brokers.n = 1;
+        m.controller_id = 1;
+        (void)!kw_frame_response(&out, h->api, h->version, h->correlation_id, &m);
+    } else if (h->api_key == KW_API_DESCRIBE_CLUSTER) {
+        struct kw_describe_cluster_response m;
+        struct kw_describe_cluster_response_describe_cluster_broker b = {
+            .broker_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_null()};
+        kw_msg_init(&kw_describe_cluster_response_desc, &m);
         m.brokers.v = &b;
         m.brokers.n = 1;
         m.controller_id = 1;
