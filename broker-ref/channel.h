@@ -8,8 +8,6 @@
 
 #include "link.h"
 
-struct kb_request;
-
 kw_err kb_channel_new(struct kb_node *n) KW_CHECK;
 void kb_channel_free(struct kb_node *n); /* calls under way: done is not called */
 
@@ -23,10 +21,23 @@ kw_err kb_channel_relay(struct kb_node *n, struct kb_call *c, int16_t api_key, i
                         int64_t timeout_us, struct kb_now now) KW_CHECK;
 
 /* A request of this node to itself, whoever leads: its API runs at the end of this turn, its encoded answer comes to the call. */
-kw_err kb_channel_to_self(struct kb_node *n, struct kb_call *c, int16_t api_key, int16_t version, const struct kw_desc *request,
-                          const void *msg, const uint8_t *body, size_t size, int64_t timeout_us, struct kb_now now) KW_CHECK;
+struct kb_call_body {
+    int16_t api_key, version;
+    const void *msg;      /* the message, or */
+    const uint8_t *bytes; /* its encoding */
+    size_t size;
+};
+kw_err kb_channel_to_self(struct kb_node *n, struct kb_call *c, const struct kb_call_body *b, int64_t timeout_us,
+                          struct kb_now now) KW_CHECK;
 
-/* Where a node of the quorum, or a broker, is reached by other nodes. false: not known. host has room for 256 bytes. */
-bool kb_channel_address(const struct kb_node *n, int32_t id, char host[256], uint16_t *port);
+/* Where other nodes reach a voter (controller.quorum.voters), or a broker (its registration: the listener that inter.broker.listener.name
+ * says, else its first). false: not known. */
+#define KB_HOST_SIZE 256
+bool kb_channel_voter_address(const struct kb_node *n, int32_t id, char host[KB_HOST_SIZE], uint16_t *port);
+bool kb_channel_broker_address(const struct kb_node *n, int32_t id, char host[KB_HOST_SIZE], uint16_t *port);
+
+/* request.c: such a request is answered (msg), or will not be (NULL). It goes after this. */
+struct kb_inner;
+void kb_inner_answered(struct kb_inner *in, const void *msg);
 
 #endif

@@ -104,7 +104,6 @@
     IGNORED("group.streams.task.offset.interval.ms", KB_C_INT, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("group.streams.topology.description.plugin.class", KB_C_CLASS, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("initial.broker.registration.timeout.ms", KB_C_INT, KB_C_BROKER | KB_C_IGNORED)
-    IGNORED("inter.broker.listener.name", KB_C_STRING, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("internal.metadata.delete.delay.millis", KB_C_LONG, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("internal.metadata.log.segment.bytes", KB_C_INT, KB_C_BROKER | KB_C_IGNORED)
     IGNORED("internal.metadata.max.batch.size.in.bytes", KB_C_INT, KB_C_BROKER | KB_C_IGNORED)

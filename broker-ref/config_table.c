@@ -51,6 +51,7 @@ const struct kb_config_def kb_config_defs[] = {
     BLIST("controller.listener.names", "CONTROLLER", NULL,
           "Listeners of the metadata quorum: not told to clients. A node that is a broker too needs none: its first listener serves both.")
     BLIST("controller.quorum.voters", "", NULL, "ID@HOST:PORT of the metadata quorum's members. Empty: this node alone.")
+    BSTR("inter.broker.listener.name", NULL, "The listener at which brokers reach each other. Not set: each broker's first.")
     BLIST("log.dirs", NULL, NULL, "The data folder. Not set: log.dir.")
     BLIST("log.dir", "kbroker-data", NULL, "The data folder when log.dirs is not set.")
     /* Connections and requests */

@@ -73,6 +73,8 @@ void kb_dispatch_run(struct kb_request *rq); /* after a fault rule held it */
 /* request.c */
 struct kb_request *kb_request_new(struct kb_conn *c, struct kw_blk *blk, const uint8_t *frame,
                                   size_t size); /* refs blk; NULL: out of memory */
+struct kb_request *kb_request_new_inner(struct kb_node *n, struct kb_inner *in, struct kw_blk *blk, const uint8_t *frame,
+                                        size_t size); /* the same without a connection; lies with the node's orphans */
 void kb_request_free(struct kb_request *rq);
 void kb_request_done(struct kb_request *rq); /* answered: with rq->reply, or rq->closes, or nothing */
 struct kb_reply *kb_reply_encode(struct kb_request *rq, int16_t version, const void *msg); /* NULL: logged */

@@ -71,7 +71,7 @@ void kb_dispatch_start(struct kb_request *rq) {
         kb_request_close(rq, rq->node->state == KB_NODE_LOADING ? "this broker is not ready yet" : "this broker is stopping");
         return;
     }
-    if (rq->node->faults && kb_fault_before(rq)) return;
+    if (rq->node->faults && !rq->inner && kb_fault_before(rq)) return;
     e->fn(rq);
 }
 

@@ -9,6 +9,7 @@
 
 #include "api/fetch_session.h"
 #include "api/pid_source.h"
+#include "channel.h"
 #include "fault.h"
 #include "node_priv.h"
 #include "replica/follower.h"
@@ -91,6 +92,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     if (err == KW_OK) err = kb_followers_new(n);
     if (err == KW_OK) err = kb_fetch_cache_new(n);
     if (err == KW_OK) err = kb_pid_source_new(n);
+    if (err == KW_OK) err = kb_channel_new(n);
     if (err != KW_OK || !o->faults_json) return err;
     char text[400];
     err = kb_faults_new(o->faults_json, &n->faults, text, sizeof(text));
@@ -135,6 +137,7 @@ void kb_node_drop(struct kb_node *n) {
     if (n->dropped) return;
     n->dropped = true;
     kw_timers_deinit(&n->parts.timers); /* first: timers lie in what goes below, and cancelling an idle one is nothing */
+    kb_channel_free(n);
     kb_net_deinit(n);
     kb_fetch_cache_free(n);
     kb_followers_free(n);

@@ -15,6 +15,7 @@ struct kb_partitions;
 struct kb_followers;
 struct kb_pid_source;
 struct kb_boot;
+struct kb_channel;
 
 struct kb_node {
     struct kb_parts parts; /* config, logger, rng, timers, disk, log_env, image, store, controller */
@@ -33,6 +34,7 @@ struct kb_node {
     int32_t advertised_port;
     struct kb_net net;
     struct kb_links links;
+    struct kb_channel *channel;
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
     struct kb_followers *followers;

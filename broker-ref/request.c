@@ -2,14 +2,15 @@
  */
 #include <stdio.h>
 
+#include "channel.h"
 #include "fault.h"
 #include "kw_messages.h"
 #include "node_priv.h"
 
 enum { SPARE_MAX = 64 };
 
-struct kb_request *kb_request_new(struct kb_conn *c, struct kw_blk *blk, const uint8_t *frame, size_t size) {
-    struct kb_net *net = &c->node->net;
+static struct kb_request *make(struct kb_node *n, struct kw_blk *blk, const uint8_t *frame, size_t size) {
+    struct kb_net *net = &n->net;
     struct kw_list *spare = kw_list_shift(&net->spare);
     struct kb_request *rq = spare ? KW_CONTAINER_OF(spare, struct kb_request, link) : kw_malloc(sizeof(*rq));
     if (!rq) return NULL;
@@ -23,19 +24,33 @@ struct kb_request *kb_request_new(struct kb_conn *c, struct kw_blk *blk, const u
     memset(rq, 0, sizeof(*rq));
     rq->arena = arena;
     kw_list_init(&rq->link);
-    rq->node = c->node;
-    rq->conn = c;
+    rq->node = n;
     rq->blk = kw_blk_ref(blk);
     rq->frame_size = size;
-    rq->arrived = c->node->now;
+    rq->arrived = n->now;
     kw_timer_init(&rq->timer, NULL, rq);
     kw_in_init(&rq->body, frame, size);
     rq->head_err = kw_frame_parse_request(&rq->body, &rq->head);
     return rq;
 }
 
+struct kb_request *kb_request_new(struct kb_conn *c, struct kw_blk *blk, const uint8_t *frame, size_t size) {
+    struct kb_request *rq = make(c->node, blk, frame, size);
+    if (rq) rq->conn = c;
+    return rq;
+}
+
+struct kb_request *kb_request_new_inner(struct kb_node *n, struct kb_inner *in, struct kw_blk *blk, const uint8_t *frame, size_t size) {
+    struct kb_request *rq = make(n, blk, frame, size);
+    if (!rq) return NULL;
+    rq->inner = in;
+    kw_list_push(&n->net.orphans, &rq->link);
+    return rq;
+}
+
 void kb_request_free(struct kb_request *rq) {
     struct kb_node *n = rq->node;
+    if (rq->inner) kb_inner_answered(rq->inner, NULL);
     if (rq->cleanup) rq->cleanup(rq);
     kw_timers_cancel(&n->parts.timers, &rq->timer);
     kw_list_remove(&rq->link);
@@ -79,6 +94,7 @@ void kb_request_done(struct kb_request *rq) {
     struct kb_conn *c = rq->conn;
     rq->answered = true;
     rq->abandon = NULL;
+    if (rq->inner) kb_inner_answered(rq->inner, NULL);
     if (!c) {
         kb_request_free(rq);
         return;
@@ -98,6 +114,8 @@ void kb_request_close(struct kb_request *rq, const char *why) {
         struct kw_str id = rq->head.client_id;
         int len = id.len < 0 ? 0 : KW_MIN(id.len, 60);
         kb_conn_say(rq->conn, KB_WARN, "closed: %s (client id \"%.*s\")", why, len, len ? id.p : "");
+    } else if (rq->inner) {
+        KB_SAY(rq->node, KB_DEBUG, "own %s request: %s", rq->head.api ? rq->head.api->name : "", why);
     }
     rq->closes = true;
     kb_request_done(rq);
@@ -173,6 +191,7 @@ fail:
 }
 
 void kb_request_reply(struct kb_request *rq, const void *msg) {
+    if (rq->inner) kb_inner_answered(rq->inner, msg);
     if (!rq->conn) {
         kb_request_done(rq);
         return;

@@ -13,6 +13,7 @@
 #include "wire/frame.h"
 #include "wire/kerror.h"
 
+struct kb_inner;
 struct kb_request {
     struct kw_list link; /* in its connection, in order of arrival */
     struct kb_node *node;
@@ -32,6 +33,7 @@ struct kb_request {
     bool started, answered;
     bool closes;                /* its turn to answer ends the connection */
     struct kb_reply *reply;     /* the answer, until the earlier ones of the connection are out; NULL: none is due */
+    struct kb_inner *inner;     /* asked by this node itself (channel.c): the answer goes there. NULL: by a connection, or given up */
     struct kb_fault_hit *fault; /* the rule that struck, NULL: none */
     struct kw_timer timer;      /* a fault rule's delay */
 };

@@ -142,7 +142,7 @@ kw_err kb_admin_view(struct kb_request *rq, const struct kb_image_partition *p, 
 }
 
 bool kb_admin_address(struct kb_request *rq, const struct kb_image_broker *b, struct kw_str *host, int32_t *port) {
-    if (b->id == kb_admin_self(parts_of(rq))) {
+    if (b->id == kb_admin_self(parts_of(rq)) && rq->conn) {
         kb_conn_advertised(rq->conn, host, port);
         return true;
     }
