@@ -191,7 +191,7 @@ static kw_err connect_peer(struct peer *p, struct kb_now now) {
     return now.mono_us < p->pause_until_us ? KW_EBUSY : kb_link_dial(p->link, now);
 }
 
-static kw_err send(struct kb_node *n, struct kb_call *c, const struct kb_call_body *b, int64_t timeout_us, struct kb_now now) {
+static kw_err send_on(struct kb_node *n, struct kb_call *c, const struct kb_call_body *b, int64_t timeout_us, struct kb_now now) {
     int32_t leader = kb_store_leader(n->parts.store, NULL);
     if (leader < 0) return KW_EBUSY;
     if (leader == n->id) return kb_store_leads(n->parts.store) ? kb_channel_to_self(n, c, b, timeout_us, now) : KW_EBUSY;
@@ -206,13 +206,13 @@ static kw_err send(struct kb_node *n, struct kb_call *c, const struct kb_call_bo
 kw_err kb_channel_call(struct kb_node *n, struct kb_call *c, const struct kw_desc *request, int16_t version, const void *msg,
                        int64_t timeout_us, struct kb_now now) {
     struct kb_call_body b = {.api_key = request->api_key, .version = version, .msg = msg};
-    return send(n, c, &b, timeout_us, now);
+    return send_on(n, c, &b, timeout_us, now);
 }
 
 kw_err kb_channel_relay(struct kb_node *n, struct kb_call *c, int16_t api_key, int16_t version, const uint8_t *body, size_t size,
                         int64_t timeout_us, struct kb_now now) {
     struct kb_call_body b = {.api_key = api_key, .version = version, .bytes = body, .size = size};
-    return send(n, c, &b, timeout_us, now);
+    return send_on(n, c, &b, timeout_us, now);
 }
 
 /* ---- Addresses ---- */
