@@ -53,7 +53,9 @@ struct kb_election_view kb_election_view(const struct kb_election *e) {
     struct kb_election_view v = {.epoch = e->stored.epoch, .leader_id = -1};
     if (kb_elect_unsettled(e)) return v; /* outwardly still in the epoch that is stored, and without a leader */
     v.leads = e->role == KB_LEADER;
-    if (v.leads || e->role == KB_FOLLOWER || (e->role == KB_PROSPECTIVE && !e->leader_dead)) v.leader_id = e->state.leader_id;
+    /* While it asks whether another could lead, the leader that it had may still be there: it goes on fetching. */
+    bool believes = e->role == KB_FOLLOWER || (e->role == KB_PROSPECTIVE && !e->leader_dead && e->state.leader_id != e->o.id);
+    if (v.leads || believes) v.leader_id = e->state.leader_id;
     return v;
 }
 
@@ -219,18 +221,21 @@ static void lose(struct kb_election *e, int64_t now_us) {
 }
 
 static void count_votes(struct kb_election *e, int64_t now_us) {
-    size_t granted = 0, refused = 0;
+    size_t granted = 0, refused = 0, away = 0;
     if (!seeks(e) || e->backing_off || kb_elect_unsettled(e)) return;
     for (size_t i = 0; i < e->o.voter_count; i++) {
         granted += e->peers[i].granted;
         refused += e->peers[i].refused;
+        away += !e->peers[i].granted && !e->peers[i].refused && e->peers[i].failures > 0;
     }
+    /* Those that are there have all answered, and not all for it: that may soon be otherwise, the rest coming back may take long. */
+    bool heard_all = refused > 0 && granted + refused + away == e->o.voter_count;
     if (granted >= kb_elect_majority(e)) {
         if (e->role == KB_CANDIDATE)
             lead(e, now_us);
         else
             stand(e, now_us);
-    } else if (refused > e->o.voter_count - kb_elect_majority(e)) {
+    } else if (heard_all || refused > e->o.voter_count - kb_elect_majority(e)) {
         lose(e, now_us);
     }
 }
@@ -385,7 +390,9 @@ void kb_election_answered(struct kb_election *e, const struct kb_election_send *
 
 void kb_election_unanswered(struct kb_election *e, const struct kb_election_send *sent, int64_t now_us) {
     struct kb_election_peer *p = sent_to(e, sent);
-    if (p->attempt == e->attempt && !p->acknowledged) ask_later(e, p, now_us);
+    if (p->attempt != e->attempt || p->acknowledged) return;
+    ask_later(e, p, now_us);
+    count_votes(e, now_us);
 }
 
 void kb_election_leader_answered(struct kb_election *e, int32_t leader_id, int32_t epoch, int64_t now_us) {

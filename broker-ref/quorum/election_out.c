@@ -2,7 +2,7 @@
  * out from the state, so that nothing overtaken is ever sent. Contract: election.h. */
 #include "election_priv.h"
 
-#define FIND_EXPONENT_MAX 5
+#define FIND_EXPONENT_MAX 3
 
 static bool same(const struct kb_election_state *a, const struct kb_election_state *b) {
     return a->epoch == b->epoch && a->leader_id == b->leader_id && a->voted_id == b->voted_id &&
