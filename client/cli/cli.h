@@ -94,6 +94,35 @@ kc_err cli_describe_topic(struct cli_session *s, const char *topic, kc_cluster_i
 /* A producer with these acks and codec, where they are given. CLI_OK, or the exit code with the error printed. */
 int cli_producer_open(struct cli_session *s, const char *what, const char *acks, const char *codec, kc_producer **p);
 
+/* ---- What is wrong (view.c) ---- */
+
+struct cli_view { /* a cluster at one moment */
+    struct cli_session *session;
+    kc_cluster_info *info;
+    kc_quorum_info *quorum; /* NULL: not told, quorum_err says why */
+    kc_err quorum_err;
+    kc_reassignment_list *moves; /* may be NULL */
+    /* asked for once they are needed */
+    char *topic; /* whose min_isr this is */
+    int32_t min_isr;
+    struct cli_disk {
+        int32_t broker;
+        kc_log_dir_list *list; /* NULL: it did not say */
+    } * disks;
+    size_t disk_count;
+};
+/* topic: NULL: all, without offsets. To be closed on error too. */
+kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error);
+void cli_view_close(struct cli_view *v);
+bool cli_view_is_up(const struct cli_view *v, int32_t id);
+int64_t cli_view_seen_ms_ago(const struct cli_view *v, int32_t id); /* by the quorum's leader; -1 unknown */
+const char *cli_ago(char *text, size_t size, int64_t ms);          /* "4 s ago" */
+/* read only: below min.insync.replicas. */
+enum cli_state { CLI_HEALTHY, CLI_MOVING, CLI_DEGRADED, CLI_READ_ONLY, CLI_OFFLINE };
+/* How a partition is, and, unless it is healthy, what is wrong and on whom it waits: one line, "" else. */
+enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, char *text, size_t size);
+const char *cli_state_name(enum cli_state s);
+
 /* Prints "kc: WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
 void cli_attempts(const kc_error *error); /* what was tried, a line each */

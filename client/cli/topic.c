@@ -129,7 +129,20 @@ static const char *ids_text(char *text, size_t size, const int32_t *v, size_t n)
     return text;
 }
 
-static void describe_json(const kc_cluster_info *info, size_t t, const kc_topic_info *topic) {
+/* Those of the replicas that are not in sync. */
+static size_t osr_of(const kc_partition_info *p, int32_t *out, size_t max) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->replica_count && n < max; i++) {
+        bool in_sync = false;
+        for (size_t k = 0; k < p->isr_count; k++) in_sync = in_sync || p->isr[k] == p->replicas[i];
+        if (!in_sync) out[n++] = p->replicas[i];
+    }
+    return n;
+}
+#define REPLICAS_SHOWN 64
+#define PROBLEM_MAX 512
+
+static void describe_json(struct cli_view *v, const kc_topic_info *topic) {
     printf("{\"name\":");
     cli_json_text(stdout, topic->name, strlen(topic->name));
     printf(",\"id\":\"");
@@ -137,44 +150,62 @@ static void describe_json(const kc_cluster_info *info, size_t t, const kc_topic_
     printf("\",\"internal\":%s,\"partitions\":[", topic->internal ? "true" : "false");
     for (size_t i = 0; i < topic->partition_count; i++) {
         kc_partition_info p;
-        if (kc_cluster_info_partition(info, t, i, &p) != KC_OK) continue;
+        char problem[PROBLEM_MAX];
+        int32_t osr[REPLICAS_SHOWN];
+        if (kc_cluster_info_partition(v->info, 0, i, &p) != KC_OK) continue;
         printf("%s{\"partition\":%d,\"leader\":%d,\"leader_epoch\":%d", i ? "," : "", (int)p.partition, (int)p.leader, (int)p.leader_epoch);
         print_ids(stdout, "replicas", p.replicas, p.replica_count);
         print_ids(stdout, "isr", p.isr, p.isr_count);
+        print_ids(stdout, "osr", osr, osr_of(&p, osr, REPLICAS_SHOWN));
         printf(",\"log_start\":%lld,\"hw\":%lld,\"leo\":%lld", (long long)p.log_start, (long long)p.high_watermark, (long long)p.log_end);
+        printf(",\"state\":\"%s\"", cli_state_name(cli_view_partition(v, topic, &p, problem, sizeof problem)));
+        if (*problem) {
+            printf(",\"problem\":");
+            cli_json_text(stdout, problem, strlen(problem));
+        }
         if (p.err != KC_OK) printf(",\"error\":\"%s\"", kc_err_name(p.err));
         putchar('}');
     }
     printf("]}\n");
 }
 
-static void describe_text(const kc_cluster_info *info, size_t t, const kc_topic_info *topic) {
+/* Offsets that are not known (the leader is away) are shown as "-". */
+static void add_offset(struct cli_table *table, int64_t offset) {
+    if (offset < 0)
+        cli_table_add(table, "-");
+    else
+        cli_table_add(table, "%lld", (long long)offset);
+}
+
+static void describe_text(struct cli_view *v, const kc_topic_info *topic) {
     printf("topic %s, %zu partition%s%s\n", topic->name, topic->partition_count, topic->partition_count == 1 ? "" : "s",
            topic->internal ? ", internal" : "");
-    static const char *const heads[] = {"partition", "leader", "epoch", "replicas", "isr", "start", "hw", "leo", "state"};
+    static const char *const heads[] = {"partition", "leader", "epoch", "replicas", "isr", "osr", "start", "hw", "leo", "state"};
     struct cli_table *table = cli_table_new(heads, sizeof heads / sizeof *heads);
+    char (*problems)[PROBLEM_MAX] = calloc(topic->partition_count + 1, sizeof *problems);
     for (size_t i = 0; i < topic->partition_count; i++) {
         kc_partition_info p;
-        char text[256];
-        if (kc_cluster_info_partition(info, t, i, &p) != KC_OK) continue;
+        char text[256], none[PROBLEM_MAX];
+        int32_t osr[REPLICAS_SHOWN];
+        if (kc_cluster_info_partition(v->info, 0, i, &p) != KC_OK) continue;
+        size_t osr_count = osr_of(&p, osr, REPLICAS_SHOWN);
         cli_table_add(table, "%d", (int)p.partition);
-        cli_table_add(table, "%d", (int)p.leader);
+        cli_table_add(table, p.leader < 0 ? "none" : "%d", (int)p.leader);
         cli_table_add(table, "%d", (int)p.leader_epoch);
         cli_table_add(table, "%s", ids_text(text, sizeof text, p.replicas, p.replica_count));
         cli_table_add(table, "%s", ids_text(text, sizeof text, p.isr, p.isr_count));
-        cli_table_add(table, "%lld", (long long)p.log_start);
-        cli_table_add(table, "%lld", (long long)p.high_watermark);
-        cli_table_add(table, "%lld", (long long)p.log_end);
-        if (p.err != KC_OK)
-            cli_table_add(table, "%s: %s", kc_err_name(p.err), kc_err_text(p.err));
-        else if (p.leader < 0)
-            cli_table_add(table, "no leader: nothing is served");
-        else if (p.isr_count < p.replica_count)
-            cli_table_add(table, "%zu of %zu in sync", p.isr_count, p.replica_count);
-        else
-            cli_table_add(table, "ok");
+        cli_table_add(table, "%s", osr_count > 0 ? ids_text(text, sizeof text, osr, osr_count) : "-");
+        add_offset(table, p.log_start);
+        add_offset(table, p.high_watermark);
+        add_offset(table, p.log_end);
+        cli_table_add(table, "%s", cli_state_name(cli_view_partition(v, topic, &p, problems ? problems[i] : none, PROBLEM_MAX)));
     }
     cli_table_print(table);
+    for (size_t i = 0; problems && i < topic->partition_count; i++) {
+        kc_partition_info p;
+        if (*problems[i] && kc_cluster_info_partition(v->info, 0, i, &p) == KC_OK) printf("partition %d: %s\n", (int)p.partition, problems[i]);
+    }
+    free(problems);
 }
 
 static int topic_describe(int argc, char **argv) {
@@ -183,7 +214,7 @@ static int topic_describe(int argc, char **argv) {
     const struct cli_option options[] = {CLI_SESSION_OPTIONS(&s), {0, "json", NULL, "print JSON", CLI_FLAG, &json}};
     const struct cli_command c = {"topic describe",
                                   "TOPIC...",
-                                  "Shows leaders, replicas, in-sync replicas and offsets.",
+                                  "Shows leaders, replicas in and out of sync, offsets, and what is wrong.",
                                   NULL,
                                   1,
                                   CLI_OPERANDS_MAX,
@@ -195,18 +226,20 @@ static int topic_describe(int argc, char **argv) {
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
     for (int i = 0; i < names.count; i++) {
-        kc_cluster_info *info = NULL;
+        struct cli_view view;
         kc_error *error = NULL;
         kc_topic_info topic;
-        kc_err err = cli_describe_topic(&s, names.v[i], &info, &topic, &error);
+        kc_err err = cli_view_open(&s, names.v[i], &view, &error);
+        if (err == KC_OK) err = kc_cluster_info_topic(view.info, 0, &topic);
+        if (err == KC_OK) err = topic.err;
         if (err != KC_OK) {
             rc = cli_fail(names.v[i], err, error);
         } else if (json) {
-            describe_json(info, 0, &topic);
+            describe_json(&view, &topic);
         } else {
-            describe_text(info, 0, &topic);
+            describe_text(&view, &topic);
         }
-        kc_cluster_info_free(info);
+        cli_view_close(&view);
     }
     cli_session_close(&s);
     return rc;

@@ -1,0 +1,198 @@
+/* view.c - a cluster as kc cluster and kc topic describe see it at one moment, and what is wrong with a partition, in one line.
+ *
+ * Metadata tells leaders and who is in sync; the quorum's leader tells when it last heard from a node that is away; a broker that is there but
+ * behind tells how far; the topic's configuration tells how many must be in sync. Each of the latter may be unknown: then the line says less.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define ASIDE_US 2000000 /* for what is nice to know */
+
+static bool has(const int32_t *v, size_t n, int32_t id) {
+    for (size_t i = 0; i < n; i++)
+        if (v[i] == id) return true;
+    return false;
+}
+
+kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error) {
+    kc_op *moves = NULL, *quorum = NULL, *op = NULL;
+    *v = (struct cli_view){.session = s};
+    kc_err err = kc_admin_describe_start(s->client, topic, 0, 0, &op, error);
+    if (err != KC_OK) return err;
+    (void)kc_admin_describe_quorum_start(s->client, ASIDE_US, 0, &quorum, NULL);
+    (void)kc_admin_list_reassignments_start(s->client, ASIDE_US, 0, &moves, NULL);
+    err = cli_wait(s, op, error);
+    if (err == KC_OK && !(v->info = kc_op_result_cluster(op))) err = KC_NO_MEMORY;
+    if (quorum && err == KC_OK) v->quorum_err = cli_wait(s, quorum, NULL);
+    if (moves && err == KC_OK) (void)cli_wait(s, moves, NULL);
+    v->quorum = kc_op_result_quorum(quorum);
+    v->moves = kc_op_result_reassignments(moves);
+    kc_op_free(op);
+    kc_op_free(quorum);
+    kc_op_free(moves);
+    return err;
+}
+
+void cli_view_close(struct cli_view *v) {
+    kc_cluster_info_free(v->info);
+    kc_quorum_info_free(v->quorum);
+    kc_reassignment_list_free(v->moves);
+    for (size_t i = 0; i < v->disk_count; i++) kc_log_dir_list_free(v->disks[i].list);
+    free(v->disks);
+    free(v->topic);
+    *v = (struct cli_view){0};
+}
+
+/* ---- Brokers ---- */
+
+bool cli_view_is_up(const struct cli_view *v, int32_t id) {
+    kc_broker_info b;
+    for (size_t i = 0; kc_cluster_info_broker(v->info, i, &b) == KC_OK; i++)
+        if (b.id == id) return !b.fenced;
+    return false;
+}
+
+int64_t cli_view_seen_ms_ago(const struct cli_view *v, int32_t id) {
+    kc_quorum_replica r;
+    for (size_t i = 0; kc_quorum_info_get(v->quorum, i, &r) == KC_OK; i++)
+        if (r.id == id) return r.fetched_ms_ago;
+    return -1;
+}
+
+const char *cli_ago(char *text, size_t size, int64_t ms) {
+    if (ms < 1000)
+        snprintf(text, size, "%lld ms ago", (long long)ms);
+    else if (ms < 120000)
+        snprintf(text, size, "%lld s ago", (long long)(ms / 1000));
+    else
+        snprintf(text, size, "%lld min ago", (long long)(ms / 60000));
+    return text;
+}
+
+/* How far a broker that is there is behind in a partition; -1 unknown. */
+static int64_t lag_of(struct cli_view *v, int32_t id, const char *topic, int32_t partition) {
+    size_t at = 0;
+    while (at < v->disk_count && v->disks[at].broker != id) at++;
+    if (at == v->disk_count) {
+        struct cli_disk *grown = realloc(v->disks, (at + 1) * sizeof *grown);
+        if (!grown) return -1;
+        v->disks = grown;
+        v->disks[v->disk_count++] = (struct cli_disk){.broker = id};
+        kc_op *op = NULL;
+        if (kc_admin_describe_log_dirs_start(v->session->client, id, ASIDE_US, 0, &op, NULL) == KC_OK) (void)cli_wait(v->session, op, NULL);
+        v->disks[at].list = kc_op_result_log_dirs(op);
+        kc_op_free(op);
+    }
+    kc_log_dir_replica r;
+    for (size_t i = 0; kc_log_dir_list_replica(v->disks[at].list, i, &r) == KC_OK; i++)
+        if (!r.future && r.partition == partition && !strcmp(r.topic, topic)) return r.lag;
+    return -1;
+}
+
+/* ---- Partitions ---- */
+
+static int32_t min_isr_of(struct cli_view *v, const char *topic) {
+    if (v->topic && !strcmp(v->topic, topic)) return v->min_isr;
+    free(v->topic);
+    v->topic = strdup(topic);
+    v->min_isr = 0;
+    kc_op *op = NULL;
+    if (kc_admin_describe_configs_start(v->session->client, KC_RESOURCE_TOPIC, topic, ASIDE_US, 0, &op, NULL) == KC_OK)
+        (void)cli_wait(v->session, op, NULL);
+    kc_config_list *l = kc_op_result_configs(op);
+    kc_config_item item;
+    for (size_t i = 0; kc_config_list_get(l, i, &item) == KC_OK; i++) {
+        int64_t n;
+        if (!strcmp(item.name, "min.insync.replicas") && item.value && cli_number(item.value, 0, INT32_MAX, &n)) v->min_isr = (int32_t)n;
+    }
+    kc_config_list_free(l);
+    kc_op_free(op);
+    return v->min_isr;
+}
+
+struct line {
+    char *text;
+    size_t size, at;
+};
+static void say(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct line *l, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = l->at < l->size ? vsnprintf(l->text + l->at, l->size - l->at, fmt, ap) : 0;
+    va_end(ap);
+    if (n > 0) l->at += (size_t)n;
+}
+
+/* "; waiting for broker 2, last seen 4 s ago, and broker 3, 17 records behind": those of `ids` that are not in sync. */
+static void say_waiting(struct line *l, struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, const int32_t *ids, size_t n,
+                        bool any) {
+    size_t said = 0;
+    bool comma = false;
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = ids[i];
+        char ago[32];
+        if (p->leader >= 0 && has(p->isr, p->isr_count, id)) continue;
+        say(l, "%s%s broker %d", comma ? "," : "", said++ == 0 ? "; waiting for" : any ? " or" : " and", (int)id);
+        bool up = cli_view_is_up(v, id);
+        int64_t seen = up ? -1 : cli_view_seen_ms_ago(v, id), lag = up && p->leader >= 0 ? lag_of(v, id, t->name, p->partition) : -1;
+        comma = seen >= 0 || !up || lag >= 0;
+        if (seen >= 0)
+            say(l, ", last seen %s", cli_ago(ago, sizeof ago, seen));
+        else if (!up)
+            say(l, ", which is down");
+        else if (lag >= 0)
+            say(l, ", %lld records behind", (long long)lag);
+    }
+}
+
+/* The brokers that the partition is being moved onto and that are not in sync yet. */
+static size_t adding_of(const struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, kc_reassignment *move) {
+    size_t left = 0;
+    for (size_t i = 0; kc_reassignment_list_get(v->moves, i, move) == KC_OK; i++) {
+        if (move->partition != p->partition || strcmp(move->topic, t->name) != 0) continue;
+        for (size_t k = 0; k < move->adding_count; k++) left += !has(p->isr, p->isr_count, move->adding[k]);
+        return left;
+    }
+    *move = (kc_reassignment){0};
+    return 0;
+}
+
+enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, char *text, size_t size) {
+    struct line l = {text, size, 0};
+    kc_reassignment move = {0};
+    if (size > 0) *text = 0;
+    if (p->leader < 0) {
+        bool known = p->isr_count > 0; /* who was in sync last may lead without losing anything */
+        say(&l, "no leader, nothing is served");
+        say_waiting(&l, v, t, p, known ? p->isr : p->replicas, known ? p->isr_count : p->replica_count, true);
+        return CLI_OFFLINE;
+    }
+    if (p->isr_count < p->replica_count) {
+        int32_t min = min_isr_of(v, t->name);
+        if ((int32_t)p->isr_count < min) {
+            say(&l, "below min.insync.replicas (%zu of %d in sync), writes refused", p->isr_count, (int)min);
+            say_waiting(&l, v, t, p, p->replicas, p->replica_count, false);
+            return CLI_READ_ONLY;
+        }
+        bool moves = adding_of(v, t, p, &move) + p->isr_count == p->replica_count;
+        if (moves)
+            say(&l, "being moved");
+        else
+            say(&l, "%zu of %zu replicas in sync", p->isr_count, p->replica_count);
+        say_waiting(&l, v, t, p, p->replicas, p->replica_count, false);
+        return moves ? CLI_MOVING : CLI_DEGRADED;
+    }
+    if (p->err != KC_OK) {
+        say(&l, "the leader, broker %d, did not answer: %s", (int)p->leader, kc_err_text(p->err));
+        return CLI_DEGRADED;
+    }
+    return CLI_HEALTHY;
+}
+
+const char *cli_state_name(enum cli_state s) {
+    static const char *const names[] = {"ok", "moving", "degraded", "read only", "offline"};
+    return names[s];
+}

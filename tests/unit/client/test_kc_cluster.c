@@ -1,0 +1,242 @@
+/* test_kc_cluster.c - kc cluster and kc topic describe, the program itself, against a scripted cluster in which much is wrong: what they print.
+ *
+ * Broker 1 leads, 3 and 5 are there, 2 is fenced since 4 s, 4 is not registered; all that are there listen at one address.
+ */
+#include <stdlib.h>
+
+#include "server.h"
+#include "wire/kerror.h"
+
+static struct server *srv;
+static struct kw_arena arena;
+static _Atomic bool healthy, no_quorum;
+
+#define PARTITIONS 5
+static const struct {
+    int32_t leader, replicas[3], isr[3];
+    int32_t replica_count, isr_count;
+} parts[PARTITIONS] = {
+    {1, {1, 2, 3}, {1}, 3, 1}, {1, {1, 2, 3}, {1, 3}, 3, 2}, {-1, {2, 4}, {2}, 2, 1}, {1, {1, 3}, {1, 3}, 2, 2}, {1, {1, 3, 5}, {1, 3}, 3, 2}};
+
+static void metadata(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_metadata_response m;
+    struct kw_metadata_response_broker b[3];
+    struct kw_metadata_response_partition p[PARTITIONS];
+    int32_t ids[] = {1, 3, 5};
+    for (int i = 0; i < 3; i++)
+        b[i] = (struct kw_metadata_response_broker){.node_id = ids[i], .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_null()};
+    for (int i = 0; i < PARTITIONS; i++) {
+        p[i] = (struct kw_metadata_response_partition){.partition_index = i, .leader_id = parts[i].leader, .leader_epoch = 6 + i};
+        if (parts[i].leader < 0) p[i].error_code = KE_LEADER_NOT_AVAILABLE;
+        p[i].replica_nodes.v = kw_arena_dup(&arena, parts[i].replicas, sizeof parts[i].replicas);
+        p[i].replica_nodes.n = parts[i].replica_count;
+        p[i].isr_nodes.v = kw_arena_dup(&arena, parts[i].isr, sizeof parts[i].isr);
+        p[i].isr_nodes.n = parts[i].isr_count;
+        if (healthy)
+            p[i] = (struct kw_metadata_response_partition){
+                .partition_index = i, .leader_id = 1, .leader_epoch = 1, .replica_nodes = {ids, 2}, .isr_nodes = {ids, 2}};
+    }
+    struct kw_metadata_response_topic t = {.name = kw_str_of("t"), .topic_id = {{9}}, .partitions = {p, PARTITIONS}};
+    kw_msg_init(&kw_metadata_response_desc, &m);
+    m.brokers.v = b;
+    m.brokers.n = 3;
+    m.cluster_id = kw_str_of("the-cluster");
+    m.controller_id = 3;
+    m.topics.v = &t;
+    m.topics.n = 1;
+    server_reply(c, h, &m);
+}
+
+static void describe_cluster(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_describe_cluster_response m;
+    struct kw_describe_cluster_response_describe_cluster_broker b[2] = {
+        {.broker_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_null()},
+        {.broker_id = 2, .host = kw_str_of("away.example"), .port = 9092, .rack = kw_str_of("r2"), .is_fenced = true}};
+    kw_msg_init(&kw_describe_cluster_response_desc, &m);
+    m.brokers.v = b;
+    m.brokers.n = 2;
+    server_reply(c, h, &m);
+}
+
+static void quorum(struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_describe_quorum_response m;
+    struct kw_describe_quorum_response_replica_state v[3] = {
+        {.replica_id = 1, .log_end_offset = 90, .last_fetch_timestamp = 1000000, .last_caught_up_timestamp = 1000000},
+        {.replica_id = 2, .log_end_offset = 80, .last_fetch_timestamp = 995900, .last_caught_up_timestamp = 990000},
+        {.replica_id = 1000, .log_end_offset = 80, .last_fetch_timestamp = 400000, .last_caught_up_timestamp = 400000}};
+    struct kw_describe_quorum_response_partition_data p = {
+        .leader_id = 1, .leader_epoch = 8, .high_watermark = 85, .current_voters = {v, 3}, .error_message = kw_str_null()};
+    struct kw_describe_quorum_response_topic_data t = {.topic_name = kw_str_of("__cluster_metadata"), .partitions = {&p, 1}};
+    kw_msg_init(&kw_describe_quorum_response_desc, &m);
+    if (no_quorum) m.error_code = KE_BROKER_NOT_AVAILABLE;
+    m.topics.v = &t;
+    m.topics.n = no_quorum ? 0 : 1;
+    server_reply(c, h, &m);
+}
+
+static void moves(struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_list_partition_reassignments_response m;
+    int32_t all[] = {1, 3, 5}, adding[] = {5}, removing[] = {3};
+    struct kw_list_partition_reassignments_response_ongoing_partition_reassignment p = {
+        .partition_index = 4, .replicas = {all, 3}, .adding_replicas = {adding, 1}, .removing_replicas = {removing, 1}};
+    struct kw_list_partition_reassignments_response_ongoing_topic_reassignment t = {.name = kw_str_of("t"), .partitions = {&p, 1}};
+    kw_msg_init(&kw_list_partition_reassignments_response_desc, &m);
+    m.topics.v = &t;
+    m.topics.n = 1;
+    server_reply(c, h, &m);
+}
+
+static void log_dirs(struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_describe_log_dirs_response m;
+    struct kw_describe_log_dirs_response_describe_log_dirs_partition p[2] = {{.partition_index = 0, .offset_lag = 17},
+                                                                             {.partition_index = 4, .offset_lag = 40}};
+    struct kw_describe_log_dirs_response_describe_log_dirs_topic t = {.name = kw_str_of("t"), .partitions = {p, 2}};
+    struct kw_describe_log_dirs_response_describe_log_dirs_result r = {.log_dir = kw_str_of("/data"), .topics = {&t, 1}};
+    kw_msg_init(&kw_describe_log_dirs_response_desc, &m);
+    m.results.v = &r;
+    m.results.n = 1;
+    server_reply(c, h, &m);
+}
+
+static void configs(struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_describe_configs_response m;
+    struct kw_describe_configs_response_describe_configs_resource_result e = {
+        .name = kw_str_of("min.insync.replicas"), .value = kw_str_of("2"), .config_source = 1, .documentation = kw_str_null()};
+    struct kw_describe_configs_response_describe_configs_result r = {
+        .error_message = kw_str_null(), .resource_type = 2, .resource_name = kw_str_of("t"), .configs = {&e, 1}};
+    kw_msg_init(&kw_describe_configs_response_desc, &m);
+    m.results.v = &r;
+    m.results.n = 1;
+    server_reply(c, h, &m);
+}
+
+static void list_offsets(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_list_offsets_request q;
+    struct kw_list_offsets_response m;
+    struct kw_list_offsets_response_list_offsets_partition_response p[PARTITIONS];
+    struct kw_list_offsets_response_list_offsets_topic_response t = {.name = kw_str_of("t"), .partitions = {p, 0}};
+    if (kw_decode(&kw_list_offsets_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
+    kw_msg_init(&kw_list_offsets_response_desc, &m);
+    for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < PARTITIONS; i++)
+        p[t.partitions.n++] = (struct kw_list_offsets_response_list_offsets_partition_response){
+            .partition_index = q.topics.v[0].partitions.v[i].partition_index,
+            .timestamp = -1,
+            .offset = q.topics.v[0].partitions.v[i].timestamp == -2 ? 10 : q.replica_id == -2 ? 33 : 22,
+            .leader_epoch = -1};
+    m.topics.v = &t;
+    m.topics.n = 1;
+    server_reply(c, h, &m);
+}
+
+static bool hook(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    kw_arena_reset(&arena);
+    switch (h->api_key) {
+    case KW_API_METADATA:
+        return metadata(s, c, h), true;
+    case KW_API_DESCRIBE_CLUSTER:
+        return describe_cluster(s, c, h), true;
+    case KW_API_DESCRIBE_QUORUM:
+        return quorum(c, h), true;
+    case KW_API_LIST_PARTITION_REASSIGNMENTS:
+        return moves(c, h), true;
+    case KW_API_DESCRIBE_LOG_DIRS:
+        return log_dirs(c, h), true;
+    case KW_API_DESCRIBE_CONFIGS:
+        return configs(c, h), true;
+    case KW_API_LIST_OFFSETS:
+        return list_offsets(c, h, body), true;
+    default:
+        return false;
+    }
+}
+
+/* What kc prints; it must succeed. */
+static char *kc(const char *args) {
+    static char out[16384];
+    char self[2000], command[2400];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = 0;
+    *strrchr(self, '/') = 0;
+    snprintf(command, sizeof command, "'%s/../bin/kc' %s -b 127.0.0.1:%u", self, args, srv->port);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t got = fread(out, 1, sizeof out - 1, f);
+    out[got] = 0;
+    assert_int_equal(pclose(f), 0);
+    return out;
+}
+
+static void holds(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+#define P0 "below min.insync.replicas (1 of 2 in sync), writes refused; waiting for broker 2, last seen 4 s ago, and broker 3, 17 records behind"
+#define P1 "2 of 3 replicas in sync; waiting for broker 2, last seen 4 s ago"
+#define P2 "no leader, nothing is served; waiting for broker 2, last seen 4 s ago"
+#define P4 "being moved; waiting for broker 5, 40 records behind"
+
+static void test_topic_describe(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    const char *out = kc("topic describe t");
+    holds(out, "0          1       6      1,2,3     1    2,3  10     22  33   read only\n");
+    holds(out, "2          none    8      2,4       2    4    -      -   -    offline\n");
+    holds(out, "\npartition 0: " P0 "\n");
+    holds(out, "\npartition 1: " P1 "\n");
+    holds(out, "\npartition 2: " P2 "\n");
+    holds(out, "\npartition 4: " P4 "\n");
+    assert_null(strstr(out, "partition 3:"));
+    out = kc("topic describe t --json");
+    holds(out, "{\"name\":\"t\",");
+    holds(out, "{\"partition\":0,\"leader\":1,\"leader_epoch\":6,\"replicas\":[1,2,3],\"isr\":[1],\"osr\":[2,3],\"log_start\":10,\"hw\":22,\"leo\":33,"
+               "\"state\":\"read only\",\"problem\":\"" P0 "\"}");
+    holds(out, "\"leader_epoch\":9,\"replicas\":[1,3],\"isr\":[1,3],\"osr\":[],\"log_start\":10,\"hw\":22,\"leo\":33,\"state\":\"ok\"}");
+    holds(out, "\"state\":\"moving\"");
+}
+
+static void test_cluster(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    const char *out = kc("cluster");
+    holds(out, "cluster the-cluster, controller 1 in epoch 8\n"); /* the quorum's leader, not the broker that metadata names */
+    holds(out, "down, last seen 4 s ago\n");
+    holds(out, "1000  ");                  /* a controller that is no broker */
+    holds(out, "down, last seen 10 min ago\n");
+    holds(out, "\nt partition 0: " P0 "\n");
+    holds(out, "\nt partition 4: " P4 "\n");
+    holds(out, "\n1 topics, 5 partitions; 1 without a leader; 1 below min.insync.replicas; 4 with replicas out of sync\n");
+    out = kc("cluster --json");
+    holds(out, "{\"id\":2,\"host\":\"away.example\",\"port\":9092,\"rack\":\"r2\",\"up\":false,\"seen_ms_ago\":4100}");
+    holds(out, "\"quorum\":{\"leader\":1,\"epoch\":8,\"high_watermark\":85,\"replicas\":[{\"id\":1,\"voter\":true,");
+    holds(out, "{\"topic\":\"t\",\"partition\":2,\"state\":\"offline\",\"problem\":\"" P2 "\"}");
+    holds(out, "\"topics\":1,\"partitions\":5,\"leaderless\":1,\"below_min_isr\":1,\"under_replicated\":4}");
+    no_quorum = true;
+    out = kc("cluster");
+    holds(out, "controller 3\n");
+    holds(out, "the metadata quorum does not answer");
+    holds(out, "waiting for broker 2, which is down, and broker 3, 17 records behind");
+    no_quorum = false;
+    healthy = true;
+    out = kc("cluster");
+    holds(out, "\n1 topics, 5 partitions\n");
+    assert_null(strstr(out, "t partition"));
+}
+
+static int setup(void **state) {
+    (void)state;
+    kw_arena_init(&arena, 0);
+    srv = server_new_with(hook);
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    server_free(srv);
+    kw_arena_deinit(&arena);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_cluster)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
