@@ -263,12 +263,15 @@ static bool judge(struct part *pt, struct kb_now now) {
 /* KIP-951: who leads instead, for clients that need not ask for metadata then. */
 static void tell_leader(const struct part *pt, part_answer *a) {
     const struct kb_image *im = &pt->f->rq->node->image;
+    if (im->brokers.count <= 1) return; /* nobody else */
     if (pt->f->rq->head.version < 12 || (pt->code != KE_NOT_LEADER_OR_FOLLOWER && pt->code != KE_FENCED_LEADER_EPOCH)) return;
     const struct kb_image_topic *t =
         kw_uuid_is_zero(pt->topic_id) ? kb_image_topic(im, pt->topic) : kb_image_topic_by_id(im, pt->topic_id);
     if (!t || pt->index < 0 || pt->index >= t->partition_count) return;
-    a->current_leader.leader_id = t->partitions[pt->index].leader;
-    a->current_leader.leader_epoch = t->partitions[pt->index].leader_epoch;
+    const struct kb_image_partition *ip = &t->partitions[pt->index];
+    if (ip->leader < 0 || (ip->leader == pt->f->rq->node->id && pt->code == KE_NOT_LEADER_OR_FOLLOWER)) return; /* nobody, for now */
+    a->current_leader.leader_id = ip->leader;
+    a->current_leader.leader_epoch = ip->leader_epoch;
 }
 
 static void fill(const struct part *pt, part_answer *a) {
