@@ -230,6 +230,7 @@ void kb_isrs_init(struct kb_isrs *all, struct kb_node *n) {
     const char *selector = kb_config_get(n->parts.config, "replica.selector.class");
     *all = (struct kb_isrs){.node = n, .lag_max_us = kb_partitions_config_us(n, "replica.lag.time.max.ms")};
     all->rack_aware = selector && strstr(selector, "RackAwareReplicaSelector");
+    all->ask = kb_channel_call;
     kw_list_init(&all->leading);
     kw_list_init(&all->unsent);
     kw_list_init(&all->sent);

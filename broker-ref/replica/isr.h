@@ -9,7 +9,7 @@
 #ifndef KB_ISR_H
 #define KB_ISR_H
 
-#include "../link.h"
+#include "../channel.h"
 #include "partition.h"
 
 struct kb_isrs { /* of a node */
@@ -22,7 +22,7 @@ struct kb_isrs { /* of a node */
     bool rack_aware;    /* replica.selector.class */
     bool stopped;
     kw_err (*ask)(struct kb_node *n, struct kb_call *c, const struct kw_desc *request, int16_t version, const void *msg, int64_t timeout_us,
-                  struct kb_now now); /* the channel; NULL: not there yet */
+                  struct kb_now now); /* kb_channel_call, but for tests */
 };
 /* Its memory is zero before. */
 void kb_isrs_init(struct kb_isrs *s, struct kb_node *n);

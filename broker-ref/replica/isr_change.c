@@ -210,7 +210,7 @@ static kw_err ask(struct kb_isrs *all, struct kb_isr *const *due, size_t count, 
         parts[i].new_isr_with_epochs.n = due[i]->wish_count;
     }
     int64_t timeout_us = kb_partitions_config_us(n, "controller.quorum.request.timeout.ms");
-    err = !all->ask ? KW_EBUSY : all->ask(n, &all->call, &kw_alter_partition_request_desc, VERSION, &req, timeout_us, now);
+    err = all->ask(n, &all->call, &kw_alter_partition_request_desc, VERSION, &req, timeout_us, now);
 fail:
     kw_free(topics);
     kw_free(parts);

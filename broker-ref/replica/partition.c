@@ -20,9 +20,10 @@ int16_t kb_partition_copy_error(const struct kb_partition *p, int32_t leader_epo
     case KB_PART_ONLINE:
         break;
     }
+    if (p->role == KB_PART_IDLE) return KE_NOT_LEADER_OR_FOLLOWER;
     if (leader_epoch >= 0 && leader_epoch < p->leader_epoch) return KE_FENCED_LEADER_EPOCH;
     if (leader_epoch >= 0 && leader_epoch > p->leader_epoch) return KE_UNKNOWN_LEADER_EPOCH;
-    return p->role == KB_PART_IDLE ? KE_NOT_LEADER_OR_FOLLOWER : KE_NONE;
+    return KE_NONE;
 }
 
 int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
