@@ -11,6 +11,7 @@
 #include "api/pid_source.h"
 #include "channel.h"
 #include "fault.h"
+#include "lifecycle.h"
 #include "node_priv.h"
 #include "replica/follower.h"
 #include "replica/partitions_priv.h"
@@ -53,6 +54,9 @@ const char *kb_node_failure(const struct kb_node *n) {
 struct kb_parts *kb_node_parts(struct kb_node *n) {
     return &n->parts;
 }
+int64_t kb_node_broker_epoch(const struct kb_node *n) {
+    return n->parts.store ? kb_store_broker_epoch(n->parts.store) : -1;
+}
 struct kb_disk *kb_node_disk(struct kb_node *n) {
     return &n->parts.disk;
 }
@@ -93,6 +97,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     if (err == KW_OK) err = kb_fetch_cache_new(n);
     if (err == KW_OK) err = kb_pid_source_new(n);
     if (err == KW_OK) err = kb_channel_new(n);
+    if (err == KW_OK) err = kb_lifecycle_new(n);
     if (err != KW_OK || !o->faults_json) return err;
     char text[400];
     err = kb_faults_new(o->faults_json, &n->faults, text, sizeof(text));
@@ -138,6 +143,7 @@ void kb_node_drop(struct kb_node *n) {
     n->dropped = true;
     kw_timers_deinit(&n->parts.timers); /* first: timers lie in what goes below, and cancelling an idle one is nothing */
     kb_channel_free(n);
+    kb_lifecycle_free(n);
     kb_net_deinit(n);
     kb_fetch_cache_free(n);
     kb_followers_free(n);
@@ -171,16 +177,27 @@ static void store_applied(void *ctx, struct kb_now now) {
     struct kb_node *n = ctx;
     n->now = now;
     kb_partitions_applied(n, now);
+    kb_lifecycle_applied(n, now);
     kb_followers_applied(n, now);
     if (kb_partitions_opening(n) == 0 && n->parts.controller) kb_controller_applied(n->parts.controller, now);
+}
+
+/* The start is through: clients may come. */
+void kb_node_unfenced(struct kb_node *n, struct kb_now now) {
+    (void)now;
+    if (n->state != KB_NODE_LOADING) return;
+    n->state = KB_NODE_READY;
+    KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count,
+           (long long)n->image.offset);
 }
 
 /* Changes are answered once the logs that they made are open: a client that was told of a topic can use it. */
 void kb_node_opened(struct kb_node *n, struct kb_now now) {
     if (n->state == KB_NODE_LOADING) {
-        n->state = KB_NODE_READY;
-        KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count,
-               (long long)n->image.offset);
+        if (n->lifecycle)
+            kb_lifecycle_opened(n, now);
+        else
+            kb_node_unfenced(n, now);
     }
     if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
@@ -252,10 +269,22 @@ static void store_ready(void *ctx, kw_err err, struct kb_now now) {
         return;
     }
     if (n->state != KB_NODE_LOADING) return;
-    if (n->boot->unclean)
+    kb_lifecycle_start(n, now);
+    if (n->boot->unclean && !n->lifecycle)
         store_boot_id(n, load_partitions); /* only now: killed before, the next process must come to the same conclusion */
     else
         load_partitions(n, now);
+}
+
+static void boot_id_kept(struct kb_node *n, struct kb_now now) {
+    (void)n, (void)now;
+}
+
+/* Only now: killed before, the next process must register as this one did. */
+void kb_node_registered(struct kb_node *n, struct kb_now now) {
+    (void)now;
+    if (!n->boot->unclean || n->boot->then) return;
+    store_boot_id(n, boot_id_kept);
 }
 
 static void store_refused(void *ctx, int64_t from, struct kb_now now) {
@@ -370,7 +399,10 @@ static void take_reads(struct kb_node *n, struct kb_now now) {
     }
     b->found.names = b->reads[READ_LIST].data;
     b->found.name_count = b->reads[READ_LIST].result;
-    if (compare_boot_id(n) && !b->unclean)
+    n->start_marked = b->found.clean;
+    bool other_boot = compare_boot_id(n);
+    n->start_unclean = b->unclean;
+    if (other_boot && !b->unclean)
         store_boot_id(n, go_on); /* before the marker goes: killed in between, it still counts as clean */
     else
         go_on(n, now);
@@ -432,6 +464,7 @@ void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now n
 
 void kb_node_tick(struct kb_node *n, struct kb_now now) {
     n->now = now;
+    kb_lifecycle_turn(n, now);
     kw_timers_run(&n->parts.timers, now.mono_us);
     kb_links_end_of_turn(n);
     if (n->state == KB_NODE_FAILED) return;
@@ -478,12 +511,18 @@ static void partitions_stopped(struct kb_node *n, bool clean, struct kb_now now)
         stopped(n);
 }
 
-void kb_node_stop(struct kb_node *n, struct kb_now now) {
-    n->now = now;
-    if (n->state == KB_NODE_NEW) n->state = KB_NODE_STOPPED;
+static void stop_now(struct kb_node *n, struct kb_now now) {
     if (n->state != KB_NODE_READY && n->state != KB_NODE_LOADING) return;
     n->state = KB_NODE_STOPPING;
     kb_net_stop(n);
     kb_followers_stop(n);
     kb_partitions_stop(n, partitions_stopped, now);
+}
+
+void kb_node_stop(struct kb_node *n, struct kb_now now) {
+    n->now = now;
+    if (n->state == KB_NODE_NEW) n->state = KB_NODE_STOPPED;
+    if (n->leaving) return;
+    n->leaving = n->state == KB_NODE_READY && kb_lifecycle_leave(n, stop_now, now);
+    if (!n->leaving) stop_now(n, now);
 }

@@ -19,6 +19,7 @@ struct kb_parts {
     struct kb_controller *controller;
 };
 struct kb_parts *kb_node_parts(struct kb_node *n);
+int64_t kb_node_broker_epoch(const struct kb_node *n); /* of this broker's registration; -1: none yet, or no broker */
 
 /* The address that clients on this connection are told to use: advertised.listeners, else where they connected to. */
 void kb_conn_advertised(const struct kb_conn *c, struct kw_str *host, int32_t *port);

@@ -16,6 +16,7 @@ struct kb_followers;
 struct kb_pid_source;
 struct kb_boot;
 struct kb_channel;
+struct kb_lifecycle;
 
 struct kb_node {
     struct kb_parts parts; /* config, logger, rng, timers, disk, log_env, image, store, controller */
@@ -25,6 +26,8 @@ struct kb_node {
     struct kw_compressor *compressor;
     enum kb_node_state state;
     bool dropped;
+    bool leaving;                     /* a clean stop has begun: leaderships are being handed over */
+    bool start_marked, start_unclean; /* the last stop was in order; the machine went down since the last run, which did not stop so */
     char failure[640];
     int32_t id;            /* node.id */
     uint16_t port;         /* what the shell listens on */
@@ -35,6 +38,7 @@ struct kb_node {
     struct kb_net net;
     struct kb_links links;
     struct kb_channel *channel;
+    struct kb_lifecycle *lifecycle; /* NULL: this node registers itself, or is no broker */
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
     struct kb_followers *followers;
@@ -45,6 +49,8 @@ struct kb_node {
 
 /* The node cannot go on: says so, and the shell stops it. The first failure stays. */
 void kb_node_fail(struct kb_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void kb_node_registered(struct kb_node *n, struct kb_now now); /* lifecycle: the controller knows this start */
+void kb_node_unfenced(struct kb_node *n, struct kb_now now);   /* lifecycle: this node is READY */
 #define KB_SAY(n, level, ...) kb_say(&(n)->logger, (level), __VA_ARGS__)
 
 #endif

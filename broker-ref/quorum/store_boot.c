@@ -3,14 +3,12 @@
  *
  * Called by store_load.c once everything is replayed; the batches are appended at once and cost one sync.
  */
+#include "advertise.h"
 #include "effective.h"
 #include "kw_messages.h"
 #include "store_priv.h"
 
-#define METADATA_VERSION 33 /* 4.4-IV2: the record versions that we write are this level's */
-#define METADATA_VERSION_MIN 7
 #define BATCH_SIZE (512u << 10)
-enum { PROTOCOL_PLAINTEXT = 0 };
 
 static kw_err leader_change(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
     struct kw_leader_change_message m;
@@ -41,36 +39,31 @@ static kw_err features(struct kb_store *s, struct kb_meta_batch *b, struct kb_no
     kw_msg_init(&kw_feature_level_record_desc, &level);
     begin.name = kw_str_of("Bootstrap records");
     level.name = kw_str_of("metadata.version");
-    level.feature_level = METADATA_VERSION;
+    level.feature_level = KB_METADATA_VERSION;
     kw_err err = kb_meta_batch_add(b, KW_RECORD_BEGIN_TRANSACTION, 0, &begin);
     if (!err) err = kb_meta_batch_add(b, KW_RECORD_FEATURE_LEVEL, 0, &level);
     if (!err) err = kb_meta_batch_add(b, KW_RECORD_END_TRANSACTION, 0, &end);
     return err ? err : kb_store_append_batch(s, b, false, now);
 }
 
-#define ENDPOINTS_MAX 16
-
 static int32_t endpoints(const struct kb_store *s, struct kw_register_broker_record_broker_endpoint *out) {
-    struct kb_listener l[ENDPOINTS_MAX];
-    size_t n = kb_config_listeners(s->o.config, true, l, ENDPOINTS_MAX);
-    if (n == 0) n = kb_config_listeners(s->o.config, false, l, ENDPOINTS_MAX);
-    n = KW_MIN(n, (size_t)ENDPOINTS_MAX);
-    for (size_t i = 0; i < n; i++) {
-        bool any = l[i].host.len == 0 || kw_str_eq(l[i].host, kw_str_of("0.0.0.0")) || kw_str_eq(l[i].host, kw_str_of("::"));
-        out[i].name = l[i].name;
-        out[i].host = any ? kw_str_of("localhost") : l[i].host;
-        out[i].port = l[i].port ? l[i].port : s->o.port;
-        out[i].security_protocol = PROTOCOL_PLAINTEXT;
-    }
+    struct kb_listener l[KB_ENDPOINTS_MAX];
+    size_t n = kb_advertise_endpoints(s->o.config, s->o.port, l);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct kw_register_broker_record_broker_endpoint){
+            .name = l[i].name, .host = l[i].host, .port = l[i].port, .security_protocol = KB_PROTOCOL_PLAINTEXT};
     return (int32_t)n;
 }
 
 static kw_err registration(struct kb_store *s, struct kb_meta_batch *b) {
     struct kw_register_broker_record r;
-    struct kw_register_broker_record_broker_endpoint e[ENDPOINTS_MAX];
-    struct kw_register_broker_record_broker_feature f[2] = {
-        {.name = kw_str_of("metadata.version"), .min_supported_version = METADATA_VERSION_MIN, .max_supported_version = METADATA_VERSION},
-        {.name = kw_str_of("kraft.version")}};
+    struct kw_register_broker_record_broker_endpoint e[KB_ENDPOINTS_MAX];
+    struct kw_register_broker_record_broker_feature f[4];
+    KW_ASSERT(kb_advertised_feature_count <= KW_COUNTOF(f));
+    for (size_t i = 0; i < kb_advertised_feature_count; i++)
+        f[i] = (struct kw_register_broker_record_broker_feature){.name = kw_str_of(kb_advertised_features[i].name),
+                                                                 .min_supported_version = kb_advertised_features[i].min,
+                                                                 .max_supported_version = kb_advertised_features[i].max};
     struct kw_broker_registration_change_record unfence;
     kw_msg_init(&kw_register_broker_record_desc, &r);
     kw_msg_init(&kw_broker_registration_change_record_desc, &unfence);
@@ -81,7 +74,7 @@ static kw_err registration(struct kb_store *s, struct kb_meta_batch *b) {
     r.end_points.v = e;
     r.end_points.n = endpoints(s, e);
     r.features.v = f;
-    r.features.n = 2;
+    r.features.n = (int32_t)kb_advertised_feature_count;
     r.rack = kw_str_of(kb_config_get(s->o.config, "broker.rack"));
     r.fenced = true;
     r.log_dirs.v = &s->load.directory_id;
