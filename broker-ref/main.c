@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cluster.h"
 #include "shell_options.h"
 #include "shell_parts.h"
 #include "shell_timer.h"
@@ -307,6 +308,7 @@ static void hold_standard_descriptors(void) {
 int main(int argc, char **argv) {
     static struct run r;
     hold_standard_descriptors();
+    if (argc > 1 && strcmp(argv[1], "cluster") == 0) return kb_cluster_main(argc, argv);
     mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
     mallopt(M_ARENA_MAX, 2);

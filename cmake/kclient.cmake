@@ -81,7 +81,7 @@ if(KCCORE_SRC)
 endif()
 
 file(GLOB KBCORE_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker-ref/*/*.c ${CMAKE_SOURCE_DIR}/broker-ref/*.c)
-list(FILTER KBCORE_SRC EXCLUDE REGEX "broker-ref/(main|cluster|shell_.*|admin_http)\\.c$")
+list(FILTER KBCORE_SRC EXCLUDE REGEX "broker-ref/(main|cluster.*|shell_.*|admin_http.*)\\.c$")
 if(KBCORE_SRC)
   add_library(kbcore STATIC ${KBCORE_SRC})
   target_include_directories(kbcore PUBLIC ${CMAKE_SOURCE_DIR}/broker-ref)
