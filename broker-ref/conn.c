@@ -176,6 +176,7 @@ void kb_conn_closed(struct kb_conn *c, struct kb_now now) {
         if (rq->abandon) rq->abandon(rq);
     }
     while ((l = kw_list_shift(&c->replies))) kb_reply_free(KW_CONTAINER_OF(l, struct kb_reply, link));
+    if (c->of_broker && n->parts.controller) kb_controller_conn_closed(n->parts.controller, c, now);
     kw_free(c->local_host);
     kw_free(c->peer);
     kw_free(c);

@@ -42,6 +42,7 @@ struct kb_conn {
     bool hot;      /* filled its small block: gets a larger one */
     bool produces; /* stops first when memory or disk is short */
     bool stalled;  /* in net.stalled */
+    bool of_broker; /* registrations or heartbeats came by it: the controller hears of its close */
     bool deaf;     /* nothing is read any more: closes once its requests are answered */
     /* requests, in order of arrival */
     struct kw_list requests;

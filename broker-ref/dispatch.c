@@ -30,6 +30,9 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, false, false},
     {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, false, false},
     {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false, false},
+    {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, false, true},
+    {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, false, true},
+    {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, false, false},
 };
 const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);
 

@@ -179,6 +179,7 @@ static void store_applied(void *ctx, struct kb_now now) {
     kb_partitions_applied(n, now);
     kb_lifecycle_applied(n, now);
     kb_followers_applied(n, now);
+    if (n->parts.controller) kb_controller_replayed(n->parts.controller, now);
     if (kb_partitions_opening(n) == 0 && n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
 

@@ -1,8 +1,9 @@
 /* controller.c - a change's way: queue, claims, run, append, commit, answer. Contract: controller.h.
  *
- * Called by api/ (submit, cancel) and by the node (applied, refused, failed). What a change does is in controller_topics.c,
- * controller_grow.c and controller_configs.c. Changes validate against the image, which lags behind what was appended; so whatever a change
- * touches is claimed until it is applied, and a change that wants something claimed waits, and all behind it.
+ * Called by api/ (submit, cancel) and by the node (applied, refused, failed, activate, resign). What a change does is in controller_topics.c,
+ * controller_grow.c, controller_configs.c, controller_brokers.c, controller_isr.c, controller_elect.c and controller_reassign.c. Changes validate
+ * against the image, which lags behind what was appended; so whatever a change touches is claimed until it is applied, and a change that
+ * wants something claimed waits, and all behind it. What touches partitions of many topics (controller_sweep.c) runs alone.
  */
 #include "controller.h"
 
@@ -34,6 +35,10 @@ kw_err kb_controller_new(const struct kb_controller_options *o, struct kb_contro
     struct kb_controller *k = kw_calloc(1, sizeof(*k));
     if (!k) return KW_ENOMEM;
     k->o = *o;
+    k->single = kb_store_is_single(o->store);
+    k->self = (int32_t)kb_config_int(o->config, "node.id");
+    kb_sessions_init(k);
+    kb_sweep_init(k);
     kw_list_init(&k->queue);
     kw_list_init(&k->waiting);
     kw_list_init(&k->finished);
@@ -62,19 +67,35 @@ bool kb_names_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n) {
     return true;
 }
 
+/* Appended, and not yet in the image. */
+static bool any_unapplied(const struct kb_controller *k) {
+    return !kw_list_empty(&k->waiting) && pending_of(k->waiting.prev)->commit_offset > k->o.image->offset;
+}
+
 static bool blocked(struct kb_controller *k, struct kb_change *c) {
     char key[KB_CLAIM_SIZE];
     size_t n;
+    if (k->alone || (c->kind->alone && any_unapplied(k))) return true;
     for (int32_t i = 0; i < c->count; i++)
         if (c->kind->claim && c->kind->claim(k, c, i, key, &n) && kw_map_get(&k->claims, key, n)) return true;
     return false;
 }
 
-static void release(struct kb_controller *k, struct kb_pending_change *p) {
+static void drop_claims(struct kb_controller *k, struct kb_pending_change *p) {
     for (int32_t i = 0; i < p->claim_count; i++)
         if (kw_map_get(&k->claims, p->claims[i].key, p->claims[i].n) == p) kw_map_remove(&k->claims, p->claims[i].key, p->claims[i].n);
+    p->claim_count = 0;
+    if (k->alone == p) k->alone = NULL;
+}
+
+static void release(struct kb_controller *k, struct kb_pending_change *p) {
+    drop_claims(k, p);
     kw_list_remove(&p->link);
     kw_free(p);
+}
+
+static bool same_claim(const struct kb_pending_change *p, int32_t a, int32_t b) {
+    return p->claims[a].n == p->claims[b].n && memcmp(p->claims[a].key, p->claims[b].key, p->claims[a].n) == 0;
 }
 
 /* Before anything is appended, so that failing leaves nothing behind. */
@@ -83,10 +104,12 @@ static kw_err claim(struct kb_controller *k, struct kb_change *c, struct kb_pend
     if (!p) return KW_ENOMEM;
     kw_list_init(&p->link);
     p->change = c;
+    p->kind = c->kind;
     for (int32_t i = 0; i < c->count; i++) {
         if (c->kind->result(c, i)->code || !c->kind->claim ||
             !c->kind->claim(k, c, i, p->claims[p->claim_count].key, &p->claims[p->claim_count].n))
             continue;
+        if (p->claim_count > 0 && same_claim(p, p->claim_count, p->claim_count - 1)) continue; /* partitions of one topic */
         int32_t at = p->claim_count++;
         if (kw_map_put(&k->claims, p->claims[at].key, p->claims[at].n, p)) {
             release(k, p);
@@ -154,31 +177,55 @@ static kw_err refuse_doubles(struct kb_controller *k, struct kb_change *c) {
     return KW_OK;
 }
 
+static kw_err collect(struct kb_controller *k, struct kb_change *c) {
+    kw_arena_reset(&k->arena);
+    k->record_count = 0;
+    k->more = false;
+    kw_err err = k->failed ? KW_EIO : c->count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : refuse_doubles(k, c);
+    if (!err) err = c->kind->run(k, c);
+    return !err && k->record_count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : err;
+}
+
 /* One change, whose claims are free: to the waiting list, or finished. */
 static void run(struct kb_controller *k, struct kb_change *c) {
     struct kb_pending_change *p = NULL;
-    int64_t last = -1;
-    kw_arena_reset(&k->arena);
-    k->record_count = 0;
-    kw_err err = k->failed ? KW_EIO : c->count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : refuse_doubles(k, c);
-    if (!err) err = c->kind->run(k, c);
-    if (!err && k->record_count > KB_RECORDS_PER_CHANGE_MAX) err = KW_ELIMIT;
-    if (!err && !c->validate_only && k->record_count > 0) {
-        err = claim(k, c, &p);
-        if (!err) err = kb_store_append(k->o.store, k->records, k->record_count, &last, k->now);
-    }
+    int64_t last = k->o.image->offset;
+    kw_err err = collect(k, c);
+    bool appends = !err && !c->validate_only && k->record_count > 0;
+    if (appends || (!err && k->more)) err = claim(k, c, &p);
+    if (!err && appends) err = kb_store_append(k->o.store, k->records, k->record_count, &last, k->now);
     if (err) fail_append(c, err);
     if (err && p) release(k, p);
-    if (err || last < 0) {
+    if (err || !p) {
         kw_list_push(&k->finished, &c->link);
         return;
     }
     p->commit_offset = last;
+    p->more = k->more;
     c->pending = p;
+    if (c->kind->alone) k->alone = p;
     kw_list_push(&k->waiting, &p->link);
 }
 
-static void pump(struct kb_controller *k) {
+/* The next batch of one that takes several. */
+static void go_on(struct kb_controller *k) {
+    struct kb_pending_change *p = k->alone;
+    int64_t last;
+    KW_ASSERT(p->change); /* these are the controller's own, and never cancelled */
+    kw_err err = collect(k, p->change);
+    if (!err && k->record_count > 0) {
+        err = kb_store_append(k->o.store, k->records, k->record_count, &last, k->now);
+        if (!err) p->commit_offset = last;
+    }
+    p->more = !err && k->more;
+    if (err) fail_append(p->change, err);
+}
+
+static void arm(struct kb_controller *k) {
+    (void)!kw_timers_set(k->o.timers, &k->timer, k->now.mono_us); /* armed in vain: the next event does what it would have */
+}
+
+void kb_controller_pump(struct kb_controller *k) {
     if (k->pumping) return;
     k->pumping = true;
     while (!kw_list_empty(&k->queue)) {
@@ -186,9 +233,12 @@ static void pump(struct kb_controller *k) {
         if (blocked(k, c)) break;
         kw_list_remove(&c->link);
         run(k, c);
+        if (k->alone && k->alone->more) arm(k);
     }
     k->pumping = false;
 }
+
+static void finish(struct kb_controller *k, struct kb_pending_change *p);
 
 static void drain_finished(struct kb_controller *k) {
     struct kw_list *l;
@@ -202,6 +252,15 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_controller *k = ctx;
     (void)t;
     k->now.mono_us = now_us; /* the wall clock stays that of the turn's event */
+    if (k->alone && k->alone->more) {
+        go_on(k);
+        if (k->alone->more)
+            arm(k);
+        else if (kb_controller_is_cluster(k))
+            kb_controller_replayed(k, k->now); /* the last of it may have had nothing to append */
+        else
+            kb_controller_applied(k, k->now);
+    }
     drain_finished(k);
 }
 
@@ -217,8 +276,16 @@ kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const 
     c->validate_only = validate_only;
     c->pending = NULL;
     for (int32_t i = 0; i < count; i++) *kind->result(c, i) = (struct kb_result){0};
-    kw_list_push(&k->queue, &c->link);
-    pump(k);
+    if (!k->active && !k->failed) {
+        fail_items(c, KE_NOT_CONTROLLER, "this node is not the active controller");
+        kw_list_push(&k->finished, &c->link);
+        return KW_OK;
+    }
+    if (kind->alone)
+        kw_list_insert_before(k->queue.next, &c->link);
+    else
+        kw_list_push(&k->queue, &c->link);
+    kb_controller_pump(k);
     return KW_OK;
 }
 
@@ -243,10 +310,34 @@ void kb_controller_applied(struct kb_controller *k, struct kb_now now) {
     k->now = now;
     while (!kw_list_empty(&k->waiting)) {
         struct kb_pending_change *p = pending_of(k->waiting.next);
-        if (p->commit_offset > k->o.image->offset) break;
+        if (p->commit_offset > k->o.image->offset || p->more) break;
         finish(k, p);
     }
-    pump(k);
+    kb_controller_pump(k);
+    drain_finished(k);
+}
+
+bool kb_controller_is_cluster(const struct kb_controller *k) {
+    size_t self = kb_image_broker(k->o.image, k->self) != NULL;
+    return !k->single || k->o.image->brokers.count > self;
+}
+
+void kb_controller_replayed(struct kb_controller *k, struct kb_now now) {
+    if (!kb_controller_is_cluster(k)) return;
+    k->now = now;
+    bool again = true;
+    while (again) { /* an answer may bring changes to the list, and take some off it */
+        again = false;
+        for (struct kw_list *l = k->waiting.next; l != &k->waiting && !again; l = l->next) {
+            struct kb_pending_change *p = pending_of(l);
+            if (p->commit_offset > k->o.image->offset || p->more) break;
+            drop_claims(k, p);
+            if (!p->kind->soon) continue;
+            finish(k, p);
+            again = true;
+        }
+    }
+    kb_controller_pump(k);
     drain_finished(k);
 }
 
@@ -262,7 +353,7 @@ void kb_controller_refused(struct kb_controller *k, int64_t from, struct kb_now 
         if (p->commit_offset < from) break;
         refuse(k, p, "the metadata log's disk is full: nothing was changed, make room and try again");
     }
-    pump(k);
+    kb_controller_pump(k);
     drain_finished(k);
 }
 
@@ -271,22 +362,39 @@ void kb_controller_failed(struct kb_controller *k, struct kb_now now) {
     k->failed = true;
     while (!kw_list_empty(&k->waiting))
         refuse(k, pending_of(k->waiting.next), "the metadata log failed: whether the change happened shows after a restart");
-    pump(k);
+    kb_controller_pump(k);
     drain_finished(k);
 }
 
+/* ---- Office ---- */
+
+bool kb_controller_is_active(const struct kb_controller *k) {
+    return k->active;
+}
+
 void kb_controller_activate(struct kb_controller *k, int32_t epoch, struct kb_now now) {
-    (void)epoch;
     k->now = now;
+    k->active = true;
+    (void)epoch;
+    if (kb_controller_is_cluster(k)) kb_cluster_begin(k);
 }
 
 void kb_controller_resign(struct kb_controller *k, struct kb_now now) {
+    static const char text[] = "another node became the controller: whether the change happened shows there";
     k->now = now;
+    k->active = false;
+    kb_sweep_stop(k);
     while (!kw_list_empty(&k->waiting)) {
         struct kb_pending_change *p = pending_of(k->waiting.next);
-        if (p->change) fail_items(p->change, KE_NOT_CONTROLLER, "another node became the controller: whether the change happened shows there");
+        if (p->change) fail_items(p->change, KE_NOT_CONTROLLER, text);
         finish(k, p);
     }
+    for (struct kw_list *l; (l = kw_list_shift(&k->queue));) {
+        fail_items(change_of(l), KE_NOT_CONTROLLER, text);
+        kw_list_push(&k->finished, l);
+    }
+    drain_finished(k);
+    kb_sessions_end(k);
 }
 
 void kb_controller_free(struct kb_controller *k) {
@@ -301,6 +409,8 @@ void kb_controller_free(struct kb_controller *k) {
     while (kw_list_shift(&k->finished)) {
     }
     kw_timers_cancel(k->o.timers, &k->timer);
+    kw_timers_cancel(k->o.timers, &k->sweep.retry);
+    kb_sessions_deinit(k);
     kw_map_deinit(&k->claims);
     kw_map_deinit(&k->seen);
     kw_arena_deinit(&k->arena);

@@ -1,6 +1,9 @@
-/* controller.h - turns admin requests into metadata records, has the store append them, and answers once they are committed and applied.
+/* controller.h - turns admin requests and what happens to brokers into metadata records, has the store append them, and answers once they are
+ * committed and applied.
  *
- * One node: a quorum of one, so commit is "written and synced". Called by api/ (topics, configs, producer ids); calls store and image.
+ * It acts only while this node leads the metadata quorum (activate, resign); elsewhere every change is answered NOT_CONTROLLER. In a quorum of
+ * one commit is "written and synced", and the node's own broker is registered by the store and never fenced.
+ * Called by api/ (topics, configs, producer ids, brokers, in-sync replicas, reassignments) and by the node; calls store and image.
  * Works on plain C requests, not on wire messages, so that any version of any API can use it.
  */
 #ifndef KB_CONTROLLER_H
@@ -19,14 +22,23 @@ struct kb_controller_options {
     struct kw_rng *rng; /* topic ids */
     const struct kb_logger *logger;
     struct kw_timers *timers; /* a zero-delay timer brings `done` in a later turn */
+    /* Tries to connect to a broker that may be dead, and tells kb_controller_dialed, in a later turn. NULL: only sessions tell of dead brokers. */
+    kw_err (*dial)(void *ctx, int32_t broker, const char *host, uint16_t port, struct kb_now now);
+    void *ctx;
 };
 kw_err kb_controller_new(const struct kb_controller_options *o, struct kb_controller **k) KW_CHECK;
 void kb_controller_free(struct kb_controller *k); /* changes still waiting are forgotten, done is not called */
 /* The node calls it from the store's `applied`, when it has acted on the image: answers the changes that are in it. */
 void kb_controller_applied(struct kb_controller *k, struct kb_now now);
-/* This node became the active controller in this epoch, or ceased to be: nothing is changed, and what waits fails. */
+/* Before that, as soon as the image has moved, whether or not this node has yet opened the logs of new partitions: what concerns the cluster
+ * does not wait for them. */
+void kb_controller_replayed(struct kb_controller *k, struct kb_now now);
+/* This node became the active controller in this epoch: its first record is committed and applied, so the image has all that came before. All
+ * broker sessions begin anew, in full. Or it ceased to be: what waits is answered NOT_CONTROLLER (and may or may not come to be), sessions are
+ * forgotten. */
 void kb_controller_activate(struct kb_controller *k, int32_t epoch, struct kb_now now);
 void kb_controller_resign(struct kb_controller *k, struct kb_now now);
+bool kb_controller_is_active(const struct kb_controller *k);
 void kb_controller_refused(struct kb_controller *k, int64_t from,
                            struct kb_now now); /* the store's `refused`: those changes are answered KAFKA_STORAGE_ERROR */
 void kb_controller_failed(struct kb_controller *k,
@@ -117,5 +129,64 @@ struct kb_pid_block {
 /* A log was opened that holds producers of ids below this (of another cluster's making): no block begins below. */
 void kb_controller_pids_from(struct kb_controller *k, int64_t next);
 kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block *b, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+/* ---- Brokers (KIP-631; specs: controller_brokers.c, controller_sessions.c) ---- */
+
+struct kb_broker_register {
+    int32_t id;
+    struct kw_uuid incarnation;
+    struct kw_str cluster_id; /* "": the node is new and takes the cluster's */
+    const struct kw_register_broker_record_broker_endpoint *endpoints;
+    int32_t endpoint_count;
+    const struct kw_register_broker_record_broker_feature *features;
+    int32_t feature_count;
+    struct kw_str rack; /* may be null */
+    const struct kw_uuid *log_dirs;
+    int32_t log_dir_count;
+    /* The epoch that the broker had when it last ran, where what it acknowledged then is still on its disk: it stopped cleanly, or its process
+     * alone ended (kill -9). -1 when the machine went down, or nothing is known: then it may have lost what it had not synced, and leaves the
+     * in-sync replicas. */
+    int64_t previous_epoch;
+    const void *conn; /* that it came by; NULL: this very node */
+    /* out */
+    struct kb_result result;
+    int64_t epoch;
+};
+kw_err kb_controller_register_broker(struct kb_controller *k, struct kb_broker_register *r, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+struct kb_broker_unregister {
+    int32_t id;
+    struct kb_result result;
+};
+kw_err kb_controller_unregister_broker(struct kb_controller *k, struct kb_broker_unregister *u, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+/* A broker says that it lives, how far its image is, and what it wants. Answered in place (true), or, when the answer depends on a change that
+ * must be committed first (fenced, unfenced, leaderships moved away), by `done` in a later turn (false); never both. */
+struct kb_heartbeat {
+    int32_t id;
+    int64_t epoch, metadata_offset;
+    bool want_fence, want_shut_down;
+    const void *conn; /* that it came by: its close is told by kb_controller_conn_closed; NULL: this very node */
+    void (*done)(struct kb_heartbeat *h, struct kb_now now);
+    void *ctx;
+    /* out */
+    int16_t code;
+    bool caught_up, fenced, shut_down;
+    /* the controller's */
+    struct kw_list link;
+};
+bool kb_controller_heartbeat(struct kb_controller *k, struct kb_heartbeat *h, struct kb_now now);
+void kb_controller_heartbeat_cancel(struct kb_heartbeat *h); /* while done has not come */
+void kb_controller_conn_closed(struct kb_controller *k, const void *conn, struct kb_now now); /* one that a heartbeat or registration came by */
+/* What came of `dial`: nothing listens there (the process is dead), or anything else. */
+void kb_controller_dialed(struct kb_controller *k, int32_t broker, bool refused, struct kb_now now);
+
+/* Since this node's start, while it was the controller. */
+struct kb_controller_counts {
+    int64_t unclean_elections;  /* of leaders that were not in sync: records were lost */
+    int64_t last_known_leaders; /* the last in-sync replica leads after its machine went down: records may be lost */
+    int64_t brokers_fenced;
+};
+const struct kb_controller_counts *kb_controller_counts(const struct kb_controller *k);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "controller.h"
 #include "effective.h"
+#include "elect.h"
 #include "kw_messages.h"
 #include "store.h"
 #include "wire/kerror.h"
@@ -21,11 +22,17 @@ struct kb_change_kind {
     /* What the i-th item names: two items that name the same are both refused. Same form as a claim. */
     bool (*names)(struct kb_controller *k, struct kb_change *c, int32_t i, char key[KB_CLAIM_SIZE], size_t *n);
     struct kb_result *(*result)(struct kb_change *c, int32_t i);
+    /* Runs on an image without anything under way, before what else is queued; and nothing else runs until it is applied. When `run` sets k->more, it is
+     * called again in a later turn for the next batch, until it does not. */
+    bool alone;
+    bool soon; /* done does not wait for this node's own logs to open */
 };
 
 struct kb_pending_change { /* appended, not yet applied; outlives its change when that is cancelled */
     struct kw_list link;
     struct kb_change *change; /* NULL: cancelled */
+    const struct kb_change_kind *kind;
+    bool more; /* not all of it is appended yet */
     int64_t commit_offset;
     int32_t claim_count;
     struct {
@@ -34,8 +41,55 @@ struct kb_pending_change { /* appended, not yet applied; outlives its change whe
     } claims[];
 };
 
+/* A walk over all partitions, after something became known of brokers or of what is allowed; one at a time, in batches. controller_sweep.c */
+struct kb_sweep {
+    struct kb_change change;
+    struct kb_result result;
+    bool submitted, begun;
+    bool wants_all;        /* partitions may be in need of a leader though no broker changed */
+    bool wants_balance, balance; /* preferred replicas shall lead */
+    size_t topic_at;       /* the cursor */
+    const struct kb_image_topic *topic;
+    int32_t partition;
+    int8_t unclean, flushed; /* of this topic; -1: not asked yet */
+    int32_t led_anew, leaderless, balanced;
+    struct kw_timer retry;
+};
+
+/* A broker, as this controller has known it since it became active. controller_sessions.c */
+enum { KB_BROKER_FENCE = 1, KB_BROKER_UNFENCE = 2, KB_BROKER_SHUT_DOWN = 4, KB_BROKER_LOST = 8 };
+struct kb_session {
+    int32_t id;
+    int64_t epoch; /* of the incarnation that it is about */
+    int64_t heard_us;
+    const void *conn;      /* its heartbeats come by this one; NULL: none known */
+    bool heard, closed;    /* in this session; the connection was closed since */
+    bool dialing;
+    int refusals;
+    int64_t grace_us;      /* it counts as dead from then on; KW_NEVER */
+    int64_t redial_us;     /* KW_NEVER */
+    bool served;           /* it was unfenced in this epoch, as far as is known */
+    int64_t base_epoch;    /* a previous epoch from here on is as good as the registered one, while it has not served */
+    uint8_t want, doing;   /* KB_BROKER_*: of the next sweep, and of the one that has begun */
+    bool suspected;        /* FENCE is wanted for its silence alone */
+    bool lost, weak;       /* of its incarnation: its machine went down before it */
+    struct kw_list waiting; /* struct kb_heartbeat */
+};
+
 struct kb_controller {
     struct kb_controller_options o;
+    bool active, single; /* single: a quorum of one */
+    int32_t self;
+    bool unbegun; /* active, but without memory for what that needs: tried again */
+    int told;     /* lines about losses */
+    struct kb_pending_change *alone; /* under way */
+    bool more;
+    struct kb_sweep sweep;
+    struct kw_map sessions; /* id -> struct kb_session */
+    struct kw_timer session_timer, balance_timer;
+    int64_t session_due_us;
+    int64_t session_timeout_us, heartbeat_us;
+    struct kb_controller_counts counts;
     struct kw_list queue;    /* not run yet: something that they touch is under way */
     struct kw_list waiting;  /* struct kb_pending_change, by offset */
     struct kw_list finished; /* nothing was to be appended: done comes with the timer */
@@ -57,6 +111,9 @@ kw_err kb_controller_submit(struct kb_controller *k, struct kb_change *c, const 
 /* A zeroed message (defaults set) in the arena, noted as the next record; NULL: out of memory. */
 void *kb_controller_record(struct kb_controller *k, int16_t type, int16_t version);
 void kb_result_set(struct kb_result *r, int16_t code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void kb_controller_pump(struct kb_controller *k);
+/* Besides this node's own broker there are others, or other voters. */
+bool kb_controller_is_cluster(const struct kb_controller *k);
 bool kb_claim_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n);
 bool kb_names_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n);
 
@@ -70,6 +127,36 @@ void kb_place_partition(const struct kb_place *p, int32_t partition, int32_t rf,
 /* Given by hand: KE code and text in r, or 0. rf: what all must have, -1 when the first decides. */
 bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int32_t count, int32_t first, int32_t rf, struct kb_result *r);
 kw_err kb_place_record(struct kb_controller *k, struct kw_uuid topic, int32_t partition, const int32_t *replicas, int32_t rf) KW_CHECK;
+
+/* controller_brokers.c */
+void kb_cluster_begin(struct kb_controller *k); /* in office, and there are other nodes */
+void kb_balance_arm(struct kb_controller *k);
+
+/* controller_sweep.c */
+void kb_sweep_init(struct kb_controller *k);
+void kb_sweep_request(struct kb_controller *k); /* sessions' wants, or wants_all, wants_balance, are set */
+void kb_sweep_stop(struct kb_controller *k);
+/* The states of a partition's replicas, in the arena. NULL: out of memory. */
+uint8_t *kb_replica_states(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p);
+struct kb_elect_rules kb_elect_rules_of(struct kb_controller *k, const struct kb_image_topic *t);
+/* A partition change that carries out an election; fields of reassignments are the caller's to add. e's array is kept. NULL: out of memory. */
+struct kw_partition_change_record *kb_election_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p,
+                                                      const struct kb_elected *e);
+/* Counts it, and says it where records are lost. */
+void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_elected *e);
+
+/* controller_sessions.c */
+void kb_sessions_init(struct kb_controller *k);
+void kb_sessions_deinit(struct kb_controller *k);
+kw_err kb_sessions_begin(struct kb_controller *k) KW_CHECK; /* all anew */
+void kb_sessions_end(struct kb_controller *k);
+void kb_sessions_swept(struct kb_controller *k, bool done); /* what was being done is done, or has to be done again */
+struct kb_session *kb_session_find(const struct kb_controller *k, int32_t id);
+struct kb_session *kb_session_make(struct kb_controller *k, int32_t id); /* NULL: out of memory */
+void kb_session_renew(struct kb_session *s, int64_t epoch, const void *conn, struct kb_now now); /* another incarnation */
+void kb_session_drop(struct kb_controller *k, int32_t id);
+bool kb_session_lives(const struct kb_controller *k, const struct kb_session *s);
+void kb_sessions_arm(struct kb_controller *k);
 
 /* controller_configs.c */
 bool kb_config_entry_check(struct kb_controller *k, const struct kb_config_kv *kv, int scope, struct kb_result *r);

@@ -139,6 +139,10 @@ kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records
     return err;
 }
 
+int64_t kb_store_end(const struct kb_store *s) {
+    return s->log->leo;
+}
+
 void kb_store_flush(struct kb_store *s, struct kb_now now) {
     if (!s->dirty || !s->log || s->log->poisoned) return;
     s->dirty = false;

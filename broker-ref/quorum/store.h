@@ -52,6 +52,7 @@ struct kb_store_record {
 };
 kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records, size_t count, int64_t *last_offset,
                        struct kb_now now) KW_CHECK;
+int64_t kb_store_end(const struct kb_store *s); /* the offset of the record that is appended next */
 void kb_store_flush(struct kb_store *s, struct kb_now now); /* end of turn: what was appended goes to the disk, and its sync is asked for */
 const char *
 kb_store_cluster_id(const struct kb_store *s); /* meta.properties: mostly 22 characters, any text where another tool formatted the folder */

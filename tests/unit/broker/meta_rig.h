@@ -35,6 +35,8 @@ struct meta {
     bool ready, stopped, up, clean;
     kw_err ready_err;
     int applied, refused;
+    kw_err (*dial)(void *ctx, int32_t broker, const char *host, uint16_t port, struct kb_now now);
+    void *dial_ctx;
     char lines[8192]; /* what was said at KB_WARN and above */
 };
 
@@ -66,6 +68,7 @@ static inline void meta_init(struct meta *m, uint64_t seed, const struct sim_dis
 static inline void meta_applied(void *ctx, struct kb_now now) {
     struct meta *m = ctx;
     m->applied++;
+    if (m->controller) kb_controller_replayed(m->controller, now);
     if (m->controller) kb_controller_applied(m->controller, now);
 }
 static inline void meta_ready(void *ctx, kw_err err, struct kb_now now) {
@@ -74,6 +77,13 @@ static inline void meta_ready(void *ctx, kw_err err, struct kb_now now) {
     m->ready = true;
     m->ready_err = err;
     if (err && m->controller) kb_controller_failed(m->controller, now);
+}
+static inline void meta_role(void *ctx, bool leads, struct kb_now now) {
+    struct meta *m = ctx;
+    if (leads)
+        kb_controller_activate(m->controller, kb_store_epoch(m->store), now);
+    else
+        kb_controller_resign(m->controller, now);
 }
 static inline void meta_refused(void *ctx, int64_t from, struct kb_now now) {
     struct meta *m = ctx;
@@ -140,12 +150,19 @@ static inline kw_err meta_boot(struct meta *m) {
                                   .clean = m->clean,
                                   .applied = meta_applied,
                                   .ready = meta_ready,
+                                  .role = meta_role,
                                   .refused = meta_refused,
                                   .ctx = m};
     m->clean = false;
     kw_err err = kb_store_new(&so, &m->store);
-    struct kb_controller_options ko = {
-        .store = m->store, .image = &m->image, .config = m->config, .rng = &m->rng, .logger = &m->logger, .timers = &m->timers};
+    struct kb_controller_options ko = {.store = m->store,
+                                       .image = &m->image,
+                                       .config = m->config,
+                                       .rng = &m->rng,
+                                       .logger = &m->logger,
+                                       .timers = &m->timers,
+                                       .dial = m->dial,
+                                       .ctx = m->dial_ctx};
     if (!err) err = kb_controller_new(&ko, &m->controller);
     if (!err) err = kb_store_start(m->store, m->now);
     return err;

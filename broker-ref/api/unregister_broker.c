@@ -1,0 +1,38 @@
+/* unregister_broker.c - UnregisterBroker v0: a broker is gone for good; its leaderships move on first. KIP-631.
+ *
+ * Called by dispatch. The rules are the controller's (controller_brokers.c).
+ */
+#include "admin.h"
+
+#define WAIT_MS 30000
+
+struct unregistration {
+    struct kw_unregister_broker_request req;
+    struct kb_broker_unregister u;
+};
+
+static void answer(struct kb_admin_wait *w) {
+    const struct unregistration *g = w->items;
+    struct kw_unregister_broker_response res;
+    kw_msg_init(&kw_unregister_broker_response_desc, &res);
+    res.error_code = kb_admin_code(w, &g->u.result);
+    res.error_message = kb_admin_text(w, &g->u.result);
+    kb_request_reply(w->rq, &res);
+}
+
+void kb_api_unregister_broker(struct kb_request *rq) {
+    struct unregistration *g = kw_arena_calloc(&rq->arena, 1, sizeof(*g));
+    if (!g) {
+        kb_admin_no_memory(rq);
+        return;
+    }
+    if (kb_request_decode(rq, &g->req)) return;
+    struct kb_admin_wait *w = kb_admin_wait_new(rq, g, answer);
+    if (!w) {
+        kb_admin_no_memory(rq);
+        return;
+    }
+    g->u.id = g->req.broker_id;
+    kw_err err = kb_controller_unregister_broker(kb_node_parts(rq->node)->controller, &g->u, &w->change, rq->arrived);
+    kb_admin_wait_begin(w, err, WAIT_MS);
+}
