@@ -104,25 +104,6 @@ static void peer_opened(void *ctx, struct kb_link *l, struct kb_now now) {
     kb_peer_session_reset(peer);
 }
 
-static const char *end_text(enum kb_link_end how) {
-    switch (how) {
-    case KB_LINK_REFUSED:
-        return "connection refused";
-    case KB_LINK_CLOSED_BY_PEER:
-        return "closed by the other side";
-    case KB_LINK_RESET:
-        return "connection reset";
-    case KB_LINK_TIMED_OUT:
-        return "no answer in time";
-    case KB_LINK_UNREACHABLE:
-        return "unreachable";
-    case KB_LINK_BROKEN:
-        return "what came was no answer";
-    default:
-        return "closed";
-    }
-}
-
 static void back_off(struct kb_peer *peer, struct kb_now now) {
     int64_t us = REDIAL_MIN_US << KW_MIN(peer->failures, 10);
     us = KW_MIN(us, REDIAL_MAX_US);
@@ -137,7 +118,7 @@ static void peer_ended(void *ctx, struct kb_link *l, enum kb_link_end how, struc
     (void)l;
     if (!peer->said)
         KB_SAY(peer->fs->node, KB_WARN, "fetching from broker %d (%s:%u) is interrupted: %s; it is dialed again", peer->id, peer->host,
-               peer->port, end_text(how));
+               peer->port, kb_link_end_text(how));
     peer->said = true;
     kb_peer_session_reset(peer);
     back_off(peer, now);

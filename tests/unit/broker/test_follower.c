@@ -1,0 +1,594 @@
+/* test_follower.c - a partition that follows: what it asks of its leader and what it does with each kind of answer. The leader is the test. */
+#include "cluster_rig.h"
+
+#include "log/epochs.h"
+#include "wire/frame.h"
+
+typedef struct kw_fetch_response_partition_data part_answer;
+typedef struct kw_fetch_request_fetch_partition part_request;
+
+struct lead { /* the leader's side of one fetch */
+    struct cluster c;
+    struct pipe *pipe; /* of the last fetch */
+    int32_t correlation;
+    struct kw_fetch_request rq;
+    int32_t session; /* the id that is answered; 0: none */
+};
+
+static void up(struct lead *l, uint64_t seed, int32_t partitions) {
+    memset(l, 0, sizeof(*l));
+    struct cluster *c = &l->c;
+    cl_init(c, 2, seed);
+    c->h[1].scripted = c->h[1].up = true;
+    l->session = 77;
+    cl_add_broker(c, 0, 100);
+    cl_add_broker(c, 1, 200);
+    cl_tell(c, (struct news){.kind = NEWS_TOPIC, .topic = 1});
+    for (int32_t i = 0; i < partitions; i++) cl_add_partition(c, 1, i, 2, 1);
+}
+static void start(struct lead *l) {
+    cl_boot(&l->c.h[0]);
+    cl_pass(&l->c, 1000);
+}
+static void down(struct lead *l) {
+    cl_deinit(&l->c);
+}
+static struct kb_log *log_of(struct lead *l, int32_t index) {
+    return cl_partition(&l->c.h[0], 1, index)->log;
+}
+static const struct kb_follower_stats *stats(struct lead *l) {
+    return kb_followers_stats(l->c.h[0].r.node);
+}
+
+/* The next fetch, waited for at most us; false: none. */
+static bool fetched(struct lead *l, int64_t us) {
+    struct cluster *c = &l->c;
+    int64_t until = c->now.mono_us + us;
+    for (;;) {
+        for (int i = 0; i < PIPES_MAX; i++) {
+            struct pipe *p = &c->pipes[i];
+            if (!p->used || p->got_len < 4 || p->got_len < 4 + kw_load32(p->got)) continue;
+            size_t n = kw_load32(p->got);
+            const uint8_t *frame = kw_arena_dup(&c->h[0].r.arena, p->got + 4, n);
+            memmove(p->got, p->got + 4 + n, p->got_len - 4 - n);
+            p->got_len -= 4 + n;
+            struct kw_in in;
+            struct kw_frame_request h;
+            kw_in_init(&in, frame, n);
+            assert_int_equal(kw_frame_parse_request(&in, &h), KW_OK);
+            assert_int_equal(h.api_key, KW_API_FETCH);
+            assert_int_equal(kw_decode(h.api->request, h.version, &in, &c->h[0].r.arena, &l->rq), KW_OK);
+            assert_int_equal(l->rq.replica_state.replica_id, 0);
+            assert_int_equal(l->rq.replica_state.replica_epoch, 100);
+            l->pipe = p;
+            l->correlation = h.correlation_id;
+            return true;
+        }
+        if (c->now.mono_us >= until) return false;
+        cl_pass(c, KW_MIN(1000, until - c->now.mono_us));
+    }
+}
+static int32_t asked_count(const struct lead *l) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->rq.topics.n; i++) n += l->rq.topics.v[i].partitions.n;
+    return n;
+}
+static const part_request *asked(const struct lead *l, int32_t index) {
+    for (int32_t i = 0; i < l->rq.topics.n; i++)
+        for (int32_t j = 0; j < l->rq.topics.v[i].partitions.n; j++)
+            if (l->rq.topics.v[i].partitions.v[j].partition == index) return &l->rq.topics.v[i].partitions.v[j];
+    return NULL;
+}
+static bool forgot(const struct lead *l, int32_t index) {
+    for (int32_t i = 0; i < l->rq.forgotten_topics_data.n; i++)
+        for (int32_t j = 0; j < l->rq.forgotten_topics_data.v[i].partitions.n; j++)
+            if (l->rq.forgotten_topics_data.v[i].partitions.v[j] == index) return true;
+    return false;
+}
+static void expect_asked(struct lead *l, int32_t index, int64_t offset, int32_t epoch, int32_t last_epoch) {
+    const part_request *q = asked(l, index);
+    assert_non_null(q);
+    assert_int_equal(q->fetch_offset, offset);
+    assert_int_equal(q->current_leader_epoch, epoch);
+    assert_int_equal(q->last_fetched_epoch, last_epoch);
+}
+
+static void answer_none(struct lead *l);
+/* The next fetch that names the partition; those before it are told that there is nothing. True: it was taken out of the session meanwhile. */
+static bool wait_asked(struct lead *l, int32_t index) {
+    bool out = false;
+    for (int i = 0; i < 1000; i++) {
+        assert_true(fetched(l, 2000000));
+        if (asked(l, index)) return out;
+        out = out || forgot(l, index);
+        cl_pass(&l->c, l->rq.max_wait_ms * 1000LL);
+        answer_none(l);
+    }
+    fail_msg("partition %d is not asked for any more", index);
+    return out;
+}
+
+static part_answer plain(int32_t index, int64_t hw) {
+    return (part_answer){.partition_index = index,
+                         .high_watermark = hw,
+                         .last_stable_offset = hw,
+                         .log_start_offset = 0,
+                         .preferred_read_replica = -1,
+                         .diverging_epoch = {-1, -1},
+                         .current_leader = {-1, -1},
+                         .snapshot_id = {-1, -1},
+                         .records = {.len = -1}};
+}
+static void answer_all(struct lead *l, const part_answer *v, int32_t n, int16_t error) {
+    struct kw_fetch_response resp;
+    struct kw_fetch_response_fetchable_topic_response t = {.topic_id = cl_topic_id(1), .partitions = {(part_answer *)(uintptr_t)v, n}};
+    struct kw_out out;
+    kw_msg_init(&kw_fetch_response_desc, &resp);
+    resp.error_code = error;
+    resp.session_id = error ? 0 : l->session;
+    resp.responses.v = &t;
+    resp.responses.n = n > 0;
+    kw_out_init(&out);
+    assert_int_equal(kw_frame_response(&out, kw_api_by_key(KW_API_FETCH), 18, l->correlation, &resp), KW_OK);
+    assert_int_equal(cl_back_bytes(l->pipe, out.p, out.len), out.len);
+    kw_out_deinit(&out);
+}
+static void answer(struct lead *l, part_answer a) {
+    answer_all(l, &a, 1, KE_NONE);
+}
+static void answer_none(struct lead *l) {
+    answer_all(l, NULL, 0, KE_NONE);
+}
+
+/* A batch as a leader has it. */
+static struct kw_records batch_at(struct lead *l, int64_t base, int32_t epoch, int32_t count, size_t value_size) {
+    size_t n;
+    struct rig_batch b = {.pid = -1, .epoch = -1, .seq = -1, .count = count, .value_size = value_size};
+    uint8_t *p = rig_batch(&l->c.h[0].r, &b, &n);
+    kw_batch_set_base_offset(p, base);
+    kw_batch_set_leader_epoch(p, epoch);
+    return (struct kw_records){.p = p, .len = (int32_t)n};
+}
+static struct kw_records joined(struct lead *l, struct kw_records a, struct kw_records b) {
+    uint8_t *p = kw_arena_alloc(&l->c.h[0].r.arena, (size_t)(a.len + b.len));
+    memcpy(p, a.p, (size_t)a.len);
+    memcpy(p + a.len, b.p, (size_t)b.len);
+    return (struct kw_records){.p = p, .len = a.len + b.len};
+}
+/* Partition 0 gets count records of that epoch, in answer to the fetch at hand. */
+static void give(struct lead *l, int64_t base, int32_t epoch, int32_t count, int64_t hw) {
+    part_answer a = plain(0, hw);
+    a.records = batch_at(l, base, epoch, count, 20);
+    answer(l, a);
+}
+
+/* The session begins full, goes on with what changed, and an idle one names nothing. */
+static void test_session(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 1, 3);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    assert_int_equal(l.rq.session_id, 0);
+    assert_int_equal(l.rq.session_epoch, 0);
+    for (int32_t joined = 0; (joined += asked_count(&l)) < 3;) { /* logs that are opened later join later */
+        if (asked(&l, 0)) expect_asked(&l, 0, 0, 0, -1);
+        answer_none(&l);
+        assert_true(fetched(&l, 100000));
+    }
+    int32_t epoch = l.rq.session_epoch;
+    give(&l, 0, 0, 2, 0);
+    wait_asked(&l, 0);
+    assert_int_equal(l.rq.session_id, 77);
+    assert_int_equal(l.rq.session_epoch, epoch + 1);
+    assert_int_equal(asked_count(&l), 1);
+    expect_asked(&l, 0, 2, 0, 0);
+    assert_int_equal(log_of(&l, 0)->written, 2);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 0);
+    answer(&l, plain(0, 2));
+    assert_true(fetched(&l, 100000));
+    assert_int_equal(asked_count(&l), 0);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 2);
+    cl_pass(&l.c, 200000);
+    answer_none(&l);
+    assert_true(fetched(&l, 100000));
+    assert_int_equal(asked_count(&l), 0);
+    assert_int_equal(l.rq.forgotten_topics_data.n, 0);
+    assert_int_equal(l.rq.max_wait_ms, 500);
+    down(&l);
+}
+
+/* A session that the leader does not know any more is begun anew, in full. */
+static void test_session_lost(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 2, 1);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    give(&l, 0, 0, 2, 0);
+    wait_asked(&l, 0);
+    answer_all(&l, NULL, 0, KE_FETCH_SESSION_ID_NOT_FOUND);
+    assert_true(fetched(&l, 10000));
+    assert_int_equal(l.rq.session_id, 0);
+    expect_asked(&l, 0, 2, 0, 0);
+    answer_all(&l, NULL, 0, KE_INVALID_FETCH_SESSION_EPOCH);
+    assert_false(fetched(&l, 900000)); /* not again and again without a pause */
+    assert_true(fetched(&l, 200000));
+    l.session = 0; /* no place for one */
+    answer_none(&l);
+    assert_true(fetched(&l, 10000));
+    assert_int_equal(l.rq.session_id, 0);
+    assert_int_equal(l.rq.session_epoch, 0);
+    assert_int_equal(asked_count(&l), 1);
+    down(&l);
+}
+
+/* The link ends in the middle of a fetch: dialed again, told all again, nothing twice. */
+static void test_link_lost(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 3, 1);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    give(&l, 0, 0, 2, 0);
+    wait_asked(&l, 0);
+    cl_pipe_close(l.pipe, KB_LINK_RESET);
+    l.c.h[1].up = false;
+    assert_false(fetched(&l, 3000000));
+    l.c.h[1].up = true;
+    assert_true(fetched(&l, 1100000));
+    assert_int_equal(l.rq.session_id, 0);
+    expect_asked(&l, 0, 2, 0, 0);
+    give(&l, 2, 0, 3, 2);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 5, 0, 0);
+    /* Another epoch of the broker: another process, dialed at once. */
+    cl_add_broker(&l.c, 1, 300);
+    cl_read_all(&l.c);
+    struct pipe *old = l.pipe;
+    struct kb_dial *dial = old->dial;
+    assert_true(fetched(&l, 10000));
+    assert_true(!old->used || old->dial != dial);
+    assert_int_equal(l.rq.session_id, 0);
+    down(&l);
+}
+
+/* Batches that are not sound are refused: what came before them stays. */
+static void test_corrupt(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 4, 1);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    struct kw_records good = batch_at(&l, 0, 0, 2, 20), bad = batch_at(&l, 2, 0, 2, 20);
+    ((uint8_t *)(uintptr_t)bad.p)[bad.len - 3] ^= 4;
+    part_answer a = plain(0, 0);
+    a.records = joined(&l, good, bad);
+    answer(&l, a);
+    cl_pass(&l.c, 20000);
+    assert_int_equal(log_of(&l, 0)->leo, 2);
+    assert_int_equal(stats(&l)->corrupt, 1);
+    assert_non_null(strstr(l.c.h[0].r.lines, "is not appended"));
+    assert_true(fetched(&l, 100000)); /* without it */
+    assert_int_equal(asked_count(&l), 0);
+    assert_true(forgot(&l, 0));
+    cl_pass(&l.c, 500000);
+    answer_none(&l);
+    assert_true(fetched(&l, 100000));
+    assert_int_equal(asked_count(&l), 0);
+    cl_pass(&l.c, 500000);
+    answer_none(&l);
+    assert_true(fetched(&l, 100000));
+    expect_asked(&l, 0, 2, 0, 0);
+    struct { int64_t base; int32_t epoch; } odd[] = {{1, 0}, {2, 1}, {2, -1}}; /* below the end; of a later epoch than the leader's; of none */
+    for (size_t i = 0; i < KW_COUNTOF(odd); i++) {
+        a.records = batch_at(&l, odd[i].base, odd[i].epoch, 2, 20);
+        answer(&l, a);
+        cl_pass(&l.c, 1100000);
+        assert_int_equal(log_of(&l, 0)->leo, 2);
+        assert_int_equal(stats(&l)->corrupt, 2 + (int)i);
+        wait_asked(&l, 0);
+    }
+    down(&l);
+}
+
+/* Own log: epochs 0 (0..3), 1 (4..5), 2 (6..9). The leader parted from it in epoch 1, and has epoch 3. */
+static void test_diverging(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 5, 1);
+    for (int i = 0; i < 2; i++) cl_elect(&l.c, 1, 0, 1, 3, false);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    expect_asked(&l, 0, 0, 2, -1);
+    give(&l, 0, 0, 4, 4);
+    wait_asked(&l, 0);
+    give(&l, 4, 1, 2, 4);
+    wait_asked(&l, 0);
+    give(&l, 6, 2, 4, 4);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 10, 2, 2);
+    cl_elect(&l.c, 1, 0, 1, 3, false);
+    cl_read_all(&l.c);
+    cl_pass(&l.c, 5000);
+    give(&l, 10, 2, 1, 11); /* of the epoch that has ended: ignored */
+    wait_asked(&l, 0);
+    assert_int_equal(log_of(&l, 0)->leo, 10);
+    expect_asked(&l, 0, 10, 3, 2);
+    part_answer a = plain(0, 4);
+    a.diverging_epoch.epoch = 1;
+    a.diverging_epoch.end_offset = 8; /* its epoch 1 is longer than ours */
+    answer(&l, a);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 6, 3, 1);
+    assert_int_equal(log_of(&l, 0)->leo, 6);
+    a.diverging_epoch.epoch = 0;
+    a.diverging_epoch.end_offset = 4;
+    answer(&l, a);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 4, 3, 0);
+    assert_int_equal(stats(&l)->truncations, 2);
+    give(&l, 4, 3, 2, 6);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 6, 3, 3);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 6);
+    assert_int_equal(kb_epochs_at(log_of(&l, 0)->epochs, 3), 0);
+    assert_int_equal(kb_epochs_at(log_of(&l, 0)->epochs, 4), 3);
+    down(&l);
+}
+
+/* Never below the high watermark, unless an election was unclean. */
+static void test_below_hw(void **state) {
+    (void)state;
+    for (int unclean = 0; unclean < 3; unclean++) {
+        struct lead l;
+        up(&l, 6, 1);
+        start(&l);
+        assert_true(fetched(&l, 100000));
+        give(&l, 0, 0, 6, 6);
+        wait_asked(&l, 0);
+        answer(&l, plain(0, 6));
+        assert_true(fetched(&l, 100000));
+        assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 6);
+        cl_elect(&l.c, 1, 0, 1, unclean == 2 ? 2 : 3, unclean == 1);
+        cl_read_all(&l.c);
+        cl_pass(&l.c, 1000);
+        answer_none(&l);
+        wait_asked(&l, 0);
+        part_answer a = plain(0, 0);
+        a.diverging_epoch.epoch = 0;
+        a.diverging_epoch.end_offset = 0;
+        answer(&l, a);
+        cl_pass(&l.c, 100000);
+        assert_int_equal(log_of(&l, 0)->leo, unclean ? 0 : 6);
+        assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, unclean ? 0 : 6);
+        assert_int_equal(stats(&l)->unclean_truncations, unclean != 0);
+        assert_int_equal(stats(&l)->unclean_records, unclean ? 6 : 0);
+        assert_non_null(strstr(l.c.h[0].r.lines, unclean ? "6 records that were committed are lost" : "no unclean election"));
+        down(&l);
+    }
+}
+
+/* The leader's log begins behind our end. */
+static void test_out_of_range(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 7, 1);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    give(&l, 0, 0, 6, 6);
+    wait_asked(&l, 0);
+    part_answer a = plain(0, -1);
+    a.error_code = KE_OFFSET_OUT_OF_RANGE;
+    a.log_start_offset = 50;
+    answer(&l, a);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 50, 0, -1);
+    assert_int_equal(asked(&l, 0)->log_start_offset, 50);
+    assert_int_equal(log_of(&l, 0)->start, 50);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 50);
+    assert_non_null(strstr(l.c.h[0].r.lines, "begins anew at 50"));
+    give(&l, 50, 0, 3, 53);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 53, 0, 0);
+    /* Its start goes up: ours follows, to the high watermark. */
+    a = plain(0, 53);
+    a.log_start_offset = 53;
+    answer(&l, a);
+    assert_true(fetched(&l, 100000));
+    assert_int_equal(log_of(&l, 0)->start, 53);
+    expect_asked(&l, 0, 53, 0, -1);
+    down(&l);
+}
+
+/* What the metadata is about to settle is tried again soon; what is wrong, after a while. The others go on meanwhile. */
+static void test_errors(void **state) {
+    (void)state;
+    static const struct { int16_t code; bool soon; } cases[] = {{KE_NOT_LEADER_OR_FOLLOWER, true},  {KE_FENCED_LEADER_EPOCH, true},
+                                                                {KE_UNKNOWN_LEADER_EPOCH, true},    {KE_UNKNOWN_TOPIC_ID, true},
+                                                                {KE_KAFKA_STORAGE_ERROR, false},    {KE_UNKNOWN_SERVER_ERROR, false}};
+    struct lead l;
+    up(&l, 8, 2);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    for (int32_t joined = 0; (joined += asked_count(&l)) < 2;) {
+        answer_none(&l);
+        assert_true(fetched(&l, 100000));
+    }
+    for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
+        part_answer a = plain(0, -1);
+        a.error_code = cases[i].code;
+        int64_t at = l.c.now.mono_us;
+        answer(&l, a);
+        assert_true(fetched(&l, 10000));
+        assert_true(forgot(&l, 0));
+        assert_null(asked(&l, 0));
+        assert_true(l.rq.max_wait_ms <= (cases[i].soon ? 51 : 500));
+        while (!asked(&l, 0)) {
+            cl_pass(&l.c, l.rq.max_wait_ms * 1000LL);
+            answer_none(&l);
+            assert_true(fetched(&l, 10000));
+        }
+        int64_t took = l.c.now.mono_us - at;
+        assert_true(cases[i].soon ? took < 110000 : took >= 1000000 && took < 1600000);
+    }
+    assert_non_null(strstr(l.c.h[0].r.lines, "KAFKA_STORAGE_ERROR"));
+    down(&l);
+}
+
+/* With flush.on.ack a fetch names only what is durable; the others are not held up by that. */
+static void test_flush_on_ack(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 9, 1);
+    cl_tell(&l.c, (struct news){.kind = NEWS_TOPIC, .topic = 2});
+    cl_tell(&l.c, (struct news){.kind = NEWS_CONFIG, .topic = 1, .key = "flush.on.ack", .value = "true"});
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    sim_disk_faults(l.c.h[0].r.disk)->hung_until_us = l.c.now.mono_us + 300000;
+    give(&l, 0, 0, 4, 4);
+    int64_t before = stats(&l)->fetches;
+    wait_asked(&l, 0);
+    assert_true(stats(&l)->fetches - before > 10); /* for the sake of others; each waits for little time only */
+    expect_asked(&l, 0, 4, 0, 0);
+    assert_int_equal(log_of(&l, 0)->synced, 4);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 4);
+    down(&l);
+}
+
+/* A full disk: refused, left alone for a while, tried again. */
+static void test_disk_full(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 10, 1);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    give(&l, 0, 0, 2, 2);
+    wait_asked(&l, 0);
+    sim_disk_faults(l.c.h[0].r.disk)->free_bytes = 0;
+    give(&l, 2, 0, 2, 2);
+    cl_pass(&l.c, 100000);
+    assert_int_equal(log_of(&l, 0)->leo, 2);
+    sim_disk_faults(l.c.h[0].r.disk)->free_bytes = -1;
+    int64_t at = l.c.now.mono_us;
+    assert_true(wait_asked(&l, 0));
+    assert_true(l.c.now.mono_us - at > 800000);
+    expect_asked(&l, 0, 2, 0, 0);
+    give(&l, 2, 0, 2, 2);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 4, 0, 0);
+    /* And one that fails. */
+    sim_disk_faults(l.c.h[0].r.disk)->eio_write_at = 0;
+    give(&l, 4, 0, 2, 2);
+    cl_pass(&l.c, 100000);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->state, KB_PART_OFFLINE);
+    assert_non_null(strstr(l.c.h[0].r.lines, "is offline"));
+    down(&l);
+}
+
+/* Leaving, deleting and coming back while a fetch, a write or a cut is under way. */
+static void test_leave_at_any_time(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct lead l;
+        up(&l, 100 + seed, 1);
+        cl_elect(&l.c, 1, 0, 1, 3, false);
+        start(&l);
+        assert_true(fetched(&l, 100000));
+        give(&l, 0, 0, 4, 2);
+        wait_asked(&l, 0);
+        give(&l, 4, 1, 4, 2);
+        if (seed % 3 > 0) { /* diverging: a cut under way, with a lowered checkpoint before it */
+            assert_true(fetched(&l, 100000));
+            if (seed % 3 == 2) {
+                assert_int_equal(kb_log_sync(log_of(&l, 0)), KW_OK);
+                cl_pass(&l.c, 2000000);
+            }
+            part_answer a = plain(0, 2);
+            a.diverging_epoch.epoch = 0;
+            a.diverging_epoch.end_offset = 4;
+            answer(&l, a);
+        }
+        cl_pass(&l.c, (int64_t)(seed / 3) * 397);
+        switch (seed % 4) {
+        case 0:
+            cl_tell(&l.c, (struct news){.kind = NEWS_GONE, .topic = 1});
+            break;
+        case 1:
+            cl_elect(&l.c, 1, 0, 0, 3, false); /* it leads */
+            break;
+        case 2:
+            cl_elect(&l.c, 1, 0, 1, 3, false);
+            break;
+        case 3:
+            cl_elect(&l.c, 1, 0, -1, 3, false);
+            break;
+        }
+        cl_read_all(&l.c);
+        cl_pass(&l.c, 500000);
+        struct kb_partition *p = cl_partition(&l.c.h[0], 1, 0);
+        if (seed % 4 == 0) {
+            assert_null(p);
+        } else {
+            assert_int_equal(p->state, KB_PART_ONLINE);
+            assert_false(p->log->busy);
+            assert_int_equal(kb_follower_recovery_max(p), INT64_MAX);
+            assert_int_equal(p->role, seed % 4 == 1 ? KB_PART_LEADS : seed % 4 == 2 ? KB_PART_FOLLOWS : KB_PART_IDLE);
+        }
+        if (seed % 2) /* killed, or stopped in order */
+            down(&l);
+        else {
+            cl_kill(&l.c.h[0], false);
+            down(&l);
+        }
+    }
+}
+
+/* The nth allocation fails: nothing is lost, all is tried again. */
+static void test_no_memory(void **state) {
+    (void)state;
+    for (int64_t n = 0; n < 60; n++) {
+        struct lead l;
+        up(&l, 1000, 1);
+        start(&l);
+        assert_true(fetched(&l, 100000));
+        give(&l, 0, 0, 4, 2);
+        wait_asked(&l, 0);
+        part_answer a = plain(0, 4);
+        if (n % 2)
+            a.records = batch_at(&l, 4, 0, 3, 20);
+        else
+            a.diverging_epoch.epoch = 0, a.diverging_epoch.end_offset = 3;
+        cl_elect(&l.c, 1, 0, 1, 3, false);
+        cl_elect(&l.c, 1, 0, 1, 3, false);
+        struct kb_partition *p = cl_partition(&l.c.h[0], 1, 0);
+        answer(&l, a); /* received without a failure: what is done with it is what is looked at */
+        kw_alloc_fail_after(n / 2);
+        cl_turn(&l.c);
+        kw_alloc_fail_after(-1);
+        if (p->state == KB_PART_ONLINE) {
+            for (int i = 0; i < 20 && p->log->leo != 7; i++) {
+                if (!fetched(&l, 2000000)) break;
+                const part_request *q = asked(&l, 0);
+                if (q && q->fetch_offset < 7) {
+                    int64_t at = q->fetch_offset;
+                    give(&l, at, 0, (int32_t)(7 - at), 4);
+                } else {
+                    answer_none(&l);
+                }
+            }
+            assert_int_equal(p->log->leo, 7);
+        }
+        down(&l);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_session),      cmocka_unit_test(test_session_lost), cmocka_unit_test(test_link_lost),
+        cmocka_unit_test(test_corrupt),      cmocka_unit_test(test_diverging),    cmocka_unit_test(test_below_hw),
+        cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),
+        cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
