@@ -287,6 +287,7 @@ static void fill(const struct part *pt, part_answer *a) {
     a->snapshot_id.end_offset = -1;
     a->snapshot_id.epoch = -1;
     tell_leader(pt, a);
+    if (pt->code == KE_OFFSET_OUT_OF_RANGE && pt->f->replica >= 0 && pt->p) a->log_start_offset = pt->p->log->start; /* where it is to begin */
     if (pt->code != KE_NONE) return;
     a->high_watermark = a->last_stable_offset = pt->p->hw; /* without transactions nothing is unstable */
     a->log_start_offset = pt->p->log->start;

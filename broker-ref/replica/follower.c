@@ -163,26 +163,14 @@ static void drop_link(struct kb_peer *peer) {
     kb_peer_session_reset(peer);
 }
 
-static bool address_of(const struct kb_image_broker *b, char host[256], uint16_t *port) {
-    for (int32_t i = 0; b && i < b->endpoint_count; i++) {
-        const struct kb_image_endpoint *e = &b->endpoints[i];
-        size_t len = strlen(e->host);
-        if (len == 0 || len > 255 || e->port <= 0 || e->port > UINT16_MAX) continue;
-        memcpy(host, e->host, len + 1);
-        *port = (uint16_t)e->port;
-        return true;
-    }
-    return false;
-}
-
 /* Where the broker is now. Another address, or another epoch (it was started anew): another connection. */
 static void look_up(struct kb_peer *peer) {
     struct kb_node *n = peer->fs->node;
     const struct kb_image_broker *b = kb_image_broker(&n->image, peer->id);
-    char host[sizeof(peer->host)];
+    char host[KB_HOST_SIZE];
     uint16_t port;
     peer->moved = false;
-    bool known = address_of(b, host, &port);
+    bool known = b && kb_channel_broker_address(n, peer->id, host, &port);
     bool same = known && peer->known && b->epoch == peer->broker_epoch && port == peer->port && strcmp(host, peer->host) == 0;
     if (same) return;
     if (peer->link) drop_link(peer);
@@ -203,7 +191,8 @@ static kw_err dial(struct kb_peer *peer, struct kb_now now) {
 /* Whatever the peer's link needs now; when to look again. */
 static int64_t go_on(struct kb_peer *peer, struct kb_now now) {
     bool idle = !peer->link || kb_link_is_idle(peer->link);
-    if (!peer->known || kb_call_is_under_way(&peer->call) || (!idle && !kb_link_is_open(peer->link))) return KW_NEVER;
+    if (!peer->known || kb_node_broker_epoch(peer->fs->node) < 0) return KW_NEVER; /* the image will tell */
+    if (kb_call_is_under_way(&peer->call) || (!idle && !kb_link_is_open(peer->link))) return KW_NEVER;
     if (now.mono_us < peer->not_before_us) return peer->not_before_us;
     if (!idle && peer->writing > 0 && now.mono_us < peer->patience_until_us) return peer->patience_until_us;
     kw_err err = idle ? dial(peer, now) : kb_peer_fetch(peer, now);

@@ -118,12 +118,6 @@ static int32_t wait_ms(const struct kb_peer *peer, struct kb_now now) {
     return (int32_t)ms;
 }
 
-/* Of our registration; the leader takes no fetch of an incarnation that has ended. */
-static int64_t own_epoch(const struct kb_node *n) {
-    const struct kb_image_broker *b = kb_image_broker(&n->image, n->id);
-    return b ? b->epoch : -1;
-}
-
 static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_request *m, struct kb_now now) {
     struct kb_node *n = peer->fs->node;
     struct builder b = {.m = m, .full = peer->session_id == 0};
@@ -141,7 +135,7 @@ static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_re
     forget(&b, peer->forgotten, peer->forgotten_count);
     forget(&b, b.forget, b.forget_count);
     m->replica_state.replica_id = n->id;
-    m->replica_state.replica_epoch = own_epoch(n);
+    m->replica_state.replica_epoch = kb_node_broker_epoch(n);
     m->max_wait_ms = wait_ms(peer, now);
     m->min_bytes = (int32_t)kb_config_int(n->parts.config, "replica.fetch.min.bytes");
     m->max_bytes = (int32_t)kb_config_int(n->parts.config, "replica.fetch.response.max.bytes");

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "follower.h"
 #include "kw_messages.h"
-#include "link.h"
+#include "channel.h"
 #include "partitions_priv.h"
 
 /* Why a partition is left out for a while: the leader and we have not heard the same of the metadata yet; or something is wrong. */
@@ -56,7 +56,7 @@ struct kb_peer { /* a broker that leads something that we follow */
     /* where it is; moved: look again */
     bool moved, known;
     int64_t broker_epoch;
-    char host[256];
+    char host[KB_HOST_SIZE];
     uint16_t port;
     struct kb_link *link;
     struct kb_call call;

@@ -1,5 +1,5 @@
 /* test_follower.c - a partition that follows: what it asks of its leader and what it does with each kind of answer. The leader is the test. */
-#include "cluster_rig.h"
+#include "replica_rig.h"
 
 #include "log/epochs.h"
 #include "wire/frame.h"
