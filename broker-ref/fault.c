@@ -8,19 +8,35 @@
 
 enum { DRIP_STEP_US = 100000 };
 
+void kb_fault_rule_unref(struct kb_fault_rule *r) {
+    if (--r->refs > 0) return;
+    kw_free(r->client_id);
+    kw_free(r->topic);
+    kw_free(r->text);
+    kw_free(r);
+}
+
+struct kb_faults *kb_faults_new(void) {
+    struct kb_faults *f = kw_calloc(1, sizeof(*f));
+    if (!f) return NULL;
+    kw_list_init(&f->rules);
+    kw_list_init(&f->stalled);
+    return f;
+}
+
+static struct kb_fault_rule *rule_of(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct kb_fault_rule, link);
+}
+
 void kb_faults_free(struct kb_faults *f) {
     if (!f) return;
-    for (size_t i = 0; i < f->count; i++) {
-        kw_free(f->rules[i].client_id);
-        kw_free(f->rules[i].topic);
-    }
-    kw_free(f->rules);
+    for (struct kw_list *l; (l = kw_list_shift(&f->rules));) kb_fault_rule_unref(rule_of(l));
     kw_free(f);
 }
 
 uint64_t kb_faults_hits(const struct kb_faults *f) {
-    uint64_t n = 0;
-    for (size_t i = 0; i < f->count; i++) n += f->rules[i].hits;
+    uint64_t n = f->gone_hits;
+    for (const struct kw_list *l = f->rules.next; l != &f->rules; l = l->next) n += KW_CONTAINER_OF(l, const struct kb_fault_rule, link)->hits;
     return n;
 }
 
@@ -46,8 +62,8 @@ static bool counts(struct kb_fault_rule *r, struct kw_rng *rng) {
 
 static struct kb_fault_rule *strike(struct kb_request *rq) {
     struct kb_faults *f = rq->node->faults;
-    for (size_t i = 0; i < f->count; i++) {
-        struct kb_fault_rule *r = &f->rules[i];
+    for (struct kw_list *l = f->rules.next; l != &f->rules; l = l->next) {
+        struct kb_fault_rule *r = rule_of(l);
         if (fits(r, rq) && counts(r, &rq->node->parts.rng)) {
             r->hits++;
             return r;
@@ -70,9 +86,17 @@ static void abandoned(struct kb_request *rq) {
 
 /* ---- Before the effect ---- */
 
+/* Until the connection goes, or the rule does. */
+static void stall(struct kb_request *rq) {
+    kw_list_push(&rq->node->faults->stalled, &rq->fault->stall_link);
+}
+
 static void act_before(struct kb_request *rq) {
     struct kb_fault_rule *r = rq->fault->rule;
-    if (r->stall) return; /* until the connection goes */
+    if (r->stall) {
+        stall(rq);
+        return;
+    }
     if (r->close) {
         kb_request_close(rq, "a fault rule says so");
     } else if (r->has_error && kb_fault_has_no_answer(rq)) {
@@ -97,6 +121,9 @@ bool kb_fault_before(struct kb_request *rq) {
     rq->fault = kw_arena_calloc(&rq->arena, 1, sizeof(*rq->fault));
     if (!rq->fault) return false;
     rq->fault->rule = r;
+    rq->fault->rq = rq;
+    kw_list_init(&rq->fault->stall_link);
+    r->refs++;
     KB_SAY(rq->node, KB_INFO, "fault rule %d strikes %s v%d of client \"%.*s\"", r->number, rq->head.api ? rq->head.api->name : "?",
            rq->head.version, KW_MAX(rq->head.client_id.len, 0), rq->head.client_id.len > 0 ? rq->head.client_id.p : "");
     bool acts = !r->after_effect && (r->delay_us > 0 || r->stall || r->close || r->has_error);
@@ -233,7 +260,10 @@ static void file_part_read(struct kb_disk_req *req, struct kb_now now) {
 
 static void act_after(struct kb_request *rq) {
     struct kb_fault_rule *r = rq->fault->rule;
-    if (r->after_effect && r->stall) return;
+    if (r->after_effect && r->stall) {
+        stall(rq);
+        return;
+    }
     if (r->after_effect && r->close) {
         kb_request_close(rq, "a fault rule says so, after the effect");
         return;
@@ -273,6 +303,7 @@ bool kb_fault_answer(struct kb_request *rq, void *msg) {
 
 static bool act_unanswered(struct kb_request *rq) {
     struct kb_fault_rule *r = rq->fault->rule;
+    if (r->stall) stall(rq);
     if (r->close || r->has_error) kb_request_close(rq, "a fault rule says so, after the effect of a produce with acks=0");
     return r->stall || r->close || r->has_error;
 }
@@ -292,7 +323,49 @@ bool kb_fault_unanswered(struct kb_request *rq) {
 
 void kb_fault_release(struct kb_request *rq) {
     if (!rq->fault) return;
+    kw_list_remove(&rq->fault->stall_link);
+    kb_fault_rule_unref(rq->fault->rule);
     kb_reply_free(rq->fault->held);
     kw_blk_unref(rq->fault->blk);
     rq->fault = NULL;
+}
+
+/* ---- Rules that go ---- */
+
+/* As if the rule had not struck: it has its effect yet, or its answer leaves. */
+static void unstall(struct kb_request *rq) {
+    struct kb_fault_hit *hit = rq->fault;
+    rq->abandon = NULL;
+    if (hit->held) {
+        rq->reply = hit->held;
+        hit->held = NULL;
+        kb_request_done(rq);
+    } else if (hit->rule->after_effect) {
+        kb_request_done(rq); /* no answer was due */
+    } else {
+        kb_dispatch_run(rq);
+    }
+}
+
+size_t kb_faults_clear(struct kb_faults *f, int32_t number) {
+    struct kw_list gone, *l, *next;
+    size_t n = 0;
+    kw_list_init(&gone);
+    for (l = f->rules.next; l != &f->rules; l = next) {
+        next = l->next;
+        if (number != 0 && rule_of(l)->number != number) continue;
+        kw_list_remove(l);
+        f->count--;
+        f->gone_hits += rule_of(l)->hits;
+        n++;
+        kb_fault_rule_unref(rule_of(l));
+    }
+    for (l = f->stalled.next; l != &f->stalled; l = next) {
+        next = l->next;
+        if (number != 0 && KW_CONTAINER_OF(l, struct kb_fault_hit, stall_link)->rule->number != number) continue;
+        kw_list_remove(l);
+        kw_list_push(&gone, l);
+    }
+    while ((l = kw_list_shift(&gone))) unstall(KW_CONTAINER_OF(l, struct kb_fault_hit, stall_link)->rq);
+    return n;
 }

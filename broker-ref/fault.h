@@ -1,7 +1,8 @@
 /* fault.h - rules that make this broker misbehave on order: for the nth, every or some of the requests of an API, answer an error, wait,
  * close, stall, drip, corrupt. The JSON is described in README.md "Fault rules".
  *
- * Called by dispatch (before an API runs), request (before its answer leaves), node (to load the rules). Randomness comes from the node.
+ * Called by dispatch (before an API runs), request (before its answer leaves), node (to load the rules and change them while it runs).
+ * Randomness comes from the node.
  */
 #ifndef KB_FAULT_H
 #define KB_FAULT_H
@@ -9,9 +10,14 @@
 #include "request.h"
 
 struct kb_faults;
-/* Parses {"rules":[…]} or a bare array. KW_EINVAL: text says which rule, what is wrong and what is meant. */
-kw_err kb_faults_new(const char *json, struct kb_faults **f, char *text, size_t size) KW_CHECK;
-void kb_faults_free(struct kb_faults *f);
+struct kb_faults *kb_faults_new(void); /* no rules; NULL: no memory */
+/* Parses {"rules":[…]}, a bare array or one rule, behind those that are there: all, or none with KW_EINVAL: text says which rule, what is
+ * wrong and what is meant. *first: the first one's number (may be NULL). */
+kw_err kb_faults_add(struct kb_faults *f, const char *json, int32_t *first, char *text, size_t size) KW_CHECK;
+/* Takes a rule away (number 0: all); returns how many. Who was stalled by one goes on as if it had not struck. */
+size_t kb_faults_clear(struct kb_faults *f, int32_t number);
+char *kb_faults_list(const struct kb_faults *f); /* {"rules":[…]} with number, seen and hits; kw_free; NULL: no memory */
+void kb_faults_free(struct kb_faults *f); /* once no request is under way */
 uint64_t kb_faults_hits(const struct kb_faults *f); /* of all rules */
 
 bool kb_fault_before(struct kb_request *rq);            /* true: the rule has taken the request over */

@@ -5,8 +5,11 @@
 #include "fault.h"
 #include "node_priv.h"
 
-struct kb_fault_rule {
-    int number;      /* in the file, from 1 */
+struct kb_fault_rule { /* reference-counted: the set holds one, each request that it struck another */
+    struct kw_list link;
+    uint32_t refs;
+    int32_t number;  /* of the set, from 1; none is given twice */
+    char *text;      /* as it was given, JSON */
     int16_t api_key; /* -1: any */
     int16_t version_min, version_max;
     int32_t broker, partition;         /* -1: any */
@@ -21,11 +24,17 @@ struct kb_fault_rule {
     uint64_t seen, hits;
 };
 struct kb_faults {
-    struct kb_fault_rule *rules;
+    struct kw_list rules;
+    struct kw_list stalled; /* struct kb_fault_hit */
     size_t count;
+    int32_t last_number;
+    uint64_t gone_hits; /* of rules that were taken away */
 };
+void kb_fault_rule_unref(struct kb_fault_rule *r);
 struct kb_fault_hit { /* in the request's arena */
     struct kb_fault_rule *rule;
+    struct kw_list stall_link;
+    struct kb_request *rq;
     bool in_answer; /* the error is in the answer already */
     bool forced;    /* the API ran although the error was to come before its effect: it has none, or no answer without it */
     struct kb_reply *held;

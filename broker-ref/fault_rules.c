@@ -1,10 +1,11 @@
 /* fault_rules.c - fault rules out of JSON (README.md "Fault rules"), with errors that say which rule, what is wrong and what is meant.
  *
- * Called by node (--faults). Calls jansson, wire/kerror, wire/codec (API names).
+ * Called by node (--faults, and rules that come while it runs). Calls jansson, wire/kerror, wire/codec (API names).
  */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/nearest.h"
 #include "fault_priv.h"
@@ -188,8 +189,8 @@ static kw_err take_field(struct parse *p, const char *name, const json_t *v, str
 }
 
 static kw_err take_rule(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
-    *r = (struct kb_fault_rule){
-        .number = p->number, .api_key = -1, .version_max = INT16_MAX, .broker = -1, .partition = -1, .per_million = 1000000};
+    *r = (struct kb_fault_rule){.refs = 1, .api_key = -1, .version_max = INT16_MAX, .broker = -1, .partition = -1, .per_million = 1000000};
+    kw_list_init(&r->link);
     if (!json_is_object(v))
         return bad(p, "a rule is an object, such as {\"api\": \"Produce\", \"nth\": 3, \"error\": \"NOT_LEADER_OR_FOLLOWER\"}");
     const char *name;
@@ -206,33 +207,62 @@ static kw_err take_rule(struct parse *p, const json_t *v, struct kb_fault_rule *
     return KW_OK;
 }
 
-kw_err kb_faults_new(const char *json, struct kb_faults **out, char *text, size_t size) {
+/* One more at the end of `fresh`; what is half made is there too, for the caller to free. */
+static kw_err add_rule(struct parse *p, const json_t *v, struct kw_list *fresh) {
+    struct kb_fault_rule *r = kw_malloc(sizeof(*r));
+    if (!r) return KW_ENOMEM;
+    kw_err err = take_rule(p, v, r);
+    kw_list_push(fresh, &r->link);
+    if (err != KW_OK) return err;
+    char *text = json_dumps(v, JSON_COMPACT);
+    r->text = text ? kw_memdup(text, strlen(text) + 1) : NULL;
+    free(text);
+    return r->text ? KW_OK : KW_ENOMEM;
+}
+
+kw_err kb_faults_add(struct kb_faults *f, const char *json, int32_t *first, char *text, size_t size) {
     struct parse p = {.text = text, .size = size};
     json_error_t e;
-    struct kb_faults *f = NULL;
-    kw_err err = KW_ENOMEM;
+    struct kw_list fresh, *l;
+    kw_err err = KW_OK;
+    kw_list_init(&fresh);
     json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &e);
     if (!root) return bad(&p, "not JSON: %s (line %d, column %d)", e.text, e.line, e.column);
-    json_t *rules = json_is_object(root) ? json_object_get(root, "rules") : root;
-    if (!json_is_array(rules) || json_array_size(rules) > RULES_MAX) {
-        err = bad(&p, "expected {\"rules\": [ … ]} with at most %d rules", RULES_MAX);
-        goto fail;
-    }
-    f = kw_calloc(1, sizeof(*f));
-    if (f) f->rules = kw_calloc(json_array_size(rules) + 1, sizeof(*f->rules));
-    if (!f || !f->rules) goto fail;
-    for (size_t i = 0; i < json_array_size(rules); i++) {
+    const json_t *rules = json_is_object(root) && json_object_get(root, "rules") ? json_object_get(root, "rules") : root;
+    size_t n = json_is_array(rules) ? json_array_size(rules) : 1;
+    if ((!json_is_array(rules) && rules != root) || (!json_is_array(root) && !json_is_object(root)) || n > RULES_MAX - f->count)
+        err = bad(&p, "expected {\"rules\": [ … ]} or one rule, and at most %d of them", RULES_MAX);
+    for (size_t i = 0; err == KW_OK && i < n; i++) {
         p.number = (int)i + 1;
-        f->count = i + 1;
-        err = take_rule(&p, json_array_get(rules, i), &f->rules[i]);
-        if (err != KW_OK) goto fail;
+        err = add_rule(&p, json_is_array(rules) ? json_array_get(rules, i) : rules, &fresh);
     }
     json_decref(root);
-    *out = f;
-    return KW_OK;
-fail:
-    json_decref(root);
-    if (f && !f->rules) f->count = 0;
-    kb_faults_free(f);
+    if (first) *first = f->last_number + 1;
+    while ((l = kw_list_shift(&fresh))) {
+        struct kb_fault_rule *r = KW_CONTAINER_OF(l, struct kb_fault_rule, link);
+        if (err != KW_OK) {
+            kb_fault_rule_unref(r);
+            continue;
+        }
+        r->number = ++f->last_number;
+        f->count++;
+        kw_list_push(&f->rules, l);
+    }
     return err;
+}
+
+char *kb_faults_list(const struct kb_faults *f) {
+    size_t cap = 20, at = 0;
+    for (const struct kw_list *l = f->rules.next; l != &f->rules; l = l->next)
+        cap += strlen(KW_CONTAINER_OF(l, const struct kb_fault_rule, link)->text) + 120;
+    char *out = kw_malloc(cap);
+    if (!out) return NULL;
+    at += (size_t)snprintf(out, cap, "{\"rules\":[");
+    for (const struct kw_list *l = f->rules.next; l != &f->rules; l = l->next) {
+        const struct kb_fault_rule *r = KW_CONTAINER_OF(l, const struct kb_fault_rule, link);
+        at += (size_t)snprintf(out + at, cap - at, "%s{\"number\":%d,\"seen\":%llu,\"hits\":%llu,\"rule\":%s}", l == f->rules.next ? "" : ",",
+                               r->number, (unsigned long long)r->seen, (unsigned long long)r->hits, r->text);
+    }
+    snprintf(out + at, cap - at, "]}");
+    return out;
 }

@@ -64,6 +64,23 @@ int64_t kb_node_deadline(const struct kb_node *n) {
     return kw_timers_next(&n->parts.timers);
 }
 
+/* ---- Fault rules ---- */
+
+kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, char *text, size_t size) {
+    if (!n->faults) n->faults = kb_faults_new();
+    return n->faults ? kb_faults_add(n->faults, json, first, text, size) : KW_ENOMEM;
+}
+
+size_t kb_node_faults_clear(struct kb_node *n, int32_t number, struct kb_now now) {
+    n->now = now;
+    return n->faults ? kb_faults_clear(n->faults, number) : 0;
+}
+
+char *kb_node_faults_list(struct kb_node *n) {
+    if (!n->faults) n->faults = kb_faults_new();
+    return n->faults ? kb_faults_list(n->faults) : NULL;
+}
+
 /* ---- Making ---- */
 
 static kw_err read_addresses(struct kb_node *n) {
@@ -99,8 +116,8 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     if (err == KW_OK) err = kb_channel_new(n);
     if (err == KW_OK) err = kb_lifecycle_new(n);
     if (err != KW_OK || !o->faults_json) return err;
-    char text[400];
-    err = kb_faults_new(o->faults_json, &n->faults, text, sizeof(text));
+    char text[400] = "out of memory";
+    err = kb_node_faults_add(n, o->faults_json, NULL, text, sizeof(text));
     if (err != KW_OK) KB_SAY(n, KB_ERROR, "fault rules: %s", text);
     return err;
 }

@@ -53,6 +53,11 @@ void kb_node_tick(struct kb_node *n, struct kb_now now); /* runs due timers and 
 struct kb_disk *kb_node_disk(struct kb_node *n);
 void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now now);
 
+/* Fault rules (README.md), changed while the node runs. As kb_faults_add, kb_faults_clear and kb_faults_list in fault.h. */
+kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, char *text, size_t size) KW_CHECK;
+size_t kb_node_faults_clear(struct kb_node *n, int32_t number, struct kb_now now);
+char *kb_node_faults_list(struct kb_node *n);
+
 /* Network. The shell asks where to read, so that a large frame lands once, in the block that the log will write from. */
 struct kb_conn_info {
     const char *local_host; /* the address that the client connected to: advertised unless configured */

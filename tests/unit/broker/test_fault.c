@@ -243,14 +243,18 @@ static void test_bad_rules(void **state) {
         {"[{\"close\": true, \"api\": 65536}]", "\"api\" is the name or the key"},
     };
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
-        struct kb_faults *f;
+        struct kb_faults *f = kb_faults_new();
         char text[400] = "";
-        assert_int_equal(kb_faults_new(cases[i][0], &f, text, sizeof(text)), KW_EINVAL);
+        assert_int_equal(kb_faults_add(f, cases[i][0], NULL, text, sizeof(text)), KW_EINVAL);
         if (!strstr(text, cases[i][1])) fail_msg("%s: %s", cases[i][0], text);
+        char *list = kb_faults_list(f); /* all or none */
+        assert_string_equal(list, "{\"rules\":[]}");
+        kw_free(list);
+        kb_faults_free(f);
     }
-    struct kb_faults *f;
+    struct kb_faults *f = kb_faults_new();
     char text[100];
-    assert_int_equal(kb_faults_new("[]", &f, text, sizeof(text)), KW_OK);
+    assert_int_equal(kb_faults_add(f, "[]", NULL, text, sizeof(text)), KW_OK);
     kb_faults_free(f);
 }
 
@@ -290,6 +294,47 @@ static void test_acks_0(void **state) {
     }
 }
 
+/* Rules come and go while the node runs; who was stalled goes on, as if the rule had never struck. */
+static void test_rules_at_run_time(void **state) {
+    (void)state;
+    struct fixture x;
+    char text[200] = "";
+    int32_t first = 0;
+    up(&x, NULL);
+    assert_int_equal(put(&x), KE_NONE);
+    assert_int_equal(kb_node_faults_add(x.r.node, "{\"api\": \"Produce\", \"error\": 7}", &first, text, sizeof(text)), KW_OK);
+    assert_int_equal(first, 1);
+    assert_int_equal(kb_node_faults_add(x.r.node, "[{\"api\": \"Fetch\", \"close\": true}, {\"close\": 1}]", &first, text, sizeof(text)), KW_EINVAL);
+    assert_non_null(strstr(text, "rule 2"));
+    assert_int_equal(put(&x), KE_REQUEST_TIMED_OUT);
+    assert_int_equal(kb_node_faults_clear(x.r.node, 9, x.r.now), 0);
+    assert_int_equal(kb_node_faults_clear(x.r.node, 1, x.r.now), 1);
+    assert_int_equal(put(&x), KE_NONE);
+    static const char *const stalls[] = {"{\"api\": \"Produce\", \"times\": 1, \"stall\": true}",
+                                         "{\"api\": \"Produce\", \"times\": 1, \"stall\": true, \"when\": \"after\"}"};
+    for (size_t i = 0; i < KW_COUNTOF(stalls); i++) {
+        int64_t end = end_of(&x);
+        assert_int_equal(kb_node_faults_add(x.r.node, stalls[i], &first, text, sizeof(text)), KW_OK);
+        assert_int_equal(first, 2 + (int)i);
+        size_t n;
+        uint8_t *p = rig_batch(&x.r, &(struct rig_batch){.count = 1, .pid = -1, .epoch = -1, .seq = -1}, &n);
+        rig_request(x.c, KW_API_PRODUCE, 9, 77, &rig_produce_msg(&x.r, "t", 0, 1, p, n)->req);
+        rig_pass(&x.r, 60000000);
+        assert_int_equal(x.c->in_len, 0);
+        assert_int_equal(end_of(&x), end + (i == 1)); /* after: it had its effect */
+        char *list = kb_node_faults_list(x.r.node);
+        assert_non_null(strstr(list, "\"seen\":1,\"hits\":1,\"rule\":{\"api\":\"Produce\""));
+        kw_free(list);
+        assert_int_equal(kb_node_faults_clear(x.r.node, 0, x.r.now), 1);
+        rig_settle(&x.r);
+        struct kw_produce_response m;
+        assert_true(rig_response(x.c, KW_API_PRODUCE, 9, 77, &m));
+        assert_int_equal(end_of(&x), end + 1);
+    }
+    assert_int_equal(kb_faults_hits(x.r.node->faults), 3);
+    down(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nth_every_percent),
@@ -302,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_drip),
         cmocka_unit_test(test_bad_rules),
         cmocka_unit_test(test_acks_0),
+        cmocka_unit_test(test_rules_at_run_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
