@@ -52,6 +52,7 @@ const struct kb_config_def kb_config_defs[] = {
           "Listeners of the metadata quorum: not told to clients. A node that is a broker too needs none: its first listener serves both.")
     BLIST("controller.quorum.voters", "", NULL, "ID@HOST:PORT of the metadata quorum's members. Empty: this node alone.")
     BSTR("inter.broker.listener.name", NULL, "The listener at which brokers reach each other. Not set: each broker's first.")
+    BSTR("admin.listener", NULL, "HOST:PORT of the admin port: fault rules over HTTP. Not set: only DIR/.admin.sock. Not in Apache Kafka.")
     BLIST("log.dirs", NULL, NULL, "The data folder. Not set: log.dir.")
     BLIST("log.dir", "kbroker-data", NULL, "The data folder when log.dirs is not set.")
     /* Connections and requests */

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "admin_http.h"
 #include "cluster.h"
 #include "shell_options.h"
 #include "shell_parts.h"
@@ -26,6 +27,7 @@ struct run {
     struct kb_shell shell;
     struct kb_options options;
     struct kb_logger logger;
+    struct kb_admin *admin;
     struct kc_shell_timer timer;
     uv_signal_t signals[2];
     bool accepting, ready, stopping, ended;
@@ -253,6 +255,14 @@ static void start_signals(struct run *r) {
     }
 }
 
+static bool start_admin(struct run *r) {
+    char text[600];
+    const struct kb_config *c = r->options.config;
+    if (kb_admin_new(&r->shell, kb_config_log_dir(c), kb_config_get(c, "admin.listener"), &r->admin, text, sizeof(text)) == 0) return true;
+    kb_say(&r->logger, KB_ERROR, "%s", text);
+    return false;
+}
+
 static void close_handle(uv_handle_t *h, void *arg) {
     (void)arg;
     if (!uv_is_closing(h)) uv_close(h, NULL);
@@ -261,6 +271,7 @@ static void close_handle(uv_handle_t *h, void *arg) {
 /* Everything in order, so that a leak checker sees what leaks. */
 static void take_apart(struct run *r) {
     struct kb_shell *s = &r->shell;
+    kb_admin_free(r->admin);
     kb_shell_net_free(s->net);
     kb_shell_link_free(s->links);
     if (s->node) {
@@ -290,7 +301,7 @@ static int run_node(struct run *r) {
         kb_say(&r->logger, KB_ERROR, "out of memory or descriptors");
     } else if (lock_folder(r, kb_config_log_dir(r->options.config)) && listen_all(r)) {
         start_signals(r);
-        if (make_node(r)) {
+        if (make_node(r) && start_admin(r)) {
             kb_shell_turn(s);
             if (!r->ended) uv_run(&loop, UV_RUN_DEFAULT);
         }
@@ -309,6 +320,7 @@ int main(int argc, char **argv) {
     static struct run r;
     hold_standard_descriptors();
     if (argc > 1 && strcmp(argv[1], "cluster") == 0) return kb_cluster_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "fault") == 0) return kb_admin_ask_main(argc, argv);
     mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
     mallopt(M_ARENA_MAX, 2);

@@ -18,6 +18,7 @@ enum { FILE_SIZE_MAX = 16 << 20 };
 
 static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "       kbroker cluster --nodes N [options]   (kbroker cluster --help)\n"
+                            "       kbroker fault add|list|clear --data DIR   (kbroker fault --help)\n"
                             "\n"
                             "Runs one broker in the foreground. Without arguments: data in ./kbroker-data,\n"
                             "listening on 127.0.0.1:9092, topics created when first used. Prints\n"
@@ -190,7 +191,7 @@ static int load_file(struct kb_options *o, int argc, char **argv, struct kb_logg
 }
 
 int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logger *logger) {
-    static const char *const commands[] = {"run", "cluster"};
+    static const char *const commands[] = {"run", "cluster", "fault"};
     o->inline_write_max = -1;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

@@ -1,0 +1,21 @@
+/* admin_http.h - the admin port: HTTP with JSON, on DIR/.admin.sock always and on admin.listener when it is set; and `kbroker fault`.
+ *
+ * GET /faults lists the fault rules, POST /faults adds the ones in the body, DELETE /faults takes all away, DELETE /faults?rule=N one.
+ * Called by main.c. admin_http.c serves, admin_http_ask.c asks. Calls libmicrohttpd in the loop's own thread, node.h.
+ */
+#ifndef KB_ADMIN_HTTP_H
+#define KB_ADMIN_HTTP_H
+
+#include "shell_parts.h"
+
+#define KB_ADMIN_SOCKET ".admin.sock"
+
+struct kb_admin;
+/* dir: the data folder. address: HOST:PORT or NULL. 0, or -1 with what is wrong and what to do in text. */
+int kb_admin_new(struct kb_shell *s, const char *dir, const char *address, struct kb_admin **a, char *text, size_t size);
+void kb_admin_free(struct kb_admin *a); /* before the node; its handles close in the loop */
+
+/* `kbroker fault …`. The exit code. */
+int kb_admin_ask_main(int argc, char **argv);
+
+#endif

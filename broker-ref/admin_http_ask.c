@@ -1,0 +1,201 @@
+/* admin_http_ask.c - `kbroker fault add|list|clear`: fault rules of nodes that run, over their folders' admin sockets.
+ *
+ * Called by main.c. Calls cluster_plan (which nodes a cluster's folder has).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "admin_http.h"
+#include "base/nearest.h"
+#include "cluster.h"
+
+enum { ANSWER_MAX = 8 << 20, NODES_MAX = KB_CLUSTER_NODES_MAX };
+
+static const char usage[] = "usage: kbroker fault add RULES --data DIR [--node ID[,ID...]]\n"
+                            "       kbroker fault list --data DIR [--node ID[,ID...]]\n"
+                            "       kbroker fault clear [NUMBER] --data DIR [--node ID[,ID...]]\n"
+                            "\n"
+                            "Makes brokers that run misbehave on order. DIR is a broker's data folder, or a\n"
+                            "cluster's; --node says which of its nodes (all that run). RULES is JSON, a file\n"
+                            "of it, or - for standard input. clear without a number takes all rules away.\n"
+                            "\n"
+                            "example:\n"
+                            "  kbroker fault add '{\"api\": \"Fetch\", \"stall\": true}' --data /tmp/c --node 2\n";
+
+struct ask {
+    const char *verb, *dir, *what;
+    int32_t nodes[NODES_MAX];
+    size_t node_count;
+    char *rules;
+};
+
+static int wrong(const char *fmt, const char *what) {
+    fprintf(stderr, "kbroker: ");
+    fprintf(stderr, fmt, what);
+    fprintf(stderr, "\nTry: kbroker fault --help\n");
+    return 2;
+}
+
+static bool take_nodes(struct ask *a, const char *list) {
+    for (const char *p = list; *p;) {
+        char *end;
+        long id = strtol(p, &end, 10);
+        if (end == p || (*end && *end != ',') || id < 0 || id > INT32_MAX || a->node_count == NODES_MAX) return false;
+        a->nodes[a->node_count++] = (int32_t)id;
+        p = *end ? end + 1 : end;
+    }
+    return a->node_count > 0;
+}
+
+static int parse(struct ask *a, int argc, char **argv) {
+    static const char *const verbs[] = {"add", "list", "clear"};
+    struct kw_nearest near;
+    kw_nearest_init(&near, argv[2]);
+    for (size_t i = 0; i < KW_COUNTOF(verbs); i++) {
+        if (strcmp(argv[2], verbs[i]) == 0) a->verb = verbs[i];
+        kw_nearest_offer(&near, verbs[i]);
+    }
+    if (!a->verb) return near.best ? wrong("fault has no such command; did you mean %s?", near.best) : wrong("fault has no command \"%s\"", argv[2]);
+    for (int i = 3; i < argc; i++) {
+        const char *arg = argv[i], *eq = strchr(arg, '=');
+        bool data = strncmp(arg, "--data", 6) == 0 && (!arg[6] || arg[6] == '='), node = strncmp(arg, "--node", 6) == 0 && (!arg[6] || arg[6] == '=');
+        if (data || node) {
+            const char *value = arg[6] ? eq + 1 : i + 1 < argc ? argv[++i] : "";
+            if (!*value) return wrong("%s needs a value", data ? "--data" : "--node");
+            if (data) a->dir = value;
+            if (node && !take_nodes(a, value)) return wrong("--node wants ID[,ID...], not \"%s\"", value);
+        } else if ((arg[0] == '-' && arg[1]) || a->what) {
+            return wrong("what is \"%s\"?", arg);
+        } else {
+            a->what = arg;
+        }
+    }
+    if (!a->dir) return wrong("fault %s wants --data DIR: the folder of the broker or cluster that runs", a->verb);
+    if (a->verb == verbs[0] && !a->what) return wrong("fault add wants %s", "RULES: JSON, a file of it, or -");
+    if (a->verb == verbs[1] && a->what) return wrong("fault list wants no \"%s\"", a->what);
+    if (a->verb == verbs[2] && a->what && strspn(a->what, "0123456789") != strlen(a->what)) return wrong("fault clear wants a rule's number, not \"%s\"", a->what);
+    return -1;
+}
+
+static char *read_all(FILE *f, size_t max) {
+    char *p = malloc(max + 1);
+    size_t n = p ? fread(p, 1, max + 1, f) : 0;
+    if (!p || n > max || ferror(f)) {
+        free(p);
+        return NULL;
+    }
+    p[n] = 0;
+    return p;
+}
+
+static int load_rules(struct ask *a) {
+    if (strcmp(a->verb, "add") != 0) return -1;
+    if (a->what[0] == '{' || a->what[0] == '[') {
+        a->rules = strdup(a->what);
+        return a->rules ? -1 : 1;
+    }
+    bool in = strcmp(a->what, "-") == 0;
+    FILE *f = in ? stdin : fopen(a->what, "r");
+    a->rules = f ? read_all(f, 1 << 20) : NULL;
+    int err = errno;
+    if (f && !in) fclose(f);
+    if (a->rules) return -1;
+    fprintf(stderr, "kbroker: %s cannot be read: %s\n", in ? "standard input" : a->what, f ? "too large, or no memory" : strerror(err));
+    return 1;
+}
+
+/* The answer's body; NULL: nobody answered. free(). */
+static char *request(const char *dir, const char *method, const char *path, const char *body, int *status) {
+    struct sockaddr_un at;
+    char *answer = NULL;
+    int dir_fd = kb_cluster_socket_address(dir, KB_ADMIN_SOCKET, &at), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (dir_fd >= 0 && fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0) {
+        FILE *f = fdopen(fd, "r+");
+        if (f) {
+            fprintf(f, "%s %s HTTP/1.0\r\nContent-Length: %zu\r\n\r\n%s", method, path, strlen(body), body);
+            fflush(f);
+            char *all = read_all(f, ANSWER_MAX), *end = all ? strstr(all, "\r\n\r\n") : NULL;
+            if (end && sscanf(all, "HTTP/1.%*d %d", status) == 1) answer = strdup(end + 4);
+            free(all);
+            fclose(f);
+            fd = -1;
+        }
+    }
+    int err = errno;
+    if (fd >= 0) close(fd);
+    if (dir_fd >= 0) close(dir_fd);
+    errno = err;
+    return answer;
+}
+
+/* One node. name: how it is called in what is said, "" when there is only the one. 0: done, -1: it does not run, 1: refused. */
+static int ask_node(const struct ask *a, const char *dir, const char *name) {
+    char path[60] = "/faults";
+    int status = 0;
+    bool adds = strcmp(a->verb, "add") == 0, lists = strcmp(a->verb, "list") == 0;
+    if (!adds && !lists && a->what) snprintf(path, sizeof(path), "/faults?rule=%.20s", a->what);
+    char *answer = request(dir, adds ? "POST" : lists ? "GET" : "DELETE", path, adds ? a->rules : "", &status);
+    if (!answer) return -1;
+    if (status == 200)
+        printf("%s%s\n", name, answer);
+    else
+        fprintf(stderr, "kbroker: %s%s\n", name, answer);
+    free(answer);
+    return status == 200 ? 0 : 1;
+}
+
+static int ask_cluster(const struct ask *a, struct kb_cluster_plan *plan) {
+    int code = 0, asked = 0;
+    for (size_t i = 0; i < (a->node_count ? a->node_count : plan->count); i++) {
+        char dir[4200], name[30];
+        int32_t id = a->node_count ? a->nodes[i] : plan->nodes[i].id;
+        if (!kb_cluster_plan_find(plan, id)) {
+            fprintf(stderr, "kbroker: the cluster in %s has no node %d\n", a->dir, id);
+            return 1;
+        }
+        snprintf(dir, sizeof(dir), "%s/node-%d", a->dir, id);
+        snprintf(name, sizeof(name), "node %d: ", id);
+        int r = ask_node(a, dir, name);
+        if (r < 0 && a->node_count) fprintf(stderr, "kbroker: node %d does not run\n", id);
+        if (r > 0 || (r < 0 && a->node_count)) code = 1;
+        asked += r >= 0;
+    }
+    if (asked == 0 && code == 0) fprintf(stderr, "kbroker: no node of %s runs\n", a->dir);
+    return asked == 0 ? 1 : code;
+}
+
+int kb_admin_ask_main(int argc, char **argv) {
+    struct ask a = {0};
+    struct kb_cluster_plan plan;
+    char text[4400];
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (argc < 3) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    int code = parse(&a, argc, argv);
+    if (code < 0) code = load_rules(&a);
+    if (code >= 0) return code;
+    int known = kb_cluster_plan_read(&plan, a.dir, text, sizeof(text));
+    if (known < 0) {
+        fprintf(stderr, "kbroker: %s\n", text);
+        code = 1;
+    } else if (known == 1) {
+        code = ask_cluster(&a, &plan);
+    } else {
+        code = ask_node(&a, a.dir, "");
+        if (code < 0) fprintf(stderr, "kbroker: no broker runs in %s (%s)\n", a.dir, strerror(errno));
+        if (code < 0) code = 1;
+    }
+    free(a.rules);
+    return code;
+}
