@@ -104,7 +104,7 @@ static struct world {
     struct key heap[EVENTS_MAX];
     int heap_n, free_event;
     uint32_t call;
-    bool chaos, tells_death, wipes, trace;
+    bool chaos, quiet, tells_death, wipes, trace;
     uint32_t loss, duplicates, faults_us;
     int64_t delay_max, store_max;
     int32_t leader_of[EPOCHS_MAX];
@@ -538,7 +538,7 @@ static void happen(struct event *ev) {
     }
     if (ev->kind == EV_APPEND) {
         at(w->now + 30 * MS, EV_APPEND, -1, 0);
-        for (int i = 0; i < w->nodes; i++)
+        for (int i = 0; i < w->nodes && !w->quiet; i++)
             if (w->n[i].up && w->n[i].frozen_until <= w->now && kb_election_view(&w->n[i].e).leads) append(&w->n[i], w->n[i].e.state.epoch);
         return;
     }
@@ -691,20 +691,34 @@ static void away_and_back(const bool *core, struct node *leader) {
           id_of(now), now->told_epoch);
 }
 
-/* A leader without its majority has to step down by itself. */
-static void alone(const bool *core, struct node *leader) {
-    for (int i = 0; i < w->nodes; i++) w->cut[i][id_of(leader)] = true;
-    bool others = chance(500000);
-    for (int i = 0; others && i < w->nodes; i++) w->cut[id_of(leader)][i] = true;
-    step_to(w->now + FETCH_TIMEOUT + FETCH_TIMEOUT / 2 + 60 * MS /* what was on its way */);
-    CHECK(!kb_election_view(&leader->e).leads, "%d leads, and nobody can reach it", id_of(leader));
+/* One that stood, was stored, and got no further: it is an epoch ahead, and has to find its way back. */
+static void ahead_and_back(const bool *core, const struct node *leader) {
+    struct node *n;
+    do n = any(w->voters);
+    while (n == leader || !core[id_of(n)] || n->wiped);
+    crash(n);
+    n->disk = (struct kb_election_state){.epoch = leader->told_epoch + 1, .leader_id = -1, .voted_id = id_of(n)};
+    w->vote_of[id_of(n)][n->disk.epoch] = id_of(n);
+    start(n);
     step_to(w->now + 3 * SEC);
-    bool rest[NODES_MAX];
-    memcpy(rest, core, sizeof(rest));
-    rest[id_of(leader)] = false;
+    agreed(core);
+}
+
+/* A leader without its majority, alone or with a few, has to step down by itself. */
+static void alone(const bool *core, struct node *leader) {
+    bool with[NODES_MAX] = {false}, rest[NODES_MAX], others = chance(500000);
+    with[id_of(leader)] = true;
+    for (int i = 0, left = (int)below(w->voters / 2); i < w->voters; i++)
+        if (i != id_of(leader) && left > 0) with[i] = true, left--;
+    for (int i = 0; i < w->nodes; i++)
+        for (int k = 0; k < w->nodes; k++) w->cut[i][k] = w->cut[i][k] || (with[i] != with[k] && (with[k] || others));
+    step_to(w->now + FETCH_TIMEOUT + FETCH_TIMEOUT / 2 + 60 * MS /* what was on its way */);
+    CHECK(!kb_election_view(&leader->e).leads, "%d leads, and no majority can reach it", id_of(leader));
+    step_to(w->now + 3 * SEC);
+    for (int i = 0; i < w->nodes; i++) rest[i] = core[i] && !with[i];
     if (core_voters(rest) > w->voters / 2) agreed(rest);
     for (int i = 0; i < w->nodes; i++)
-        if (core[i]) w->cut[i][id_of(leader)] = w->cut[id_of(leader)][i] = false;
+        for (int k = 0; k < w->nodes; k++) w->cut[i][k] = w->cut[i][k] && !(core[i] && core[k]);
     step_to(w->now + 3 * SEC);
     agreed(core);
 }
@@ -737,13 +751,13 @@ static void lose_leader(const bool *core, struct node *leader) {
     case 0:
         w->tells_death = true;
         crash(leader);
-        take(takeover(core, leader, 3 * SEC), 1 * SEC, &sum.dead_us, &most.dead_us, &sum.dead, "its death was seen");
+        take(takeover(core, leader, 3 * SEC), 500 * MS, &sum.dead_us, &most.dead_us, &sum.dead, "its death was seen");
         break;
     case 1:
         leader->stopping = true;
         kb_election_resign(&leader->e, local(leader));
         drain(leader);
-        take(takeover(core, leader, 3 * SEC), 1 * SEC, &sum.stop_us, &most.stop_us, &sum.stop, "it stopped");
+        take(takeover(core, leader, 3 * SEC), 500 * MS, &sum.stop_us, &most.stop_us, &sum.stop, "it stopped");
         break;
     default:
         leader->frozen_until = w->now + 60 * SEC;
@@ -774,6 +788,7 @@ static void world_init(uint64_t seed) {
     for (int i = EVENTS_MAX - 1; i >= 0; i--) release(&w->events[i]);
     w->call = 0;
     w->chaos = true;
+    w->quiet = false;
     w->trace = getenv("ELECTION_TRACE");
     w->tells_death = chance(700000);
     w->wipes = chance(200000);
@@ -807,10 +822,18 @@ static void run(uint64_t seed) {
     step_to(w->now + CALM);
     CHECK(agreed(core) == leader && leader->told_epoch == epoch, "a leader in peace is deposed");
     bool spare = core_voters(core) > w->voters / 2 + 1;
-    if (spare && chance(500000))
-        away_and_back(core, leader);
-    else if (chance(500000))
+    w->quiet = chance(500000); /* then all logs are equal, and it is not the log that keeps one from being elected */
+    switch (below(3)) {
+    case 0:
+        if (spare) away_and_back(core, leader);
+        break;
+    case 1:
+        ahead_and_back(core, leader);
+        break;
+    default:
         alone(core, leader);
+        break;
+    }
     leader = agreed(core);
     if (spare) lose_leader(core, leader);
 }
