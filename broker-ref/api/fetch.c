@@ -119,8 +119,8 @@ static void forget_partition(struct part *pt) {
     let_go(pt);
     if (pt->hook) kb_waiter_unhook(pt->hook);
     pt->hook = NULL;
+    pt->code = kb_partition_error(pt->p, -1);
     pt->p = NULL;
-    pt->code = KE_UNKNOWN_TOPIC_OR_PARTITION;
     note_failure(pt);
 }
 

@@ -11,8 +11,8 @@
 
 int16_t kb_partition_copy_error(const struct kb_partition *p, int32_t leader_epoch) {
     switch (p->state) {
-    case KB_PART_DELETED:
-        return KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case KB_PART_DELETED: /* or another node's now */
+        return kb_image_topic_by_id(&p->node->image, p->topic_id) ? KE_NOT_LEADER_OR_FOLLOWER : KE_UNKNOWN_TOPIC_OR_PARTITION;
     case KB_PART_OFFLINE:
         return KE_KAFKA_STORAGE_ERROR;
     case KB_PART_LOADING:

@@ -1,0 +1,442 @@
+/* test_isr.c - a partition as its leader: the high watermark over its replicas, who is in sync, and how that is changed. Rules of replication by number. */
+#include "isr_rig.h"
+
+static const int32_t all3[] = {0, 1, 2}, only0[] = {0}, with1[] = {0, 1};
+
+/* Rule 14: the lowest end of those in sync; consumers see less, replicas all that is written. */
+static void test_hw(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 1, 3, 3);
+    struct kb_partition *p = lead_part(&l, 0);
+    assert_int_equal(p->role, KB_PART_LEADS);
+    lead_fill(&l, 0, 3);
+    assert_int_equal(p->log->written, 3);
+    assert_int_equal(p->hw, 0);
+    assert_true(lead_fetch(&l, BY(.id = 1, .offset = 0))->records.len > 0);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5))->high_watermark, 0);
+    assert_int_equal(lead_fetch(&l, BY(.id = 2, .offset = 2, .last_epoch = 5))->high_watermark, 2); /* the fetch that moves it is told */
+    rig_fetched *f = rig_fetch_one(l.c, RIG_FETCH(.topic = "t"));
+    assert_int_equal(f->high_watermark, 2);
+    assert_int_equal(f->last_stable_offset, 2);
+    f = rig_fetch_one(l.c, RIG_FETCH(.topic = "t", .offset = 2)); /* between it and the log's end: empty, no error (rule 19) */
+    assert_int_equal(f->error_code, KE_NONE);
+    assert_int_equal(f->records.len, 0);
+    assert_int_equal(rig_fetch_one(l.c, RIG_FETCH(.topic = "t", .offset = 3))->error_code, KE_NONE);
+    assert_int_equal(rig_fetch_one(l.c, RIG_FETCH(.topic = "t", .offset = 4))->error_code, KE_OFFSET_OUT_OF_RANGE);
+    lead_fetch(&l, BY(.id = 2, .offset = 3, .last_epoch = 5));
+    assert_int_equal(p->hw, 3);
+    lead_fetch(&l, BY(.id = 2, .offset = 1, .last_epoch = 5)); /* it never goes back */
+    assert_int_equal(p->hw, 3);
+    lead_down(&l);
+}
+
+/* Rule 12: what does not match the leader epoch, or the log, or comes from an older life or a stranger, does not count. */
+static void test_what_counts(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 2, 2, 2);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 3);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .leader_epoch = 4))->error_code, KE_FENCED_LEADER_EPOCH);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .leader_epoch = 6))->error_code, KE_UNKNOWN_LEADER_EPOCH);
+    assert_int_equal(lead_fetch(&l, BY(.id = 2, .offset = 3))->error_code, KE_UNKNOWN_LEADER_EPOCH); /* no replica of it */
+    assert_int_equal(lead_fetch(&l, BY(.id = 2, .offset = 3, .leader_epoch = -1))->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .broker_epoch = 100))->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    rig_fetched *f = lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 4)); /* its record 1 is of an epoch that ended at 0 here */
+    assert_int_equal(f->error_code, KE_NONE);
+    assert_int_equal(f->diverging_epoch.epoch, 4);
+    assert_int_equal(f->diverging_epoch.end_offset, 0);
+    assert_int_equal(f->records.len, 0);
+    f = lead_fetch(&l, BY(.id = 1, .offset = 9, .last_epoch = 4)); /* longer than this log: where they part comes before the range */
+    assert_int_equal(f->error_code, KE_NONE);
+    assert_int_equal(f->diverging_epoch.end_offset, 0);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 9))->error_code, KE_OFFSET_OUT_OF_RANGE);
+    assert_int_equal(p->hw, 0);
+    lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5));
+    assert_int_equal(p->hw, 3);
+    lead_down(&l);
+}
+
+/* Rule 12: remote ends are of one leader epoch; and the epoch's start is known before anything is appended in it. */
+static void test_new_epoch(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 3, 2, 2);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 2);
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+    assert_int_equal(p->hw, 2);
+    lead_send(&l, l.c, 0, -1, 9);
+    lead_change(&l, 0, 0, NULL, -1);
+    assert_int_equal(p->leader_epoch, 6);
+    assert_int_equal(lead_produced(l.c, 9), KE_NOT_LEADER_OR_FOLLOWER); /* the wait is of the old epoch */
+    assert_int_equal(p->epoch_start, 3);
+    rig_fetched *f = lead_fetch(&l, BY(.id = 1, .offset = 4, .last_epoch = 5, .leader_epoch = 6));
+    assert_int_equal(f->diverging_epoch.epoch, 5);
+    assert_int_equal(f->diverging_epoch.end_offset, 3);
+    assert_int_equal(p->hw, 2);
+    lead_fill(&l, 0, 1);
+    assert_int_equal(p->hw, 2); /* not by what was told before */
+    lead_fetch(&l, BY(.id = 1, .offset = 4, .last_epoch = 6, .leader_epoch = 6));
+    assert_int_equal(p->hw, 4);
+    lead_down(&l);
+}
+
+/* P3: a time, not a number of records: all that there was at its last fetch is enough, however much there is now. */
+static void test_burst_keeps_isr(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 4, 2, 2);
+    for (int round = 0; round < 12; round++) { /* always behind by what came since */
+        int64_t end = lead_part(&l, 0)->log->written;
+        lead_fetch(&l, BY(.id = 1, .offset = end, .last_epoch = end ? 5 : -1));
+        lead_fill(&l, 0, 50);
+        rig_pass(&l.r, LAG_US / 3);
+    }
+    assert_int_equal(l.asks, 0);
+    lead_down(&l);
+}
+
+/* Rule 17: a shrink has no effect before it is committed; then the high watermark moves. */
+static void test_shrink(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 5, 3, 3);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 5);
+    for (int i = 0; i < 5; i++) { /* 1 keeps up; 2 fetches, but not from the end */
+        lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5));
+        lead_fetch(&l, BY(.id = 2, .offset = 1, .last_epoch = 5));
+        rig_pass(&l.r, LAG_US / 3);
+        if (l.call) break;
+    }
+    assert_int_equal(l.asks, 1);
+    assert_string_equal(lead_asked_isr(&l, 0), "0,1:101");
+    const struct kw_alter_partition_request_partition_data *q = lead_asked(&l, 0);
+    assert_int_equal(q->leader_epoch, 5);
+    assert_int_equal(q->partition_epoch, 10);
+    assert_int_equal(q->leader_recovery_state, 0);
+    assert_int_equal(l.rq.broker_epoch, kb_store_broker_epoch(l.r.node->parts.store));
+    assert_int_equal(p->hw, 1);
+    lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5));
+    assert_int_equal(p->hw, 1);
+    lead_commit(&l, 11, with1, 2);
+    assert_int_equal(p->isr_count, 2);
+    assert_int_equal(p->partition_epoch, 11);
+    assert_int_equal(p->hw, 5);
+    lead_change(&l, 0, -2, with1, 2); /* the image comes behind, and changes nothing */
+    assert_int_equal(p->partition_epoch, 11);
+    assert_int_equal(p->isr_count, 2);
+    rig_pass(&l.r, 1000000);
+    assert_int_equal(l.asks, 1);
+    lead_down(&l);
+}
+
+/* A silent follower that has everything stays: nobody waits for it. */
+static void test_silent_but_whole(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 6, 2, 2);
+    lead_fill(&l, 0, 5);
+    lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5));
+    rig_pass(&l.r, 10 * LAG_US);
+    assert_int_equal(l.asks, 0);
+    lead_fill(&l, 0, 1);
+    rig_pass(&l.r, LAG_US);
+    assert_string_equal(lead_asked_isr(&l, 0), "0");
+    lead_down(&l);
+}
+
+/* Rule 16: too few in sync: those that wait hear of it as soon as that is committed. Rules 14, 15: nothing is visible then until there are enough. */
+static void test_below_min(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 7, 2, 2);
+    lead_config(&l, "min.insync.replicas", "2");
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 1);
+    lead_fetch(&l, BY(.id = 1, .offset = 1, .last_epoch = 5));
+    assert_int_equal(p->hw, 1);
+    lead_send(&l, l.c, 0, -1, 7);
+    assert_int_equal(lead_produced(l.c, 7), -100);
+    rig_pass(&l.r, LAG_US * 2);
+    assert_int_equal(lead_produced(l.c, 7), -100); /* asked for is not committed */
+    assert_string_equal(lead_asked_isr(&l, 0), "0");
+    lead_commit(&l, 11, only0, 1);
+    assert_int_equal(lead_produced(l.c, 7), KE_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
+    assert_int_equal(p->hw, 1);
+    lead_send(&l, l.c, 0, -1, 8);
+    assert_int_equal(lead_produced(l.c, 8), KE_NOT_ENOUGH_REPLICAS); /* before the append */
+    assert_int_equal(p->log->leo, 2);
+    lead_fill(&l, 0, 2);
+    assert_int_equal(p->hw, 1);
+    assert_int_equal(rig_fetch_one(l.c, RIG_FETCH(.topic = "t", .offset = 1))->records.len, 0);
+    lead_config(&l, "min.insync.replicas", "1");
+    assert_int_equal(p->hw, 4);
+    lead_send(&l, l.c, 0, -1, 9);
+    assert_int_equal(lead_produced(l.c, 9), KE_NONE);
+    lead_down(&l);
+}
+
+/* Rule 18, 14: it joins once it has reached the high watermark; wished for, it holds the high watermark already; it is in when that is committed. */
+static void test_expand(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 8, 2, 1);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 4);
+    assert_int_equal(p->hw, 4);
+    lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5));
+    assert_int_equal(l.asks, 0);
+    lead_fetch(&l, BY(.id = 1, .offset = 4, .last_epoch = 5));
+    assert_int_equal(l.asks, 1);
+    assert_string_equal(lead_asked_isr(&l, 0), "0,1:101");
+    assert_int_equal(p->isr_count, 1);
+    lead_fill(&l, 0, 1);
+    assert_int_equal(p->hw, 4);
+    lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5));
+    assert_int_equal(p->hw, 5);
+    assert_int_equal(l.asks, 1); /* one at a time */
+    lead_commit(&l, 11, with1, 2);
+    assert_int_equal(p->isr_count, 2);
+    lead_down(&l);
+}
+
+/* Rule 18: not in an earlier life, not fenced, not on its way out, and not before the epoch's start. */
+static void test_not_eligible(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 9, 2, 1);
+    lead_fill(&l, 0, 2);
+    lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101, .fenced = true});
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+    lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101, .leaving = true});
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+    lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101});
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5, .broker_epoch = 150)); /* a life that the image does not know yet: counted, not in */
+    assert_int_equal(l.asks, 0);
+    lead_config(&l, "min.insync.replicas", "2"); /* the high watermark stays */
+    lead_fill(&l, 0, 2);
+    lead_change(&l, 0, 0, NULL, -1); /* the epoch begins at 4, the high watermark is 2 */
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5, .leader_epoch = 6));
+    assert_int_equal(l.asks, 0);
+    lead_fetch(&l, BY(.id = 1, .offset = 4, .last_epoch = 5, .leader_epoch = 6));
+    assert_int_equal(l.asks, 1);
+    lead_down(&l);
+}
+
+/* One that keeps up under load is waited for, or it would never reach the high watermark. */
+static void test_joins_under_load(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 10, 2, 1);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 10);
+    lead_fetch(&l, BY(.id = 1, .offset = 8, .last_epoch = 5));
+    lead_fill(&l, 0, 1);
+    lead_fetch(&l, BY(.id = 1, .offset = 10, .last_epoch = 5)); /* all that there was at its last fetch */
+    assert_int_equal(p->hw, 11);
+    lead_fill(&l, 0, 1);
+    assert_int_equal(p->hw, 11); /* waits */
+    lead_fetch(&l, BY(.id = 1, .offset = 11, .last_epoch = 5));
+    assert_int_equal(l.asks, 1);
+    lead_down(&l);
+}
+
+/* Rule 17: sent again, the same, whatever happened to it; the image may know first. */
+static void test_sent_again(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 11, 2, 1);
+    struct kb_partition *p = lead_part(&l, 0);
+    l.no_controller = true;
+    lead_fetch(&l, BY(.id = 1));
+    rig_pass(&l.r, 200000);
+    assert_int_equal(l.asks, 0);
+    l.no_controller = false;
+    rig_pass(&l.r, 100000);
+    assert_int_equal(l.asks, 1);
+    lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 160}); /* it lives anew: the wish is not about that life */
+    lead_answer(&l, KW_EIO, (struct lead_answer){0});
+    assert_null(l.call);
+    rig_pass(&l.r, 100000);
+    assert_int_equal(l.asks, 2);
+    assert_string_equal(lead_asked_isr(&l, 0), "0,1:101");
+    const int16_t codes[] = {KE_NOT_CONTROLLER, KE_STALE_BROKER_EPOCH};
+    for (size_t i = 0; i < 2; i++) {
+        lead_answer(&l, KW_OK, (struct lead_answer){.top = codes[i]});
+        rig_pass(&l.r, 100000);
+        assert_int_equal(l.asks, 3 + (int)i);
+        assert_string_equal(lead_asked_isr(&l, 0), "0,1:101");
+    }
+    lead_answer(&l, KW_OK, (struct lead_answer){.code = KE_INVALID_UPDATE_VERSION}); /* it was carried out before: the image will say so */
+    lead_change(&l, 0, -2, with1, 2);
+    assert_int_equal(p->isr_count, 2);
+    rig_pass(&l.r, 5000000);
+    assert_int_equal(l.asks, 4);
+    lead_down(&l);
+}
+
+static void test_other_codes_are_tried_again(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 12, 2, 1);
+    lead_fetch(&l, BY(.id = 1));
+    const int16_t codes[] = {KE_INVALID_UPDATE_VERSION, KE_INVALID_REQUEST, KE_FENCED_LEADER_EPOCH, KE_UNKNOWN_TOPIC_ID, KE_NEW_LEADER_ELECTED};
+    for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
+        assert_int_equal(l.asks, 1 + (int)i);
+        lead_answer(&l, KW_OK, (struct lead_answer){.code = codes[i]});
+        rig_pass(&l.r, 500000);
+        assert_int_equal(l.asks, 1 + (int)i); /* not at once */
+        rig_pass(&l.r, 600000);
+        assert_int_equal(l.asks, 2 + (int)i);
+        assert_string_equal(lead_asked_isr(&l, 0), "0,1:101");
+    }
+    lead_down(&l);
+}
+
+/* Rule 17: taken back only when it was refused for what it is. */
+static void test_refused(void **state) {
+    (void)state;
+    const int16_t codes[] = {KE_INELIGIBLE_REPLICA, KE_OPERATION_NOT_ATTEMPTED};
+    for (size_t i = 0; i < 2; i++) {
+        struct lead l;
+        lead_up(&l, 13, 2, 1);
+        struct kb_partition *p = lead_part(&l, 0);
+        lead_fill(&l, 0, 1);
+        lead_fetch(&l, BY(.id = 1, .offset = 1, .last_epoch = 5));
+        lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101, .fenced = true});
+        lead_fill(&l, 0, 1);
+        assert_int_equal(p->hw, 1);
+        lead_answer(&l, KW_OK, (struct lead_answer){.code = codes[i]});
+        assert_int_equal(p->hw, 2); /* nobody is waited for any more */
+        lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101});
+        lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+        rig_pass(&l.r, 50000);
+        assert_int_equal(l.asks, 1); /* not in the same breath */
+        rig_pass(&l.r, 300000);
+        lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+        assert_int_equal(l.asks, 2);
+        lead_down(&l);
+    }
+}
+
+/* Rule 17: only what is newer than what is known. */
+static void test_old_answer(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 14, 3, 3);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 1);
+    rig_pass(&l.r, 2 * LAG_US);
+    assert_string_equal(lead_asked_isr(&l, 0), "0");
+    lead_change(&l, 0, -2, with1, 2); /* the controller fenced 2 meanwhile: epoch 11 */
+    lead_commit(&l, 11, only0, 1);    /* not what the image of that epoch says */
+    assert_int_equal(p->isr_count, 2);
+    assert_int_equal(p->isr[1], 1);
+    lead_change(&l, 0, 0, NULL, -1); /* a new leader epoch: what is under way is void */
+    assert_int_equal(p->leader_epoch, 6);
+    lead_down(&l);
+}
+
+/* Many partitions, one request; those that come while it is under way go with the next. */
+static void test_batched(void **state) {
+    (void)state;
+    struct lead l;
+    lead_init(&l, 15);
+    lead_start(&l);
+    lead_topic(&l);
+    for (int32_t i = 0; i < 6; i++) lead_partition(&l, i, 2, 2);
+    for (int32_t i = 0; i < 5; i++) lead_fill(&l, i, 1);
+    lead_fetch(&l, BY(.id = 1, .index = 5));
+    rig_pass(&l.r, 2 * LAG_US);
+    assert_int_equal(l.asks, 1);
+    assert_int_equal(l.rq.topics.n, 1);
+    assert_int_equal(l.rq.topics.v[0].partitions.n, 5);
+    lead_fill(&l, 5, 1);
+    rig_pass(&l.r, 2 * LAG_US);
+    assert_int_equal(l.asks, 1);
+    lead_commit(&l, 11, only0, 1);
+    assert_int_equal(l.asks, 2);
+    assert_int_equal(l.rq.topics.v[0].partitions.n, 1);
+    assert_non_null(lead_asked(&l, 5));
+    lead_commit(&l, 11, only0, 1);
+    for (int32_t i = 0; i < 6; i++) assert_int_equal(lead_part(&l, i)->hw, 1);
+    lead_down(&l);
+}
+
+/* Reassignment within the leader epoch: known replicas stay known, others come and go; one that this node is not in goes with its log. */
+static void test_replicas_change(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 16, 2, 2);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 2);
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+    struct kw_partition_change_record c;
+    kw_msg_init(&kw_partition_change_record_desc, &c);
+    c.topic_id = lead_topic_id();
+    c.partition_id = 0;
+    c.replicas.v = (int32_t *)(uintptr_t)all3;
+    c.replicas.n = 3;
+    lead_tell(&l, KW_RECORD_PARTITION_CHANGE, &c);
+    assert_int_equal(p->replica_count, 3);
+    lead_fill(&l, 0, 1);
+    lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5));
+    assert_int_equal(p->hw, 3);
+    lead_fetch(&l, BY(.id = 2, .offset = 3, .last_epoch = 5));
+    assert_string_equal(lead_asked_isr(&l, 0), "0,1:101,2:102");
+    lead_commit(&l, 12, all3, 3);
+    lead_send(&l, l.c, 0, -1, 9);
+    int32_t others[] = {1, 2};
+    c.replicas.v = c.isr.v = others;
+    c.replicas.n = c.isr.n = 2;
+    c.leader = 1;
+    lead_tell(&l, KW_RECORD_PARTITION_CHANGE, &c);
+    rig_pass(&l.r, 1000);
+    assert_null(lead_part(&l, 0));
+    assert_int_equal(lead_produced(l.c, 9), KE_NOT_LEADER_OR_FOLLOWER);
+    assert_int_equal(rig_fetch_one(l.c, RIG_FETCH(.topic = "t"))->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    lead_down(&l);
+}
+
+/* Rule 23: with flush.on.ack this node's own end is what is synced. */
+static void test_flush_on_ack(void **state) {
+    (void)state;
+    struct lead l;
+    lead_init(&l, 17);
+    rig_set(&l.r, "flush.on.ack", "true");
+    lead_start(&l);
+    lead_topic(&l);
+    lead_partition(&l, 0, 2, 2);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 1);
+    lead_fetch(&l, BY(.id = 1, .offset = 1, .last_epoch = 5));
+    assert_int_equal(p->hw, 1);
+    assert_int_equal(p->log->synced, 1);
+    lead_down(&l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hw),
+        cmocka_unit_test(test_what_counts),
+        cmocka_unit_test(test_new_epoch),
+        cmocka_unit_test(test_burst_keeps_isr),
+        cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_silent_but_whole),
+        cmocka_unit_test(test_below_min),
+        cmocka_unit_test(test_expand),
+        cmocka_unit_test(test_not_eligible),
+        cmocka_unit_test(test_joins_under_load),
+        cmocka_unit_test(test_sent_again),
+        cmocka_unit_test(test_other_codes_are_tried_again),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_old_answer),
+        cmocka_unit_test(test_batched),
+        cmocka_unit_test(test_replicas_change),
+        cmocka_unit_test(test_flush_on_ack),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
