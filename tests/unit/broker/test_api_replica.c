@@ -210,7 +210,7 @@ static void test_becomes_follower(void **state) {
     assert_int_equal(produced.node_endpoints.v[0].port, 9001);
     assert_true(rig_response(consumer, KW_API_FETCH, 17, 1, &resp));
     rig_fetched *f = &resp.responses.v[0].partitions.v[0];
-    assert_int_equal(f->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    assert_int_equal(f->error_code, KE_FENCED_LEADER_EPOCH);
     assert_int_equal(f->current_leader.leader_id, 1);
     assert_int_equal(f->current_leader.leader_epoch, 6);
     assert_int_equal(resp.node_endpoints.n, 1);
