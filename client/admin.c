@@ -16,6 +16,22 @@ static kw_err make_configs(struct kw_arena *arena, const kc_topic_new *t, struct
     return KW_OK;
 }
 
+/* Then both numbers are said by the assignments alone. */
+static kw_err make_assignments(struct kw_arena *arena, const kc_topic_new *t, struct kw_create_topics_request_creatable_topic *e) {
+    if (!t->replicas) return KW_OK;
+    e->assignments.v = kw_arena_calloc(arena, (size_t)t->partitions, sizeof *e->assignments.v);
+    if (!e->assignments.v) return KW_ENOMEM;
+    for (; e->assignments.n < t->partitions; e->assignments.n++) {
+        struct kw_create_topics_request_creatable_replica_assignment *p = &e->assignments.v[e->assignments.n];
+        p->partition_index = e->assignments.n;
+        p->broker_ids.v = (int32_t *)(uintptr_t)&t->replicas[e->assignments.n * t->replication_factor];
+        p->broker_ids.n = t->replication_factor;
+    }
+    e->num_partitions = -1;
+    e->replication_factor = -1;
+    return KW_OK;
+}
+
 static kw_err create_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
     const struct items *it = a->call;
     if (a->api == KW_API_METADATA) return kc_items_verify_encode(a, version, arena, out);
@@ -34,6 +50,7 @@ static kw_err create_encode(struct kc_admin *a, int16_t version, struct kw_arena
         e->num_partitions = t->partitions > 0 ? t->partitions : defaults ? -1 : 1;
         e->replication_factor = (int16_t)(t->replication_factor > 0 ? t->replication_factor : defaults ? -1 : 1);
         kw_err err = make_configs(arena, t, e);
+        if (err == KW_OK) err = make_assignments(arena, t, e);
         if (err != KW_OK) return err;
     }
     return kw_encode(&kw_create_topics_request_desc, version, &m, out);
@@ -61,6 +78,8 @@ static kc_err create_read(struct kc_admin *a, struct kw_in *body, struct kw_aren
 
 static bool create_copy(struct items *it, void *item) {
     kc_topic_new *t = item;
+    if (t->replicas && !(t->replicas = kw_arena_dup(&it->arena, t->replicas, (size_t)t->partitions * (size_t)t->replication_factor * sizeof *t->replicas)))
+        return false;
     return kc_items_dup_pairs(it, &t->configs, t->config_count);
 }
 
@@ -76,6 +95,7 @@ static bool create_valid(const kc_topic_new *items, size_t stride, size_t n) {
         const kc_topic_new *t = KW_AT(const kc_topic_new, items, stride, i);
         if (t->partitions < 0 || t->replication_factor < 0 || t->replication_factor > INT16_MAX || (t->config_count > 0 && !t->configs))
             return false;
+        if (t->replicas && (t->partitions == 0 || t->replication_factor == 0)) return false;
     }
     return true;
 }

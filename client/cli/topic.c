@@ -4,28 +4,60 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CLI_REPLICAS_MAX 4096
+
+/* "0:1:2,1:2:0": a partition's replicas by ':', partitions by ','. */
+static bool take_replicas(const char *text, int32_t *ids, int64_t *partitions, int64_t *rf) {
+    int64_t count = 0, in_this = 0;
+    *partitions = *rf = 0;
+    for (const char *p = text;; p++) {
+        char *end;
+        if (*p < '0' || *p > '9' || count == CLI_REPLICAS_MAX) return false;
+        long id = strtol(p, &end, 10);
+        if (id > INT32_MAX) return false;
+        ids[count++] = (int32_t)id;
+        in_this++;
+        p = end;
+        if (*p == ':') continue;
+        if (*partitions > 0 && in_this != *rf) return false;
+        *rf = in_this;
+        in_this = 0;
+        ++*partitions;
+        if (!*p) return *rf <= INT16_MAX;
+        if (*p != ',') return false;
+    }
+}
+
 static int topic_create(int argc, char **argv) {
     struct cli_session s = {0};
     struct cli_many config = {0};
     int64_t partitions = 0, rf = 0;
+    const char *replicas = NULL;
+    int32_t ids[CLI_REPLICAS_MAX];
     bool dry = false, json = false;
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&s),
         {0, "partitions", "N", "partitions (default: the broker's num.partitions)", CLI_COUNT, &partitions},
         {0, "rf", "N", "replication factor (default: the broker's)", CLI_COUNT, &rf},
+        {0, "replicas", "ID:ID,...", "brokers of each partition, in place of the two", CLI_TEXT, &replicas},
         {0, "config", "NAME=VALUE", "a topic config; may be repeated", CLI_MANY, &config},
         {0, "dry-run", NULL, "only check, change nothing", CLI_FLAG, &dry},
         {0, "json", NULL, "print JSON", CLI_FLAG, &json},
     };
     const struct cli_command c = {
         "topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options,
-                                  "  kc topic create orders --partitions 6 --config retention.ms=86400000\n"};
+                                  "  kc topic create orders --partitions 6 --config retention.ms=86400000\n"
+                                  "  kc topic create orders --replicas 0:1:2,1:2:0\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
     struct cli_pairs pairs;
     if ((rc = cli_pairs_make(&c, &config, NULL, &pairs)) >= 0) return rc;
     if (rf > INT16_MAX) return cli_usage_error(&c, "--rf is at most %d", INT16_MAX);
+    if (replicas && (partitions || rf)) return cli_usage_error(&c, "--replicas says what --partitions and --rf would: give it alone");
+    if (replicas && !take_replicas(replicas, ids, &partitions, &rf))
+        return cli_usage_error(&c, "--replicas wants as many broker ids for each partition, such as 0:1:2,1:2:0 (at most %d), not \"%s\"", CLI_REPLICAS_MAX,
+                               replicas);
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
     kc_topic_new items[CLI_OPERANDS_MAX] = {{0}};
     for (int i = 0; i < names.count; i++)
@@ -33,7 +65,8 @@ static int topic_create(int argc, char **argv) {
                                   .partitions = (int32_t)partitions,
                                   .replication_factor = (int32_t)rf,
                                   .configs = pairs.v,
-                                  .config_count = pairs.count};
+                                  .config_count = pairs.count,
+                                  .replicas = replicas ? ids : NULL};
     kc_error *error = NULL;
     kc_op *op = NULL;
     bool done[CLI_OPERANDS_MAX] = {0};

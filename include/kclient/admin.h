@@ -33,6 +33,9 @@ typedef struct kc_topic_new {
     int32_t replication_factor;  /**< 0: the broker's default */
     const kc_config_pair *configs;
     size_t config_count;
+    /** NULL: the cluster places the replicas. Else partitions * replication_factor broker ids, both given, partition by partition, the
+     * preferred leader of each first. */
+    const int32_t *replicas;
     /* out */
     kc_err err;
     char message[256];           /**< what failed and what to do; "" when ok */

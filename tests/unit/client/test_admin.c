@@ -21,6 +21,7 @@ static struct {
     int32_t controller;
     int metadata_requests;
     int32_t last_topics; /* items of the last request */
+    int32_t placed;      /* the first topic's assignments, a digit a replica, after 7 (no number of partitions) and 9 for each partition */
     bool leave_out;      /* the answer names nothing */
     int32_t drop;        /* close the connection on so many requests */
     uint16_t away;       /* partition 1 is led by a second broker, on this port */
@@ -90,6 +91,12 @@ static void create_topics(struct server_conn *c, struct kw_frame_request *h, str
     kw_msg_init(&kw_create_topics_response_desc, &m);
     script.last_topics = q.topics.n;
     m.topics.v = r;
+    script.placed = q.topics.n > 0 && q.topics.v[0].num_partitions == -1 ? 7 : 0;
+    for (int32_t i = 0; q.topics.n > 0 && i < q.topics.v[0].assignments.n; i++) {
+        script.placed = script.placed * 10 + 9;
+        for (int32_t k = 0; k < q.topics.v[0].assignments.v[i].broker_ids.n; k++)
+            script.placed = script.placed * 10 + q.topics.v[0].assignments.v[i].broker_ids.v[k];
+    }
     for (int32_t i = 0; i < q.topics.n && i < 8 && !script.leave_out; i++) {
         int16_t code = kw_str_eq(q.topics.v[i].name, kw_str_of("good")) ? 0 : next_code();
         r[m.topics.n++] = (struct kw_create_topics_response_creatable_topic_result){
@@ -292,6 +299,17 @@ static void test_create_topics(void **state) {
     assert_string_equal(t[2].message, "the broker's own words");
     assert_non_null(strstr(kc_error_message(e), "create topic there"));
     kc_error_free(e);
+}
+
+static void test_create_topics_where_they_are_to_be(void **state) {
+    (void)state;
+    begin();
+    const int32_t replicas[] = {1, 2, 2, 3};
+    kc_topic_new t = {.name = "good", .partitions = 2, .replication_factor = 2, .replicas = replicas};
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 10000000, NULL), KC_OK);
+    assert_int_equal(SAW(placed), 7912923);
+    t.partitions = 0; /* whose they are cannot be told then */
+    assert_int_equal(kc_admin_create_topics(client, &t, sizeof t, 1, 0, 10000000, NULL), KC_INVALID);
 }
 
 /* The controller moved: asked again, with fresh metadata; items that have their answer are not sent again. */
@@ -768,6 +786,7 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create_topics),
+        cmocka_unit_test(test_create_topics_where_they_are_to_be),
         cmocka_unit_test(test_not_controller_is_followed),
         cmocka_unit_test(test_time_runs_out),
         cmocka_unit_test(test_a_broken_connection_is_retried),
