@@ -1,12 +1,14 @@
 /* channel.c - contract: channel.h. Called by lifecycle, forward, pid_source, replica/isr; the node makes and frees it.
  *
- * One link a voter, dialed when something is to be sent: a call that went to one controller keeps its link while another takes over.
+ * Two links a voter, dialed when something is to be sent: a call that went to one controller keeps its link while another takes over. What is
+ * relayed for clients goes by the second, since a controller answers one request of a connection at a time, and an admin's may take long.
  */
 #include "channel.h"
 
 #include "kw_messages.h"
 #include "node_priv.h"
 
+enum lane { OWN, RELAYED, LANES };
 enum { PAUSE_US = 50000 /* after a connection that did not come about */ };
 
 struct peer {
@@ -18,8 +20,8 @@ struct peer {
 };
 struct kb_channel {
     struct kb_node *node;
-    struct peer peers[KB_VOTERS_MAX];
-    size_t peer_count;
+    struct peer peers[LANES * KB_VOTERS_MAX]; /* of one lane, then of the next */
+    size_t peer_count;                        /* a lane */
     struct kw_list inners;
 };
 struct kb_inner { /* a request of this node to itself */
@@ -56,7 +58,7 @@ kw_err kb_channel_new(struct kb_node *n) {
     struct kb_voter v[KB_VOTERS_MAX];
     ch->node = n;
     ch->peer_count = KW_MIN(kb_config_voters(n->parts.config, v, KB_VOTERS_MAX), (size_t)KB_VOTERS_MAX);
-    for (size_t i = 0; i < ch->peer_count; i++) ch->peers[i] = (struct peer){.ch = ch, .id = v[i].id};
+    for (size_t i = 0; i < LANES * ch->peer_count; i++) ch->peers[i] = (struct peer){.ch = ch, .id = v[i % ch->peer_count].id};
     kw_list_init(&ch->inners);
     n->channel = ch;
     return KW_OK;
@@ -75,7 +77,7 @@ void kb_channel_free(struct kb_node *n) {
     struct kb_channel *ch = n->channel;
     if (!ch) return;
     while (!kw_list_empty(&ch->inners)) inner_free(KW_CONTAINER_OF(ch->inners.next, struct kb_inner, link));
-    for (size_t i = 0; i < ch->peer_count; i++) kb_link_free(ch->peers[i].link);
+    for (size_t i = 0; i < LANES * ch->peer_count; i++) kb_link_free(ch->peers[i].link);
     kw_free(ch);
     n->channel = NULL;
 }
@@ -172,9 +174,10 @@ end:
 
 /* ---- To the controller ---- */
 
-static struct peer *peer_of(struct kb_channel *ch, int32_t id) {
+static struct peer *peer_of(struct kb_channel *ch, int32_t id, enum lane lane) {
+    struct peer *p = ch->peers + (size_t)lane * ch->peer_count;
     for (size_t i = 0; i < ch->peer_count; i++)
-        if (ch->peers[i].id == id) return &ch->peers[i];
+        if (p[i].id == id) return &p[i];
     return NULL;
 }
 
@@ -195,7 +198,7 @@ static kw_err send_on(struct kb_node *n, struct kb_call *c, const struct kb_call
     int32_t leader = kb_store_leader(n->parts.store, NULL);
     if (leader < 0) return KW_EBUSY;
     if (leader == n->id) return kb_store_leads(n->parts.store) ? kb_channel_to_self(n, c, b, timeout_us, now) : KW_EBUSY;
-    struct peer *p = peer_of(n->channel, leader);
+    struct peer *p = peer_of(n->channel, leader, b->msg ? OWN : RELAYED);
     if (!p) return KW_EBUSY;
     kw_err err = connect_peer(p, now);
     if (err) return err;

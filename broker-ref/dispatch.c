@@ -1,11 +1,12 @@
 /* dispatch.c - the table of what this broker serves, and the way of a request to its API: header, version, state, fault rules.
  *
- * Called by conn (a request whose turn it is). Calls api/ and fault. KIP-35, KIP-511 (ApiVersions of an unknown version).
+ * Called by conn (a request whose turn it is). Calls api/, fault and forward. KIP-35, KIP-511 (ApiVersions of an unknown version).
  */
 #include <stdio.h>
 
 #include "api/api.h"
 #include "fault.h"
+#include "forward.h"
 #include "kw_messages.h"
 #include "node_priv.h"
 
@@ -36,7 +37,8 @@ const struct kb_api_entry kb_api_table[] = {
 };
 const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);
 
-static const struct kb_api_entry *entry_of(int16_t key) {
+static const struct kb_api_entry *entry_of(const struct kb_node *n, int16_t key) {
+    if (!kb_forward_is_served(n, key)) return NULL;
     for (size_t i = 0; i < kb_api_table_count; i++)
         if (kb_api_table[i].key == key) return &kb_api_table[i];
     return NULL;
@@ -58,9 +60,16 @@ static bool may_run(const struct kb_node *n, const struct kb_api_entry *e) {
     return e->while_stopping || (e->early && kb_node_accepts(n));
 }
 
+static void run(struct kb_request *rq, const struct kb_api_entry *e) {
+    if (kb_forward_is_due(rq))
+        kb_forward_request(rq);
+    else
+        e->fn(rq);
+}
+
 /* The request is whole, its turn has come. */
 void kb_dispatch_start(struct kb_request *rq) {
-    const struct kb_api_entry *e = entry_of(rq->head.api_key);
+    const struct kb_api_entry *e = entry_of(rq->node, rq->head.api_key);
     if (rq->head_err != KW_OK && rq->head_err != KW_EVERSION) {
         kb_request_close(rq, "the request's header does not follow its format");
         return;
@@ -75,14 +84,14 @@ void kb_dispatch_start(struct kb_request *rq) {
         return;
     }
     if (rq->node->faults && !rq->inner && kb_fault_before(rq)) return;
-    e->fn(rq);
+    run(rq, e);
 }
 
 void kb_dispatch_run(struct kb_request *rq) {
-    const struct kb_api_entry *e = entry_of(rq->head.api_key);
+    const struct kb_api_entry *e = entry_of(rq->node, rq->head.api_key);
     if (rq->node->state != KB_NODE_READY && !(e->early && kb_node_accepts(rq->node))) { /* its log may be shut by now */
         kb_request_close(rq, "this broker is stopping");
         return;
     }
-    e->fn(rq);
+    run(rq, e);
 }

@@ -23,6 +23,9 @@ uint64_t kb_faults_hits(const struct kb_faults *f); /* of all rules */
 bool kb_fault_before(struct kb_request *rq);            /* true: the rule has taken the request over */
 bool kb_fault_answer(struct kb_request *rq, void *msg); /* true: the rule sends the answer, or none, in its own time */
 bool kb_fault_unanswered(struct kb_request *rq);        /* no answer is due, and the effect is there; true: as above */
+/* Not a fault: answers an error, with its text, for all that was asked, in the form of the API (whose answer mirrors its request); rq->body is whole.
+ * false: out of memory, nothing was answered. */
+bool kb_fault_mirror(struct kb_request *rq, int16_t code, const char *text);
 void kb_fault_release(struct kb_request *rq);
 
 #endif

@@ -102,7 +102,7 @@ static void clear_records(const struct kw_field *f, void *msg) {
 }
 
 /* Every place gets it, but the top only where there is none below: there it would be an error of the whole answer. */
-static bool set_errors(const struct kw_desc *d, int16_t version, void *msg, int16_t code, bool top) {
+static bool set_errors(const struct kw_desc *d, int16_t version, void *msg, int16_t code, const char *text, bool top) {
     bool below = false;
     for (size_t i = 0; i < d->field_count; i++) {
         const struct kw_field *f = &d->fields[i];
@@ -111,25 +111,28 @@ static bool set_errors(const struct kw_desc *d, int16_t version, void *msg, int1
         struct kw_array a;
         memcpy(&a, at(msg, f), sizeof(a));
         for (int32_t j = 0; j < a.n; j++)
-            below = set_errors(f->desc, version, (uint8_t *)a.v + (size_t)j * f->desc->size, code, false) || below;
+            below = set_errors(f->desc, version, (uint8_t *)a.v + (size_t)j * f->desc->size, code, text, false) || below;
     }
     bool here = false;
     for (size_t i = 0; i < d->field_count && !(top && below); i++) {
         const struct kw_field *f = &d->fields[i];
         int64_t none = -1;
+        struct kw_str why = kw_str_of(text);
         if (version < f->min || version > f->max) continue;
         if (f->type == KW_T_I16 && is(f, "errorCode", NULL, NULL)) {
             memcpy((uint8_t *)msg + f->offset, &code, sizeof(code));
             here = true;
         } else if (f->type == KW_T_I64 && is(f, "baseOffset", "lowWatermark", NULL)) {
             memcpy((uint8_t *)msg + f->offset, &none, sizeof(none));
+        } else if (text && f->type == KW_T_STRING && is(f, "errorMessage", NULL, NULL)) {
+            memcpy((uint8_t *)msg + f->offset, &why, sizeof(why));
         }
     }
     return below || here;
 }
 
 void kb_fault_set_error(struct kb_request *rq, void *msg, int16_t code) {
-    (void)set_errors(rq->head.api->response, rq->head.version, msg, code, true);
+    (void)set_errors(rq->head.api->response, rq->head.version, msg, code, NULL, true);
 }
 
 void kb_fault_set_throttle(const struct kw_desc *d, void *msg, int32_t ms) {
@@ -242,6 +245,18 @@ static bool mirrors(int16_t key) {
     default:
         return true;
     }
+}
+
+bool kb_fault_mirror(struct kb_request *rq, int16_t code, const char *text) {
+    const struct kw_desc *d = rq->head.api->response;
+    const void *req = decode_copy(rq);
+    void *resp = req ? kw_arena_calloc(&rq->arena, 1, d->size) : NULL;
+    if (!resp) return false;
+    kw_msg_init(d, resp);
+    if (mirror(&rq->arena, rq->head.api->request, req, d, resp) != KW_OK) return false;
+    (void)set_errors(d, rq->head.version, resp, code, text, true);
+    kb_request_reply(rq, resp);
+    return true;
 }
 
 void kb_fault_refuse(struct kb_request *rq, int16_t code) {

@@ -11,6 +11,7 @@
 #include "api/pid_source.h"
 #include "channel.h"
 #include "fault.h"
+#include "forward.h"
 #include "lifecycle.h"
 #include "node_priv.h"
 #include "replica/follower.h"
@@ -128,6 +129,7 @@ kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) {
     n->logger = o->logger;
     n->port = o->port;
     n->id = (int32_t)kb_config_int(o->config, "node.id");
+    n->roles = kb_config_roles(o->config);
     n->parts.config = o->config;
     n->parts.logger = &n->logger;
     n->parts.image = &n->image;
@@ -137,6 +139,7 @@ kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) {
     kb_image_init(&n->image);
     kb_net_init(n);
     kb_links_init(&n->links);
+    kw_list_init(&n->forwards);
     kw_err err = make_parts(n, o);
     if (err != KW_OK) {
         kb_node_free(n);
@@ -217,6 +220,7 @@ void kb_node_opened(struct kb_node *n, struct kb_now now) {
         else
             kb_node_unfenced(n, now);
     }
+    kb_forward_applied(n, now);
     if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
 

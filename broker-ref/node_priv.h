@@ -30,6 +30,7 @@ struct kb_node {
     bool start_marked, start_unclean; /* the last stop was in order; the machine went down since the last run, which did not stop so */
     char failure[640];
     int32_t id;            /* node.id */
+    int roles;             /* KB_ROLE_* */
     uint16_t port;         /* what the shell listens on */
     char *boot_id;         /* NULL: unknown */
     char *log_dir;         /* of log.dirs */
@@ -38,6 +39,7 @@ struct kb_node {
     struct kb_net net;
     struct kb_links links;
     struct kb_channel *channel;
+    struct kw_list forwards; /* forward.c: answers that wait for the image */
     struct kb_lifecycle *lifecycle; /* NULL: this node registers itself, or is no broker */
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;

@@ -201,3 +201,37 @@ void kb_request_reply(struct kb_request *rq, const void *msg) {
     if (!rq->reply) rq->closes = true;
     kb_request_done(rq);
 }
+
+static struct kb_reply *relayed(struct kb_request *rq, const uint8_t *body, size_t size, struct kw_blk *blk) {
+    struct kw_out out;
+    struct kw_response_header h = {.correlation_id = rq->head.correlation_id};
+    struct kb_reply *r = kb_reply_new(2);
+    kw_out_init(&out);
+    kw_out_i32(&out, 0);
+    if (!r || kw_encode(&kw_response_header_desc, kw_response_header_version(rq->head.api, rq->head.version), &h, &out) != KW_OK) {
+        kb_reply_free(r);
+        kw_out_deinit(&out);
+        return NULL;
+    }
+    kw_store32(out.p, (uint32_t)(out.len - 4 + size));
+    r->head = out.p; /* the reply frees it */
+    add_part(r, out.p, out.len);
+    if (add_part(r, body, size) && size > 0) r->parts[r->part_count - 1].blk = kw_blk_ref(blk);
+    return r;
+}
+
+void kb_request_relay(struct kb_request *rq, const uint8_t *body, size_t size, struct kw_blk *blk) {
+    if (rq->conn && !rq->inner && !rq->fault) {
+        rq->reply = relayed(rq, body, size, blk);
+        if (!rq->reply) rq->closes = true;
+        kb_request_done(rq);
+        return;
+    }
+    struct kw_in in; /* a fault rule wants to see it */
+    void *msg = kw_arena_alloc(&rq->arena, rq->head.api->response->size);
+    kw_in_init(&in, body, size);
+    if (msg && kw_decode(rq->head.api->response, rq->head.version, &in, &rq->arena, msg) == KW_OK)
+        kb_request_reply(rq, msg);
+    else
+        kb_request_close(rq, "the controller's answer cannot be read");
+}

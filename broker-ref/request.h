@@ -41,6 +41,8 @@ struct kb_request {
 /* Encodes the response (version and header as the request's) and queues it. Records fields with a ref are a struct kb_read * whose slices
  * are sent, and taken over, in place of bytes; other records bytes are copied. */
 void kb_request_reply(struct kb_request *rq, const void *msg);
+/* The same for a body that another node has encoded, in the request's version; blk holds it. */
+void kb_request_relay(struct kb_request *rq, const uint8_t *body, size_t size, struct kw_blk *blk);
 void kb_request_drop(struct kb_request *rq);                   /* no answer is due */
 void kb_request_close(struct kb_request *rq, const char *why); /* logs and closes the connection: protocol violations */
 /* Decodes the body into *msg; on failure logs, closes the connection and returns the error: the API just returns. */

@@ -119,6 +119,12 @@ int32_t kb_admin_self(const struct kb_parts *p) {
     return (int32_t)kb_config_int(p->config, "node.id");
 }
 
+int32_t kb_admin_controller(const struct kb_parts *p) {
+    int32_t leader = kb_store_leader(p->store, NULL);
+    const struct kb_image_broker *b = leader >= 0 ? kb_image_broker(p->image, leader) : NULL;
+    return b && !b->fenced && b->endpoint_count > 0 ? leader : kb_admin_self(p);
+}
+
 static bool is_offline(struct kb_parts *parts, const struct kb_image_partition *p, int32_t id, int32_t self) {
     const struct kb_image_broker *b = kb_image_broker(parts->image, id);
     const struct kb_partition *local = p->local;

@@ -57,5 +57,7 @@ kw_err kb_admin_view(struct kb_request *rq, const struct kb_image_partition *p, 
 /* Where clients reach a broker: this node through the connection's own view. false: not reachable. */
 bool kb_admin_address(struct kb_request *rq, const struct kb_image_broker *b, struct kw_str *host, int32_t *port);
 int32_t kb_admin_self(const struct kb_parts *p);
+/* Who clients are told is the controller: it, where it is a broker that they can reach, else this node, which relays. */
+int32_t kb_admin_controller(const struct kb_parts *p);
 
 #endif

@@ -4,6 +4,7 @@
  * KIP-1242 cluster and node.
  */
 #include "api.h"
+#include "forward.h"
 #include "kw_messages.h"
 #include "node_priv.h"
 
@@ -11,11 +12,12 @@ static kw_err fill_apis(struct kb_request *rq, struct kw_api_versions_response *
     resp->api_keys.v = kw_arena_calloc(&rq->arena, kb_api_table_count, sizeof(*resp->api_keys.v));
     if (!resp->api_keys.v) return KW_ENOMEM;
     for (size_t i = 0; i < kb_api_table_count; i++) {
-        resp->api_keys.v[i].api_key = kb_api_table[i].key;
-        resp->api_keys.v[i].min_version = kb_api_table[i].min;
-        resp->api_keys.v[i].max_version = kb_api_table[i].max;
+        if (!kb_forward_is_served(rq->node, kb_api_table[i].key)) continue;
+        struct kw_api_versions_response_api_version *v = &resp->api_keys.v[resp->api_keys.n++];
+        v->api_key = kb_api_table[i].key;
+        v->min_version = kb_api_table[i].min;
+        v->max_version = kb_api_table[i].max;
     }
-    resp->api_keys.n = (int32_t)kb_api_table_count;
     return KW_OK;
 }
 

@@ -20,6 +20,29 @@ static kw_err add_brokers(struct kb_request *rq, const struct kw_describe_cluste
     return KW_OK;
 }
 
+static kw_err add_voters(struct kb_request *rq, struct kw_describe_cluster_response *res) {
+    struct kb_voter v[KB_VOTERS_MAX];
+    size_t n = KW_MIN(kb_config_voters(kb_node_parts(rq->node)->config, v, KB_VOTERS_MAX), (size_t)KB_VOTERS_MAX);
+    res->brokers.v = kw_arena_calloc(&rq->arena, n + 1, sizeof(*res->brokers.v));
+    if (!res->brokers.v) return KW_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        res->brokers.v[res->brokers.n++] = (struct kw_describe_cluster_response_describe_cluster_broker){
+            .broker_id = v[i].id, .host = v[i].host, .port = v[i].port, .rack = kw_str_null()};
+    return KW_OK;
+}
+
+/* NULL: this node can answer. Brokers' listeners are for brokers' clients, controllers' for the rest; one that is both, in a quorum of several, has
+ * one listener for all. */
+static const char *wrong_endpoint(struct kb_request *rq, int8_t type) {
+    const struct kb_parts *p = kb_node_parts(rq->node);
+    if (type != ENDPOINT_BROKERS && type != ENDPOINT_CONTROLLERS) return "endpoint types 1 (brokers) and 2 (controllers) are known here";
+    if (type == ENDPOINT_BROKERS)
+        return kb_config_roles(p->config) & KB_ROLE_BROKER ? NULL : "this is a controller's listener: ask with endpoint type 2";
+    return (kb_config_roles(p->config) & KB_ROLE_CONTROLLER) && !kb_store_is_single(p->store)
+               ? NULL
+               : "this is a listener for brokers' clients: ask with endpoint type 1";
+}
+
 void kb_api_describe_cluster(struct kb_request *rq) {
     struct kb_parts *p = kb_node_parts(rq->node);
     struct kw_describe_cluster_request req;
@@ -27,17 +50,19 @@ void kb_api_describe_cluster(struct kb_request *rq) {
     if (kb_request_decode(rq, &req)) return;
     kw_msg_init(&kw_describe_cluster_response_desc, &res);
     res.cluster_id = kw_str_of(kb_store_cluster_id(p->store));
-    if (req.endpoint_type != ENDPOINT_BROKERS) {
-        bool known = req.endpoint_type == ENDPOINT_CONTROLLERS;
+    const char *wrong = wrong_endpoint(rq, req.endpoint_type);
+    if (wrong) {
+        bool known = req.endpoint_type == ENDPOINT_BROKERS || req.endpoint_type == ENDPOINT_CONTROLLERS;
         res.error_code = known ? KE_MISMATCHED_ENDPOINT_TYPE : KE_UNSUPPORTED_ENDPOINT_TYPE;
-        res.error_message = kw_str_of(known ? "this is a listener for brokers' clients: ask with endpoint type 1"
-                                            : "endpoint type 1 (brokers) is known here");
+        res.error_message = kw_str_of(wrong);
         kb_request_reply(rq, &res);
         return;
     }
-    res.controller_id = kb_admin_self(p);
+    bool brokers = req.endpoint_type == ENDPOINT_BROKERS;
+    res.endpoint_type = req.endpoint_type;
+    res.controller_id = brokers ? kb_admin_controller(p) : kb_store_leader(p->store, NULL);
     if (req.include_cluster_authorized_operations) res.cluster_authorized_operations = KB_CLUSTER_OPERATIONS;
-    if (add_brokers(rq, &req, &res))
+    if (brokers ? add_brokers(rq, &req, &res) : add_voters(rq, &res))
         kb_admin_no_memory(rq);
     else
         kb_request_reply(rq, &res);

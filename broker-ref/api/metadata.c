@@ -5,6 +5,7 @@
  * again).
  */
 #include "admin.h"
+#include "forward.h"
 
 #define CREATE_WAIT_MS 5000
 
@@ -14,6 +15,7 @@ struct metadata { /* of one request, in its arena */
     struct kw_metadata_response res;
     struct kb_topic_create *creates;
     int32_t create_count;
+    struct kb_forward forward;
 };
 
 static struct kb_parts *parts_of(struct metadata *m) {
@@ -120,7 +122,7 @@ static void answer(struct metadata *m) {
     struct kb_parts *p = parts_of(m);
     kw_msg_init(&kw_metadata_response_desc, &m->res);
     m->res.cluster_id = kw_str_of(kb_store_cluster_id(p->store));
-    m->res.controller_id = kb_admin_self(p);
+    m->res.controller_id = kb_admin_controller(p);
     if (m->req->include_cluster_authorized_operations) m->res.cluster_authorized_operations = KB_CLUSTER_OPERATIONS;
     if (add_brokers(m) || add_topics(m)) {
         kb_admin_no_memory(m->rq);
@@ -131,6 +133,49 @@ static void answer(struct metadata *m) {
 
 static void created(struct kb_admin_wait *w) {
     answer(w->items);
+}
+
+/* ---- Made by the controller, where that is another node ---- */
+
+static void relayed(struct kb_forward *f, int16_t code, struct kw_in *body, struct kw_blk *blk) {
+    struct metadata *m = KW_CONTAINER_OF(f, struct metadata, forward);
+    struct kw_create_topics_response r;
+    (void)blk;
+    if (!code && kw_decode(&kw_create_topics_response_desc, f->version, body, &m->rq->arena, &r) != KW_OK) code = KE_UNKNOWN_SERVER_ERROR;
+    for (int32_t i = 0; i < m->create_count; i++) {
+        struct kb_topic_create *t = &m->creates[i];
+        t->result.code = code == KE_NONE ? KE_UNKNOWN_TOPIC_OR_PARTITION : KE_LEADER_NOT_AVAILABLE; /* the client asks again */
+        for (int32_t k = 0; !code && k < r.topics.n; k++)
+            if (kw_str_eq(r.topics.v[k].name, t->name)) t->result.code = r.topics.v[k].error_code;
+    }
+    answer(m);
+}
+
+static kw_err relay_creates(struct metadata *m) {
+    struct kw_create_topics_request q;
+    struct kw_out out;
+    kw_msg_init(&kw_create_topics_request_desc, &q);
+    q.timeout_ms = CREATE_WAIT_MS;
+    q.topics.v = kw_arena_calloc(&m->rq->arena, (size_t)m->create_count, sizeof(*q.topics.v));
+    if (!q.topics.v) return KW_ENOMEM;
+    for (int32_t i = 0; i < m->create_count; i++) {
+        q.topics.v[i] = (struct kw_create_topics_request_creatable_topic){
+            .name = m->creates[i].name, .num_partitions = -1, .replication_factor = -1};
+        q.topics.n++;
+    }
+    kw_out_init(&out);
+    m->forward = (struct kb_forward){.rq = m->rq,
+                                     .api_key = KW_API_CREATE_TOPICS,
+                                     .version = 7,
+                                     .deadline_us = m->rq->arrived.mono_us + (int64_t)CREATE_WAIT_MS * 1000,
+                                     .done = relayed};
+    kw_err err = kw_encode(&kw_create_topics_request_desc, 7, &q, &out);
+    m->forward.body = err ? NULL : kw_arena_dup(&m->rq->arena, out.p, out.len);
+    m->forward.size = out.len;
+    kw_out_deinit(&out);
+    if (!m->forward.body) return KW_ENOMEM;
+    kb_forward_begin(&m->forward, m->rq->arrived);
+    return KW_OK;
 }
 
 /* A topic named twice is answered once: else a small request could ask for any number of copies of a large answer. */
@@ -180,6 +225,10 @@ void kb_api_metadata(struct kb_request *rq) {
     }
     if (m->create_count == 0) {
         answer(m);
+        return;
+    }
+    if (!kb_store_leads(parts_of(m)->store)) {
+        if (relay_creates(m)) kb_admin_no_memory(rq);
         return;
     }
     struct kb_admin_wait *w = kb_admin_wait_new(rq, m, created);
