@@ -1,6 +1,6 @@
-/* partition.c - one partition: who may use it, its high watermark, what its log tells it, its end.
+/* partition.c - one partition: who may use it, its role, its high watermark, what its log tells it, its end.
  *
- * Called by api/ (find, dirty, pin), by the log (marks, failures), by partitions.c. Calls log/ and purgatory.
+ * Called by api/ (find, dirty, pin), by the log (marks, failures), by partitions.c and isr. Calls log/, purgatory, isr, follower.
  */
 #include "api/pid_source.h"
 #include "follower.h"
@@ -253,7 +253,10 @@ void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_n
     p->log = log;
     p->state = KB_PART_ONLINE;
     p->was_online = true;
-    if (p->points[KB_POINT_HW] > log->leo) {
+    if (p->points[KB_POINT_HW] > log->leo && p->replica_count > 1) {
+        KB_SAY(p->node, KB_WARN, "%s-%d ends at offset %lld, but was committed up to %lld: the other replicas have the rest", p->topic, p->index,
+               (long long)log->leo, (long long)p->points[KB_POINT_HW]);
+    } else if (p->points[KB_POINT_HW] > log->leo) {
         p->node->partitions->lost += p->points[KB_POINT_HW] - log->leo;
         KB_SAY(p->node, KB_ERROR, "%s-%d ends at offset %lld, but was committed up to %lld: at least %lld records are lost", p->topic, p->index,
                (long long)log->leo, (long long)p->points[KB_POINT_HW], (long long)(p->points[KB_POINT_HW] - log->leo));

@@ -53,7 +53,11 @@ static void test_what_counts(void **state) {
     assert_int_equal(f->diverging_epoch.end_offset, 0);
     assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 9))->error_code, KE_OFFSET_OUT_OF_RANGE);
     assert_int_equal(p->hw, 0);
-    lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5));
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5, .broker_epoch = 160)); /* it lives anew, and the image does not know yet */
+    assert_int_equal(p->hw, 2);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5))->error_code, KE_NOT_LEADER_OR_FOLLOWER); /* late, of the life before */
+    assert_int_equal(p->hw, 2);
+    lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5, .broker_epoch = 160));
     assert_int_equal(p->hw, 3);
     lead_down(&l);
 }
