@@ -132,6 +132,8 @@ const struct kb_config_def kb_config_defs[] = {
     BINT("controller.quorum.retry.backoff.ms", "20", 0, I32, "How long until a request within the quorum is sent again.")
     BINT("controller.quorum.fetch.max.bytes", "1048576", 0, I32, "The most that one fetch of metadata answers.")
     BINT("controller.quorum.fetch.snapshot.max.bytes", "1048576", 0, I32, "The most of a metadata snapshot that goes at a time.")
+    BBOOL("controller.quorum.rejoin", "false",
+          "A voter whose metadata folder is empty votes at once. Only for one that is new, or when what the folder held is known not to matter.")
     BBOOL("auto.leader.rebalance.enable", "true", "Leadership goes back to the preferred replicas by itself.")
     BLONG("leader.imbalance.check.interval.seconds", "300", 1, I64, "How often that is looked at.")
     BBOOL("controlled.shutdown.enable", "true", "A broker that stops hands its leaderships over first.")

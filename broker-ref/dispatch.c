@@ -12,7 +12,7 @@
 
 const struct kb_api_entry kb_api_table[] = {
     {KW_API_PRODUCE, 0, 13, kb_api_produce, false, false}, /* from 0, else librdkafka takes the broker for too old (KAFKA-18659) */
-    {KW_API_FETCH, 0, 18, kb_api_fetch, false, false},
+    {KW_API_FETCH, 0, 18, kb_api_fetch, false, true},
     {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, false, false},
     {KW_API_METADATA, 0, 13, kb_api_metadata, false, false},
     {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, false, false},
@@ -27,7 +27,12 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_DESCRIBE_LOG_DIRS, 0, 5, kb_api_describe_log_dirs, false, false},
     {KW_API_CREATE_PARTITIONS, 0, 3, kb_api_create_partitions, false, false},
     {KW_API_INCREMENTAL_ALTER_CONFIGS, 0, 1, kb_api_incremental_alter_configs, false, false},
-    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, false, false},
+    {KW_API_VOTE, 0, 2, kb_api_vote, false, true},
+    {KW_API_BEGIN_QUORUM_EPOCH, 0, 1, kb_api_begin_quorum_epoch, false, true},
+    {KW_API_END_QUORUM_EPOCH, 0, 1, kb_api_end_quorum_epoch, false, true},
+    {KW_API_DESCRIBE_QUORUM, 0, 2, kb_api_describe_quorum, false, true},
+    {KW_API_FETCH_SNAPSHOT, 0, 1, kb_api_fetch_snapshot, false, true},
+    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, false, true},
     {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, false, false},
     {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, false, false},
     {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false, false},

@@ -541,10 +541,31 @@ static void stop_now(struct kb_node *n, struct kb_now now) {
     kb_partitions_stop(n, partitions_stopped, now);
 }
 
+static void resigned(void *ctx, struct kb_now now) {
+    struct kb_node *n = ctx;
+    n->now = now;
+    stop_now(n, now);
+}
+
+/* The brokers' partitions are handed over; the quorum's leadership follows, while others still reach this node. */
+static void hand_over(struct kb_node *n, struct kb_now now) {
+    if (n->state != KB_NODE_READY && n->state != KB_NODE_LOADING) return;
+    if (n->parts.store && !kb_store_is_single(n->parts.store))
+        kb_store_resign(n->parts.store, resigned, n, now);
+    else
+        stop_now(n, now);
+}
+
 void kb_node_stop(struct kb_node *n, struct kb_now now) {
     n->now = now;
     if (n->state == KB_NODE_NEW) n->state = KB_NODE_STOPPED;
     if (n->leaving) return;
-    n->leaving = n->state == KB_NODE_READY && kb_lifecycle_leave(n, stop_now, now);
-    if (!n->leaving) stop_now(n, now);
+    bool serves = kb_node_accepts(n);
+    bool hands_over = n->state == KB_NODE_READY && kb_lifecycle_leave(n, hand_over, now);
+    n->leaving = hands_over || (serves && !kb_store_is_single(n->parts.store));
+    if (hands_over) return;
+    if (n->leaving)
+        hand_over(n, now);
+    else
+        stop_now(n, now);
 }

@@ -4,6 +4,7 @@
 
 #include "../request.h"
 
+kb_api_fn kb_api_vote, kb_api_begin_quorum_epoch, kb_api_end_quorum_epoch, kb_api_describe_quorum, kb_api_fetch_snapshot;
 kb_api_fn kb_api_produce, kb_api_fetch, kb_api_list_offsets, kb_api_metadata, kb_api_find_coordinator, kb_api_api_versions,
     kb_api_create_topics, kb_api_delete_topics, kb_api_delete_records, kb_api_init_producer_id, kb_api_offset_for_leader_epoch,
     kb_api_describe_configs, kb_api_alter_configs, kb_api_describe_log_dirs, kb_api_create_partitions, kb_api_incremental_alter_configs,

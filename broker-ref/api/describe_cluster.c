@@ -50,7 +50,11 @@ void kb_api_describe_cluster(struct kb_request *rq) {
     if (kb_request_decode(rq, &req)) return;
     kw_msg_init(&kw_describe_cluster_response_desc, &res);
     res.cluster_id = kw_str_of(kb_store_cluster_id(p->store));
-    const char *wrong = wrong_endpoint(rq, req.endpoint_type);
+    if (req.endpoint_type != ENDPOINT_CONTROLLERS && kb_node_state(rq->node) != KB_NODE_READY) {
+        kb_request_close(rq, "this broker is not ready yet");
+        return;
+    }
+    const char *wrong = wrong_endpoint(rq, req.endpoint_type); /* nodes of the quorum ask for the cluster's id so, and take it from any answer */
     if (wrong) {
         bool known = req.endpoint_type == ENDPOINT_BROKERS || req.endpoint_type == ENDPOINT_CONTROLLERS;
         res.error_code = known ? KE_MISMATCHED_ENDPOINT_TYPE : KE_UNSUPPORTED_ENDPOINT_TYPE;

@@ -15,6 +15,7 @@
 #include "log/epochs.h"
 #include "log/log.h"
 #include "node_priv.h"
+#include "quorum/raft.h"
 #include "replica/isr.h"
 #include "replica/purgatory.h"
 
@@ -555,6 +556,14 @@ void kb_api_fetch(struct kb_request *rq) {
     }
     f->rq = rq;
     if (kb_request_decode(rq, &f->req) != KW_OK) return;
+    if (!kb_store_is_single(rq->node->parts.store) && kb_raft_is_metadata_fetch(&f->req, rq->head.version)) {
+        kb_raft_fetch(rq, &f->req);
+        return;
+    }
+    if (rq->node->state != KB_NODE_READY) {
+        kb_request_close(rq, "this broker is not ready yet");
+        return;
+    }
     f->replica = KW_MAX(rq->head.version >= 15 ? f->req.replica_state.replica_id : f->req.replica_id, -1);
     f->broker_epoch = rq->head.version >= 15 ? f->req.replica_state.replica_epoch : -1;
     rq->state = f;

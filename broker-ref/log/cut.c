@@ -111,7 +111,7 @@ static kw_err cut_memory(struct kb_log *log, size_t keep, int64_t position, stru
         cut_segment(s, position, k->to);
     }
     kb_tail_cut(log, k->to);
-    kb_epochs_truncate_end(log->epochs, k->to);
+    kb_epochs_truncate_end(log->epochs, fresh ? 0 : k->to); /* of a log that was emptied nothing is known any more */
     log->leo = p->submitted = k->to;
     log->written = KW_MIN(log->written, k->to);
     if (fresh) log->written = k->to;

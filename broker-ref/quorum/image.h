@@ -82,6 +82,10 @@ bool kb_image_knows(int16_t type);
  * loudly). */
 kw_err kb_image_apply(struct kb_image *im, int64_t offset, int32_t epoch, int16_t type, const void *record) KW_CHECK;
 
+/* `im` is what `with` was from now on, and hears of all that is different as if records had said it; with is left empty. KW_EDECODE: with
+ * cannot come after im. KW_ENOMEM: not all that changed was told: the node is to stop. */
+kw_err kb_image_replace(struct kb_image *im, struct kb_image *with) KW_CHECK;
+
 /* Why a topic cannot have this name; NULL: it can. (Whether it collides with another is the controller's to say.) */
 const char *kb_topic_name_problem(struct kw_str name);
 struct kb_image_topic *kb_image_topic(const struct kb_image *im, struct kw_str name);

@@ -38,7 +38,7 @@ kw_err kb_meta_batch_finish(struct kb_meta_batch *b, bool control, int64_t base_
 struct kb_replay {
     struct kb_image *image;
     struct kw_compressor *compressor;
-    int32_t node_id;        /* the only voter there may be */
+    int32_t node_id;        /* the only voter there may be; -1: the quorum is of several */
     int64_t next;           /* the offset that comes next; records below are skipped, a gap is an error */
     int64_t last_timestamp; /* of the last batch; -1 */
     bool in_transaction;

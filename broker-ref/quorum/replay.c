@@ -142,7 +142,7 @@ static kw_err leader_change(struct kb_replay *r, struct kw_in *in) {
     int16_t version = kw_in_i16(&peek);
     kw_err err = kw_decode(&kw_leader_change_message_desc, version, in, &r->arena, &m);
     for (int32_t i = 0; !err && i < m.voters.n; i++)
-        if (m.voters.v[i].voter_id != r->node_id) return foreign_voter(r, m.voters.v[i].voter_id);
+        if (r->node_id >= 0 && m.voters.v[i].voter_id != r->node_id) return foreign_voter(r, m.voters.v[i].voter_id);
     return err;
 }
 
@@ -150,7 +150,7 @@ static kw_err voters(struct kb_replay *r, struct kw_in *in) {
     struct kw_voters_record m;
     kw_err err = kw_decode(&kw_voters_record_desc, 0, in, &r->arena, &m);
     for (int32_t i = 0; !err && i < m.voters.n; i++)
-        if (m.voters.v[i].voter_id != r->node_id) return foreign_voter(r, m.voters.v[i].voter_id);
+        if (r->node_id >= 0 && m.voters.v[i].voter_id != r->node_id) return foreign_voter(r, m.voters.v[i].voter_id);
     return err;
 }
 

@@ -41,6 +41,9 @@ struct kb_store_options {
 kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **s) KW_CHECK;
 kw_err kb_store_start(struct kb_store *s, struct kb_now now) KW_CHECK;
 void kb_store_stop(struct kb_store *s, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
+/* Of several voters, where a stop begins: a leader hands over, and this node never stands again. done comes once, in a later turn, within a second
+ * or so; then the stop may go on. */
+void kb_store_resign(struct kb_store *s, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
 void kb_store_free(struct kb_store *s);                 /* once the shell has no request of it left */
 const char *kb_store_failure(const struct kb_store *s); /* what, where, why, what to do; NULL: none */
 

@@ -10,19 +10,24 @@
 
 #define BATCH_SIZE (512u << 10)
 
-static kw_err leader_change(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+kw_err kb_store_boot_leader_change(struct kb_store *s, struct kb_meta_batch *b, const int32_t *voters, const bool *granted, size_t count,
+                                   struct kb_now now) {
     struct kw_leader_change_message m;
-    struct kw_leader_change_message_voter self = {.voter_id = s->load.node_id};
+    struct kw_leader_change_message_voter all[KB_VOTERS_MAX], granting[KB_VOTERS_MAX];
     kw_msg_init(&kw_leader_change_message_desc, &m);
     m.leader_id = s->load.node_id;
-    m.voters.v = m.granting_voters.v = &self;
-    m.voters.n = m.granting_voters.n = 1;
+    m.voters.v = all;
+    m.granting_voters.v = granting;
+    for (size_t i = 0; i < count; i++) {
+        all[m.voters.n++] = (struct kw_leader_change_message_voter){.voter_id = voters[i]};
+        if (granted[i]) granting[m.granting_voters.n++] = (struct kw_leader_change_message_voter){.voter_id = voters[i]};
+    }
     kw_err err = kb_meta_batch_add_control(b, KB_CONTROL_LEADER_CHANGE, &kw_leader_change_message_desc, 0, &m);
     return err ? err : kb_store_append_batch(s, b, true, now);
 }
 
 /* A transaction that the last epoch left open (a log of several batches, written elsewhere) is no one's to finish. */
-static kw_err abort_open(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+kw_err kb_store_boot_abort(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
     struct kw_abort_transaction_record m;
     kw_msg_init(&kw_abort_transaction_record_desc, &m);
     m.reason = kw_str_of("a new leader");
@@ -30,7 +35,7 @@ static kw_err abort_open(struct kb_store *s, struct kb_meta_batch *b, struct kb_
     return err ? err : kb_store_append_batch(s, b, false, now);
 }
 
-static kw_err features(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
+kw_err kb_store_boot_features(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) {
     struct kw_begin_transaction_record begin;
     struct kw_end_transaction_record end;
     struct kw_feature_level_record level;
@@ -172,9 +177,9 @@ void kb_store_boot(struct kb_store *s, struct kb_now now) {
     bool empty = !kw_map_get(&s->o.image->features, version, sizeof(version) - 1);
     s->state = KB_STORE_STARTING;
     kb_meta_batch_init(&b);
-    kw_err err = leader_change(s, &b, now);
-    if (!err && s->replay.in_transaction) err = abort_open(s, &b, now);
-    if (!err && empty) err = features(s, &b, now);
+    kw_err err = kb_store_boot_leader_change(s, &b, &s->load.node_id, (const bool[]){true}, 1, now);
+    if (!err && s->replay.in_transaction) err = kb_store_boot_abort(s, &b, now);
+    if (!err && empty) err = kb_store_boot_features(s, &b, now);
     if (!err) err = registration(s, &b);
     if (!err) err = lead_all(s, &b, now);
     kb_meta_batch_deinit(&b);

@@ -78,3 +78,48 @@ kw_err kb_store_vote_read(const uint8_t *p, size_t n, int32_t *epoch) {
     *epoch = (int32_t)v;
     return KW_OK;
 }
+
+/* ---- Of several voters ---- */
+
+kw_err kb_store_state_write(struct kw_out *out, const struct kb_election_state *st, const int32_t *voters, size_t count) {
+    kb_text_add(out, "{\"clusterId\":\"\",\"leaderId\":%d,\"leaderEpoch\":%d,\"votedId\":%d,\"appliedOffset\":0,\"currentVoters\":[", (int)st->leader_id,
+                (int)st->epoch, (int)st->voted_id);
+    for (size_t i = 0; i < count; i++) kb_text_add(out, i ? ",{\"voterId\":%d}" : "{\"voterId\":%d}", (int)voters[i]);
+    kb_text_add(out, "],\"data_version\":0}");
+    return out->err;
+}
+
+/* The number behind the next `key` at or after *at, which moves behind it. */
+static bool next_number(const uint8_t **at, const uint8_t *end, const char *key, int32_t *v) {
+    const uint8_t *p = memmem(*at, (size_t)(end - *at), key, strlen(key));
+    if (!p) return false;
+    p += strlen(key);
+    while (p < end && (*p == ' ' || *p == ':')) p++;
+    bool minus = p < end && *p == '-';
+    const uint8_t *digits = p += minus;
+    int64_t n;
+    while (p < end && *p >= '0' && *p <= '9') p++;
+    if (!kb_text_int((const char *)digits, (size_t)(p - digits), 0, INT32_MAX, &n)) return false;
+    *v = (int32_t)(minus ? -n : n);
+    *at = p;
+    return true;
+}
+
+kw_err kb_store_state_read(const uint8_t *p, size_t n, struct kb_election_state *st, int32_t voters[KB_VOTERS_MAX], size_t *count) {
+    const uint8_t *end = p + n, *at = p;
+    int32_t version;
+    if (n == 0 || p[0] != '{' || !memchr(p, '}', n)) return KW_EDECODE;
+    kb_election_none(st);
+    if (!next_number(&at, end, "\"leaderEpoch\"", &st->epoch)) return KW_EDECODE;
+    if (at = p, !next_number(&at, end, "\"leaderId\"", &st->leader_id)) return KW_EDECODE;
+    if (at = p, !next_number(&at, end, "\"votedId\"", &st->voted_id)) return KW_EDECODE;
+    if (at = p, !next_number(&at, end, "\"data_version\"", &version) || version != 0) return KW_EDECODE;
+    if (st->epoch < 0 || st->epoch > KB_EPOCH_MAX || st->leader_id < -1 || st->voted_id < -1) return KW_EDECODE;
+    at = p;
+    *count = 0;
+    for (int32_t id; next_number(&at, end, "\"voterId\"", &id);) {
+        if (*count == KB_VOTERS_MAX || id < 0) return KW_EDECODE;
+        voters[(*count)++] = id;
+    }
+    return KW_OK;
+}

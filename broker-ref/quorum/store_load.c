@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #include "log/epochs.h"
+#include "raft.h"
 #include "store_priv.h"
 
 #define SMALL_FILE_MAX (64u << 10)
-#define READ_SIZE (1u << 20)
 
 /* ---- The job, on a lane's thread ---- */
 
@@ -143,8 +143,46 @@ static bool load_properties(struct kb_store_load *l, struct kb_fs *fs, bool has_
         return false;
     }
     l->fresh = true;
+    if (!l->single) return true; /* the cluster's id is asked for first */
+    memcpy(l->cluster_id, l->new_cluster_id, sizeof(l->cluster_id));
     err = kb_store_properties_write(bytes, l->node_id, l->cluster_id, l->directory_id) ? KB_DISK_ENOMEM : KB_DISK_OK;
     return !failed(l, l->dir, "meta.properties", err);
+}
+
+/* Who votes was agreed on when the file was written: another list may have another majority. */
+static bool same_voters(struct kb_store_load *l, const int32_t *v, size_t n) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < l->voter_count; k++) found += v[i] == l->voters[k];
+    if (l->rejoin || (found == n && n == l->voter_count)) return true;
+    char text[KB_VOTERS_MAX * 12] = "";
+    for (size_t i = 0, at = 0; i < n; i++) at += (size_t)snprintf(text + at, sizeof(text) - at, i ? ",%d" : "%d", (int)v[i]);
+    WHY(l,
+        "%.160s/quorum-state names the voters %s, controller.quorum.voters names others: voters cannot be exchanged while the quorum has metadata; "
+        "configure them as they were",
+        l->meta_dir, text);
+    return false;
+}
+
+/* Of several voters: as it was left. None: this node knows nothing of its votes. */
+static bool load_state(struct kb_store_load *l, struct kb_fs *fs) {
+    char path[4200];
+    uint8_t *data;
+    size_t n, count;
+    int32_t voters[KB_VOTERS_MAX];
+    kb_election_none(&l->vote);
+    join(path, sizeof(path), l->meta_dir, "quorum-state");
+    enum kb_disk_err err = read_file(fs, path, SMALL_FILE_MAX, &data, &n);
+    if (err == KB_DISK_ENOENT) return true;
+    if (err) return !failed(l, l->meta_dir, "quorum-state", err);
+    kw_err bad = kb_store_state_read(data, n, &l->vote, voters, &count);
+    kw_free(data);
+    if (bad) {
+        WHY(l, "%s/quorum-state is corrupt: restore it; without it this voter's votes are not known (controller.quorum.rejoin)", l->meta_dir);
+        return false;
+    }
+    l->has_vote = true;
+    return same_voters(l, voters, count);
 }
 
 /* The new epoch; it is on the disk before anything is appended in it. */
@@ -184,7 +222,7 @@ static bool make_folders(struct kb_store_load *l, struct kb_fs *fs) {
 
 /* Names, durable. Those of a new folder are made so later, beside the first sync of its log: nothing is said before that. */
 static enum kb_disk_err sync_names(const struct kb_store_load *l, struct kb_fs *fs) {
-    if (l->fresh) return KB_DISK_OK;
+    if (l->fresh && l->single) return KB_DISK_OK;
     enum kb_disk_err err = fs->ops->sync_dir(fs, l->meta_dir);
     return err ? err : fs->ops->sync_dir(fs, l->dir);
 }
@@ -216,7 +254,8 @@ static void load_job(void *arg, struct kb_fs *fs) {
         {.dir = l->meta_dir, .name = "partition.metadata"}}; /* the last is for Apache Kafka's tools: everyone knows the id */
     for (size_t i = 0; i < FILES; i++) kw_out_init(&files[i].bytes);
     if (make_folders(l, fs) && list_folder(l, fs, &f) && load_snapshots(l, fs, &f) &&
-        load_properties(l, fs, f.has_log || l->snapshot_end > 0, &files[PROPERTIES].bytes) && load_vote(l, fs, &files[VOTE].bytes)) {
+        load_properties(l, fs, f.has_log || l->snapshot_end > 0, &files[PROPERTIES].bytes) &&
+        (l->single ? load_vote(l, fs, &files[VOTE].bytes) : load_state(l, fs))) {
         if (l->fresh) kw_out_bytes(&files[TOPIC_ID].bytes, "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", 43);
         if (!failed(l, l->meta_dir, "", files[TOPIC_ID].bytes.err ? KB_DISK_ENOMEM : KB_DISK_OK)) store_small_files(l, fs, files, FILES);
     }
@@ -225,8 +264,6 @@ static void load_job(void *arg, struct kb_fs *fs) {
 }
 
 /* ---- Replay, in the core ---- */
-
-static void replay_log(struct kb_store *s, struct kb_now now);
 
 /* Everything is read: the epoch must be above all that the log knows before anything is appended. */
 static void vote_done(struct kb_disk_req *r, struct kb_now now) {
@@ -276,72 +313,23 @@ static void replayed(struct kb_store *s, struct kb_now now) {
     kb_disk_submit(s->o.env->disk, &s->vote);
 }
 
-/* The slices of a read may part batches anywhere: they are joined first. */
-static kw_err take_read(struct kb_store *s, size_t *used) {
-    struct kb_read *r = &s->read;
-    *used = 0;
-    if (r->err) return r->err;
-    if (r->slice_count == 1 && r->slices[0].p) return kb_replay_batches(&s->replay, r->slices[0].p, r->slices[0].len, used);
-    uint8_t *all = kw_malloc(r->bytes + 1);
-    if (!all) return KW_ENOMEM;
-    size_t at = 0;
-    for (size_t i = 0; i < r->slice_count; i++) {
-        KW_ASSERT(r->slices[i].p); /* into_memory */
-        memcpy(all + at, r->slices[i].p, r->slices[i].len);
-        at += r->slices[i].len;
-    }
-    kw_err err = kb_replay_batches(&s->replay, all, at, used);
-    kw_free(all);
-    return err;
-}
-
-/* false: the store failed. */
-static bool read_some(struct kb_store *s, struct kb_now now) {
-    size_t used;
-    int64_t before = s->replay.next;
-    kw_err err = take_read(s, &used);
-    kb_read_release(&s->read);
-    s->bytes_since_snapshot += (int64_t)used;
-    if (!err && s->replay.next == before) err = KW_EDECODE;
-    if (!err) return true;
-    kb_store_fail(
-        s, now,
-        "%s: the metadata log cannot be read at offset %lld: %s; the node does not serve, so that no partition is taken for deleted",
-        s->load.meta_dir, (long long)s->replay.next,
-        s->replay.why[0] ? s->replay.why
-        : err == KW_ECRC ? "a batch fails its checksum"
-                         : "the disk failed or memory ran out");
-    return false;
-}
-
-static void read_done(struct kb_read *r, struct kb_now now) {
-    struct kb_store *s = r->ctx;
-    s->reading = false;
-    if (read_some(s, now)) replay_log(s, now);
-}
-
-static void replay_log(struct kb_store *s, struct kb_now now) {
-    while (s->replay.next < s->log->leo) {
-        s->read = (struct kb_read){.log = s->log,
-                                   .offset = s->replay.next,
-                                   .limit = s->log->leo,
-                                   .bytes_max = READ_SIZE,
-                                   .min_one = true,
-                                   .into_memory = true,
-                                   .done = read_done,
-                                   .ctx = s};
-        int32_t answered = kb_log_read(&s->read, now);
-        if (answered == 0) {
-            s->reading = true;
-            return;
-        }
-        if (answered < 0) s->read.err = answered;
-        if (!read_some(s, now)) return;
-    }
-    replayed(s, now);
-}
-
 /* ---- Between the job and the replay ---- */
+
+/* Where others vote, what is committed is not known yet: the log is not applied before a leader tells. */
+static void go_on(struct kb_store *s, struct kb_now now) {
+    if (s->raft) {
+        s->state = KB_STORE_READY;
+        if (!s->naming) kb_raft_loaded(s->raft, now);
+    } else {
+        kb_store_replay(s, s->log->leo, replayed, now);
+    }
+}
+
+/* The snapshot of another leader's log had just got its name when the process ended: what this log has there is not what was committed. */
+static bool disagrees(const struct kb_store *s, int64_t covered) {
+    if (!s->raft || covered == 0 || covered <= s->log->start) return false;
+    return kb_epochs_at(s->log->epochs, covered - 1) != s->load.snapshot_epoch;
+}
 
 static void reset_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
     struct kb_store *s = ctx;
@@ -351,7 +339,7 @@ static void reset_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         kb_store_fail(s, now, "%s: the log could not be brought behind its snapshot: %s", s->load.meta_dir, s->log->failure);
         return;
     }
-    replay_log(s, now);
+    go_on(s, now);
 }
 
 static void opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
@@ -371,9 +359,10 @@ static void opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now)
                       l->meta_dir, (long long)log->start, l->corrupt[0] ? "; corrupt: " : "", l->corrupt);
         return;
     }
-    if (log->leo < covered) { /* committed once, lost by the log, kept by the snapshot */
-        kb_say(s->o.env->logger, KB_WARN, "%s: the metadata log ends at offset %lld, below its snapshot at %lld; it starts anew there",
-               l->meta_dir, (long long)log->leo, (long long)covered);
+    if (log->leo < covered || disagrees(s, covered)) { /* committed once, lost by the log, kept by the snapshot */
+        kb_say(s->o.env->logger, KB_WARN,
+               "%s: the metadata log ends at offset %lld, below its snapshot at %lld or not in agreement with it; it starts anew there", l->meta_dir,
+               (long long)log->leo, (long long)covered);
         s->opening = true;
         err = kb_log_reset(log, covered, reset_done, s, now);
         if (err) {
@@ -382,7 +371,7 @@ static void opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now)
         }
         return;
     }
-    replay_log(s, now);
+    go_on(s, now);
 }
 
 static kw_err open_log(struct kb_store *s) {
@@ -427,7 +416,9 @@ static void name_synced(struct kb_disk_req *r, struct kb_now now) {
     s->naming = false;
     if (r->err)
         kb_store_fail(s, now, "%s: %s", s->name_path, kb_disk_text(r->err));
-    else
+    else if (s->raft && s->state == KB_STORE_READY)
+        kb_raft_loaded(s->raft, now);
+    else if (!s->raft)
         kb_store_committed(s, now);
 }
 
@@ -460,7 +451,7 @@ static void load_done(struct kb_disk_req *r, struct kb_now now) {
     if (l->corrupt[0]) kb_say(s->o.env->logger, KB_ERROR, "%s/%s is corrupt: it is not used", l->meta_dir, l->corrupt);
     if (l->snapshot) {
         char why[200];
-        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->node_id, s->o.env->compressor,
+        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->single ? l->node_id : -1, s->o.env->compressor,
                                       s->o.image, why, sizeof(why));
         kw_free(l->snapshot);
         l->snapshot = NULL;

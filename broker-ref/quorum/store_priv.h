@@ -2,6 +2,7 @@
 #ifndef KB_STORE_PRIV_H
 #define KB_STORE_PRIV_H
 
+#include "election.h"
 #include "meta_batch.h"
 #include "store.h"
 
@@ -16,11 +17,18 @@ struct kb_store_load {
     /* in */
     char *dir, *meta_dir;
     int32_t node_id;
-    char cluster_id[KB_CLUSTER_ID_MAX + 1]; /* in: the new one, should the folder be new; out: the folder's */
-    struct kw_uuid directory_id;
+    bool single; /* this node is the only voter: a new folder gets its id at once, and each start is an epoch */
+    int32_t voters[KB_VOTERS_MAX];
+    size_t voter_count;
+    bool rejoin;
+    char new_cluster_id[KB_CLUSTER_ID_MAX + 1]; /* should the cluster be new */
+    char cluster_id[KB_CLUSTER_ID_MAX + 1];     /* out: the folder's; "": it is not known yet */
+    struct kw_uuid directory_id;                /* in: the new one, should the folder be new; out: the folder's */
     /* out */
     bool fresh;        /* the folder was empty */
-    int32_t epoch;     /* of this start: above the stored one, and stored itself */
+    int32_t epoch;     /* single: of this start: above the stored one, and stored itself */
+    bool has_vote;     /* others: quorum-state was there, and says: */
+    struct kb_election_state vote;
     uint8_t *snapshot; /* newest valid one, NULL: none */
     size_t snapshot_size;
     int64_t snapshot_end, previous_end; /* exclusive end offsets of it and of the next older valid one; -1: none */
@@ -32,6 +40,7 @@ struct kb_store_load {
 struct kb_pending_batch { /* appended, not yet committed */
     struct kw_list link;
     struct kw_blk *blk;
+    const uint8_t *data; /* in blk */
     size_t size;
     int64_t base, end;
 };
@@ -60,7 +69,12 @@ struct kb_store {
     struct kb_replay replay;
     struct kb_read read;
     bool reading;
+    int64_t replay_to; /* how far the log is being read into the image */
+    void (*replayed)(struct kb_store *s, struct kb_now now);
     struct kw_list pending;
+    size_t pending_bytes;
+    bool catching_up, news; /* what is committed is read from the log; something was applied and not told */
+    struct kb_raft *raft;   /* NULL: a quorum of one */
     struct kw_timer sync_again;
     bool dirty; /* appended since the last flush */
     int32_t epoch;
@@ -94,11 +108,27 @@ kw_err kb_store_properties_write(struct kw_out *out, int32_t node_id, const char
 kw_err kb_store_properties_read(struct kb_store_load *l, const uint8_t *p, size_t n) KW_CHECK; /* KW_EINVAL: why is filled */
 kw_err kb_store_vote_write(struct kw_out *out, int32_t node_id, int32_t epoch) KW_CHECK;
 kw_err kb_store_vote_read(const uint8_t *p, size_t n, int32_t *epoch) KW_CHECK;
-/* store_boot.c: the first batches of an epoch. */
+/* Of several voters. Reading gives the voters that the file names, at most KB_VOTERS_MAX; more is KW_EDECODE. */
+kw_err kb_store_state_write(struct kw_out *out, const struct kb_election_state *st, const int32_t *voters, size_t count) KW_CHECK;
+kw_err kb_store_state_read(const uint8_t *p, size_t n, struct kb_election_state *st, int32_t voters[KB_VOTERS_MAX], size_t *count) KW_CHECK;
+/* store_boot.c: the first batches of an epoch: all that a quorum of one needs, or each for itself. */
 void kb_store_boot(struct kb_store *s, struct kb_now now);
+kw_err kb_store_boot_leader_change(struct kb_store *s, struct kb_meta_batch *b, const int32_t *voters, const bool *granted, size_t count,
+                                   struct kb_now now) KW_CHECK;
+kw_err kb_store_boot_abort(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) KW_CHECK;
+kw_err kb_store_boot_features(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) KW_CHECK;
+/* store_replay.c: reads the log into the image, from where it is up to the offset `to`; then calls `then`, maybe before it returns. Damage
+ * fails the store. */
+void kb_store_replay(struct kb_store *s, int64_t to, void (*then)(struct kb_store *s, struct kb_now now), struct kb_now now);
 /* store.c */
 kw_err kb_store_append_batch(struct kb_store *s, struct kb_meta_batch *b, bool control, struct kb_now now) KW_CHECK;
 void kb_store_committed(struct kb_store *s, struct kb_now now);
+void kb_store_drop_pending(struct kb_store *s, int64_t to); /* those that end above it */
+/* n bytes of whole batches in blk, just appended from offset `from` on. Without memory they are read from the log again. */
+void kb_store_note_pending(struct kb_store *s, struct kw_blk *blk, const uint8_t *p, size_t n, int64_t from);
+void kb_store_told(struct kb_store *s, struct kb_now now); /* the image moved: tells who must know */
+/* The image is now `with`, which is emptied; what follows begins at `end`. KW_ENOMEM: the store is to fail. */
+kw_err kb_store_replace_image(struct kb_store *s, struct kb_image *with, int64_t end) KW_CHECK;
 /* snapshot.c, store_snapshot.c */
 #define KB_SNAPSHOT_NAME_SIZE 48
 void kb_snapshot_name(int64_t end, int32_t epoch, char name[KB_SNAPSHOT_NAME_SIZE]);
@@ -109,6 +139,7 @@ kw_err kb_snapshot_load(const uint8_t *p, size_t n, int64_t end, int32_t epoch, 
                         struct kb_image *image, char *why, size_t why_size) KW_CHECK;
 bool kb_snapshot_whole(const uint8_t *p, size_t n); /* the same without the records' meaning */
 kw_err kb_snapshot_encode(const struct kb_image *image, int64_t last_timestamp, int64_t wall_ms, struct kw_out *out) KW_CHECK;
+char *kb_store_snapshot_path(const struct kb_store *s, int64_t end, int32_t epoch); /* kw_malloc; NULL: no memory */
 void kb_store_snapshot_maybe(struct kb_store *s, struct kb_now now);
 void kb_store_snapshot_deinit(struct kb_store *s);
 

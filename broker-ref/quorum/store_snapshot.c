@@ -5,7 +5,7 @@
  */
 #include "store_priv.h"
 
-static char *snapshot_path(const struct kb_store *s, int64_t end, int32_t epoch) {
+char *kb_store_snapshot_path(const struct kb_store *s, int64_t end, int32_t epoch) {
     char name[KB_SNAPSHOT_NAME_SIZE];
     kb_snapshot_name(end, epoch, name);
     size_t dir = strlen(s->load.meta_dir), n = strlen(name);
@@ -29,7 +29,7 @@ static void unlink_done(struct kb_disk_req *r, struct kb_now now) {
 /* Two are kept: the one that was the older until now goes, and the log below the one that now is. */
 static void drop_older(struct kb_store *s, struct kb_now now) {
     if (s->snapshot_previous >= 0 && !s->snap.unlinking) {
-        s->snap.old_path = snapshot_path(s, s->snapshot_previous, s->snapshot_previous_epoch);
+        s->snap.old_path = kb_store_snapshot_path(s, s->snapshot_previous, s->snapshot_previous_epoch);
         if (s->snap.old_path) { /* without memory it stays, and goes unnoticed */
             s->snap.unlink =
                 (struct kb_disk_req){.op = KB_DISK_UNLINK, .lane = KB_LANE_ATOMIC, .path = s->snap.old_path, .done = unlink_done, .ctx = s};
@@ -71,7 +71,7 @@ void kb_store_snapshot_maybe(struct kb_store *s, struct kb_now now) {
     p->epoch = s->o.image->epoch;
     s->bytes_since_snapshot = 0;
     kw_out_init(&p->bytes);
-    p->path = snapshot_path(s, p->end, p->epoch);
+    p->path = kb_store_snapshot_path(s, p->end, p->epoch);
     kw_err err = p->path ? kb_snapshot_encode(s->o.image, s->replay.last_timestamp, now.wall_ms, &p->bytes) : KW_ENOMEM;
     if (err) {
         kb_say(s->o.env->logger, KB_ERROR, "%s: no memory for a metadata snapshot; the log is kept and another is tried later",
