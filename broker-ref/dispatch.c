@@ -38,6 +38,11 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false, false},
     {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, false, true},
     {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, false, true},
+    {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, false, true},
+    {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, false, true},
+    {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, false, false},
+    {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, false, false},
+    {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, false, false},
     {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, false, false},
 };
 const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);

@@ -67,6 +67,12 @@ bool kb_names_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n) {
     return true;
 }
 
+bool kb_names_partition(struct kw_str topic, int32_t index, char key[KB_CLAIM_SIZE], size_t *n) {
+    if (topic.len <= 0 || topic.len > KB_CLAIM_SIZE - 12) return false;
+    *n = (size_t)snprintf(key, KB_CLAIM_SIZE, "%.*s/%d", (int)topic.len, topic.p, (int)index);
+    return true;
+}
+
 /* Appended, and not yet in the image. */
 static bool any_unapplied(const struct kb_controller *k) {
     return !kw_list_empty(&k->waiting) && pending_of(k->waiting.prev)->commit_offset > k->o.image->offset;
@@ -180,7 +186,7 @@ static kw_err refuse_doubles(struct kb_controller *k, struct kb_change *c) {
 static kw_err collect(struct kb_controller *k, struct kb_change *c) {
     kw_arena_reset(&k->arena);
     k->record_count = 0;
-    k->more = false;
+    k->more = k->elects = false;
     kw_err err = k->failed ? KW_EIO : c->count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : refuse_doubles(k, c);
     if (!err) err = c->kind->run(k, c);
     return !err && k->record_count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : err;
@@ -202,6 +208,7 @@ static void run(struct kb_controller *k, struct kb_change *c) {
     }
     p->commit_offset = last;
     p->more = k->more;
+    p->elects = k->elects;
     c->pending = p;
     if (c->kind->alone) k->alone = p;
     kw_list_push(&k->waiting, &p->link);
@@ -298,6 +305,12 @@ void kb_controller_cancel(struct kb_controller *k, struct kb_change *c) {
 
 /* ---- Commit ---- */
 
+/* Unclean elections were allowed, perhaps: who waits for a leader finds one. */
+static void note_applied(struct kb_controller *k, struct kb_pending_change *p) {
+    k->sweep.wants_all |= p->elects;
+    p->elects = false;
+}
+
 static void finish(struct kb_controller *k, struct kb_pending_change *p) {
     struct kb_change *c = p->change;
     release(k, p);
@@ -311,8 +324,10 @@ void kb_controller_applied(struct kb_controller *k, struct kb_now now) {
     while (!kw_list_empty(&k->waiting)) {
         struct kb_pending_change *p = pending_of(k->waiting.next);
         if (p->commit_offset > k->o.image->offset || p->more) break;
+        note_applied(k, p);
         finish(k, p);
     }
+    if (k->sweep.wants_all) kb_sweep_request(k);
     kb_controller_pump(k);
     drain_finished(k);
 }
@@ -332,11 +347,13 @@ void kb_controller_replayed(struct kb_controller *k, struct kb_now now) {
             struct kb_pending_change *p = pending_of(l);
             if (p->commit_offset > k->o.image->offset || p->more) break;
             drop_claims(k, p);
+            note_applied(k, p);
             if (!p->kind->soon) continue;
             finish(k, p);
             again = true;
         }
     }
+    if (k->sweep.wants_all) kb_sweep_request(k);
     kb_controller_pump(k);
     drain_finished(k);
 }
@@ -422,8 +439,7 @@ void kb_controller_free(struct kb_controller *k) {
 
 #define PID_BLOCK 1000
 
-static kw_err run_pids(struct kb_controller *k, struct kb_change *c) {
-    struct kb_pid_block *b = c->items;
+static kw_err pid_record(struct kb_controller *k, struct kb_pid_block *b, int32_t broker, int64_t broker_epoch) {
     int64_t first = KW_MAX(k->next_pid, k->o.image->next_producer_id);
     if (first > INT64_MAX - PID_BLOCK) {
         kb_result_set(&b->result, KE_UNKNOWN_SERVER_ERROR, "the cluster has handed out every producer id there is");
@@ -431,13 +447,17 @@ static kw_err run_pids(struct kb_controller *k, struct kb_change *c) {
     }
     struct kw_producer_ids_record *r = kb_controller_record(k, KW_RECORD_PRODUCER_IDS, 0);
     if (!r) return KW_ENOMEM;
-    r->broker_id = (int32_t)kb_config_int(k->o.config, "node.id");
-    r->broker_epoch = kb_store_broker_epoch(k->o.store);
+    r->broker_id = broker;
+    r->broker_epoch = broker_epoch;
     r->next_producer_id = first + PID_BLOCK;
     b->first = first;
     b->count = PID_BLOCK;
     k->next_pid = first + PID_BLOCK; /* should the append fail, a block is left out: harmless */
     return KW_OK;
+}
+
+static kw_err run_pids(struct kb_controller *k, struct kb_change *c) {
+    return pid_record(k, c->items, k->self, kb_store_broker_epoch(k->o.store));
 }
 
 static struct kb_result *pid_result(struct kb_change *c, int32_t i) {
@@ -453,4 +473,26 @@ void kb_controller_pids_from(struct kb_controller *k, int64_t next) {
 
 kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block *b, struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &pid_kind, b, 1, false, now);
+}
+
+static kw_err run_grant(struct kb_controller *k, struct kb_change *c) {
+    struct kb_pid_grant *g = c->items;
+    const struct kb_image_broker *b = kb_image_broker(k->o.image, g->broker);
+    if (!b || b->epoch != g->broker_epoch) {
+        kb_result_set(&g->block.result, b ? KE_STALE_BROKER_EPOCH : KE_BROKER_ID_NOT_REGISTERED, "broker %d is not registered in epoch %lld",
+                      (int)g->broker, (long long)g->broker_epoch);
+        return KW_OK;
+    }
+    return pid_record(k, &g->block, g->broker, g->broker_epoch);
+}
+
+static struct kb_result *grant_result(struct kb_change *c, int32_t i) {
+    (void)i;
+    return &((struct kb_pid_grant *)c->items)->block.result;
+}
+
+static const struct kb_change_kind grant_kind = {.name = "AllocateProducerIds", .run = run_grant, .result = grant_result, .soon = true};
+
+kw_err kb_controller_grant_pids(struct kb_controller *k, struct kb_pid_grant *g, struct kb_change *c, struct kb_now now) {
+    return kb_controller_submit(k, c, &grant_kind, g, 1, false, now);
 }

@@ -181,6 +181,58 @@ void kb_controller_conn_closed(struct kb_controller *k, const void *conn, struct
 /* What came of `dial`: nothing listens there (the process is dead), or anything else. */
 void kb_controller_dialed(struct kb_controller *k, int32_t broker, bool refused, struct kb_now now);
 
+/* ---- Partitions: in-sync replicas (KIP-497, 841, 903), elections (KIP-460), reassignments (KIP-455) ---- */
+
+struct kb_isr_alter {
+    struct kw_str topic; /* null: by id */
+    struct kw_uuid topic_id;
+    int32_t partition, leader_epoch, partition_epoch;
+    const int32_t *isr;
+    const int64_t *broker_epochs; /* of isr's members, -1: not known; NULL: none is known */
+    int32_t isr_count;
+    int8_t recovery_state; /* 1: still recovering from an unclean election; then alone */
+    /* out: the code in result, and, when it is 0, what the partition is now */
+    struct kb_result result;
+    int32_t leader, now_leader_epoch, now_partition_epoch;
+    int32_t *isr_room; /* the caller's, for isr_count of them: who is in sync now */
+    int32_t now_isr_count;
+    int8_t now_recovery_state;
+};
+struct kb_isr_request {
+    int32_t broker; /* that leads them */
+    int64_t broker_epoch;
+    struct kb_isr_alter *items;
+    bool stale; /* out: of another incarnation of the broker: STALE_BROKER_EPOCH for all */
+};
+kw_err kb_controller_alter_isr(struct kb_controller *k, struct kb_isr_request *q, int32_t count, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+enum { KB_ELECT_PREFERRED = 0, KB_ELECT_UNCLEAN = 1 };
+struct kb_leader_elect {
+    struct kw_str topic;
+    int32_t partition;
+    int8_t type;
+    struct kb_result result;
+};
+kw_err kb_controller_elect_leaders(struct kb_controller *k, struct kb_leader_elect *v, int32_t count, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+struct kb_reassign {
+    struct kw_str topic;
+    int32_t partition;
+    const int32_t *replicas; /* NULL: cancel the one under way */
+    int32_t replica_count;
+    bool keep_factor; /* the number of replicas must stay */
+    struct kb_result result;
+};
+kw_err kb_controller_reassign(struct kb_controller *k, struct kb_reassign *v, int32_t count, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+/* For another broker than this node: its epoch is checked. */
+struct kb_pid_grant {
+    int32_t broker;
+    int64_t broker_epoch;
+    struct kb_pid_block block;
+};
+kw_err kb_controller_grant_pids(struct kb_controller *k, struct kb_pid_grant *g, struct kb_change *c, struct kb_now now) KW_CHECK;
+
 /* Since this node's start, while it was the controller. */
 struct kb_controller_counts {
     int64_t unclean_elections;  /* of leaders that were not in sync: records were lost */

@@ -207,6 +207,10 @@ static bool operate(struct kb_controller *k, const struct kb_config_alter *a, co
     return fits;
 }
 
+static bool elects(const char *name) {
+    return strcmp(name, "unclean.leader.election.enable") == 0;
+}
+
 /* One entry: its record, or the reason why not in the result. */
 static kw_err alter_entry(struct kb_controller *k, struct kb_config_alter *a, const struct kb_config_kv *kv) {
     char value[VALUE_MAX];
@@ -223,6 +227,7 @@ static kw_err alter_entry(struct kb_controller *k, struct kb_config_alter *a, co
     } else if (!kb_image_config_get(k->o.image, a->type, resource, d->name)) {
         return KW_OK;
     }
+    k->elects |= elects(d->name);
     return kb_config_record(k, a->type, resource, name, text);
 }
 
@@ -233,6 +238,7 @@ static kw_err drop_unnamed(struct kb_controller *k, const struct kb_config_alter
         bool named = false;
         for (int32_t i = 0; i < a->kv_count; i++) named |= kw_str_eq(a->kvs[i].key, kw_str_of(key));
         if (named) continue;
+        k->elects |= elects(key);
         kw_err err = kb_config_record(k, a->type, resource, kw_str_of(key), kw_str_null());
         if (err) return err;
     }

@@ -32,7 +32,8 @@ struct kb_pending_change { /* appended, not yet applied; outlives its change whe
     struct kw_list link;
     struct kb_change *change; /* NULL: cancelled */
     const struct kb_change_kind *kind;
-    bool more; /* not all of it is appended yet */
+    bool more;   /* not all of it is appended yet */
+    bool elects; /* once it is applied, leaderless partitions may find a leader */
     int64_t commit_offset;
     int32_t claim_count;
     struct {
@@ -83,7 +84,7 @@ struct kb_controller {
     bool unbegun; /* active, but without memory for what that needs: tried again */
     int told;     /* lines about losses */
     struct kb_pending_change *alone; /* under way */
-    bool more;
+    bool more, elects; /* of the change being run */
     struct kb_sweep sweep;
     struct kw_map sessions; /* id -> struct kb_session */
     struct kw_timer session_timer, balance_timer;
@@ -116,6 +117,7 @@ void kb_controller_pump(struct kb_controller *k);
 bool kb_controller_is_cluster(const struct kb_controller *k);
 bool kb_claim_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n);
 bool kb_names_topic(struct kw_str name, char key[KB_CLAIM_SIZE], size_t *n);
+bool kb_names_partition(struct kw_str topic, int32_t index, char key[KB_CLAIM_SIZE], size_t *n);
 
 /* place.c: replicas for partitions [first, first + count) of a topic. */
 struct kb_place {
@@ -144,6 +146,23 @@ struct kw_partition_change_record *kb_election_record(struct kb_controller *k, c
                                                       const struct kb_elected *e);
 /* Counts it, and says it where records are lost. */
 void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_elected *e);
+
+/* controller_reassign.c: what a partition is to become. Arrays are the arena's, or the image's where they do not change. */
+struct kb_target {
+    const int32_t *replicas, *isr, *adding, *removing;
+    int32_t replica_count, isr_count, adding_count, removing_count;
+    int32_t leader;
+    bool led_anew, lossy;
+    int8_t recovery_state; /* -1: as it is */
+};
+struct kb_target kb_target_of(const struct kb_image_partition *p); /* as it is */
+/* Ends the reassignment when everything that it adds is in sync. */
+kw_err kb_target_complete(struct kb_controller *k, const struct kb_image_partition *p, struct kb_target *x) KW_CHECK;
+/* Who leads it then; also drops in-sync replicas that are not alive. */
+kw_err kb_target_elect(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, struct kb_target *x) KW_CHECK;
+/* The record of what differs; *made: there was something. */
+kw_err kb_target_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_target *x,
+                        bool *made) KW_CHECK;
 
 /* controller_sessions.c */
 void kb_sessions_init(struct kb_controller *k);

@@ -81,9 +81,8 @@ struct kw_partition_change_record *kb_election_record(struct kb_controller *k, c
     if (isr_changed(p, e)) r->isr.v = e->isr, r->isr.n = e->isr_count;
     if (e->lossy) r->leader_recovery_state = 1;
     if (e->gave_up) {
-        int32_t *last = kw_arena_dup(&k->arena, p->isr_count == 1 ? p->isr : &p->replicas[0], sizeof(*last));
+        int32_t *last = kw_arena_dup(&k->arena, e->isr, sizeof(*last)); /* the one that may not lead */
         if (!last) return NULL;
-        if (p->isr_count > 1) *last = kb_elect_has(p->isr, p->isr_count, p->leader) ? p->leader : p->isr[0];
         r->last_known_elr.v = last, r->last_known_elr.n = 1;
         r->eligible_leader_replicas.n = 0;
     }

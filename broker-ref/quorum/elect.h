@@ -40,7 +40,7 @@ struct kb_elected {
     int32_t *isr, isr_count;
     bool lossy;    /* unclean: the leader was not in sync */
     bool doubtful; /* the last known leader leads though it may have lost something */
-    bool gave_up;  /* the last replica may not lead any more: it is remembered as the last known leader */
+    bool gave_up;  /* the last replica, isr[0], may not lead any more: nobody is in sync, and it is remembered as the last known leader */
     bool cleared;  /* eligible and last known replicas of the partition are void */
 };
 
