@@ -14,7 +14,7 @@ static void test_acks_table(void **state) {
                 for (int16_t acks = -1; acks <= 1; acks++) {
                     struct lead l;
                     lead_up(&l, seed++, rf, isr);
-                    char text[8];
+                    char text[16];
                     snprintf(text, sizeof(text), "%d", min);
                     lead_config(&l, "min.insync.replicas", text);
                     struct kb_partition *p = lead_part(&l, 0);
