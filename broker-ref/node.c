@@ -15,6 +15,7 @@
 #include "lifecycle.h"
 #include "node_priv.h"
 #include "replica/follower.h"
+#include "quorum/dialer.h"
 #include "replica/partitions_priv.h"
 
 enum { READS = 6, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4, READ_BOOT_ID = 5 };
@@ -168,6 +169,7 @@ void kb_node_drop(struct kb_node *n) {
     kb_fetch_cache_free(n);
     kb_followers_free(n);
     kb_partitions_free(n);
+    kb_dialer_free(n->dialer);
     if (n->parts.controller) kb_controller_free(n->parts.controller);
     if (n->parts.store) kb_store_free(n->parts.store);
     kb_pid_source_free(n);
@@ -339,12 +341,15 @@ static void start_store(struct kb_node *n, struct kb_now now) {
                                   .refused = store_refused,
                                   .ctx = n};
     kw_err err = kb_store_new(&so, &n->parts.store);
+    if (err == KW_OK) err = kb_dialer_new(n, &n->dialer);
     struct kb_controller_options ko = {.store = n->parts.store,
                                        .image = &n->image,
                                        .config = n->parts.config,
                                        .rng = &n->parts.rng,
                                        .logger = &n->logger,
-                                       .timers = &n->parts.timers};
+                                       .timers = &n->parts.timers,
+                                       .dial = kb_dialer_dial,
+                                       .ctx = n->dialer};
     if (err == KW_OK) err = kb_controller_new(&ko, &n->parts.controller);
     if (err == KW_OK) err = kb_store_start(n->parts.store, now);
     if (err != KW_OK) {

@@ -17,6 +17,7 @@ struct kb_pid_source;
 struct kb_boot;
 struct kb_channel;
 struct kb_lifecycle;
+struct kb_dialer;
 
 struct kb_node {
     struct kb_parts parts; /* config, logger, rng, timers, disk, log_env, image, store, controller */
@@ -41,6 +42,7 @@ struct kb_node {
     struct kb_channel *channel;
     struct kw_list forwards; /* forward.c: answers that wait for the image */
     struct kb_lifecycle *lifecycle; /* NULL: this node registers itself, or is no broker */
+    struct kb_dialer *dialer; /* the controller's; NULL before the store is started */
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
     struct kb_followers *followers;
