@@ -1,0 +1,111 @@
+"""A cluster of real processes for the scenario tests: kbroker cluster, its commands, and what kc sees of it from outside."""
+import json
+import select
+import signal
+import subprocess
+import tempfile
+
+import scene
+from scene import KBROKER, KC, eventually, run
+
+
+class Cluster:
+    def __init__(self, data, nodes, *options, controllers=0, wait=60):
+        self.data = data
+        self.log = tempfile.TemporaryFile()
+        args = [KBROKER, "cluster", "--nodes", str(nodes), "--base-port", "0", "--data", str(data)]
+        if controllers:
+            args += ["--controllers", str(controllers)]
+        self.p = subprocess.Popen([*args, *map(str, options)], stdout=subprocess.PIPE, stderr=self.log)
+        scene._children.append(self.p)
+        ready, _, _ = select.select([self.p.stdout], [], [], wait)
+        line = self.p.stdout.readline().decode() if ready else ""
+        self.address = line.split()[1] if line.startswith("ready ") else None
+        if self.address is None:
+            raise AssertionError(f"the cluster did not start: {self.text()}\n{self.logs()}")
+        self.addresses = self.address.split(",")
+
+    def text(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def logs(self, lines=15):
+        out = []
+        for f in sorted(self.data.glob("node-*.log")):
+            out.append(f"-- {f.name}")
+            out += f.read_text(errors="replace").splitlines()[-lines:]
+        return "\n".join(out)
+
+    def do(self, command, *ids):
+        r = run(KBROKER, "cluster", command, ",".join(map(str, ids)), "--data", self.data, timeout=90)
+        if r.returncode:
+            raise AssertionError(f"{command} {ids}: {r.stderr}\n{self.logs()}")
+
+    def kill(self, *ids):
+        self.do("kill-node", *ids)
+
+    def start(self, *ids):
+        self.do("start-node", *ids)
+
+    def halt(self, *ids):
+        self.do("stop-node", *ids)
+
+    def fault(self, node, rule):
+        r = run(KBROKER, "fault", "add", json.dumps(rule), "--data", self.data, "--node", node)
+        if r.returncode:
+            raise AssertionError(f"fault {rule}: {r.stderr}")
+
+    def mend(self, node):
+        r = run(KBROKER, "fault", "clear", "--data", self.data, "--node", node)
+        if r.returncode:
+            raise AssertionError(f"fault clear: {r.stderr}")
+
+    def kc(self, *args, **kw):
+        return run(KC, *args, "-b", self.address, **kw)
+
+    def ok(self, *args, **kw):
+        r = self.kc(*args, **kw)
+        if r.returncode:
+            raise AssertionError(f"kc {' '.join(map(str, args))}: {r.stderr}\n{self.logs()}")
+        return r.stdout
+
+    def partition(self, topic, index=0):
+        r = self.kc("topic", "describe", topic, "--json", "--set", "request.timeout.ms=5000")
+        if r.returncode:
+            return None
+        return json.loads(r.stdout)["partitions"][index]
+
+    def until(self, topic, what, wait=30, index=0, **fields):
+        """Waits until the partition is described so: leader=1, isr=[1, 2], …"""
+        last = {}
+
+        def is_so():
+            last["p"] = self.partition(topic, index)
+            return last["p"] is not None and all((sorted(last["p"][k]) if k == "isr" else last["p"][k]) == (sorted(v) if k == "isr" else v) for k, v in fields.items())
+        try:
+            eventually(what, is_so, wait)
+        except AssertionError as e:
+            raise AssertionError(f"{e}: wanted {fields}, last {last.get('p')}\n{self.logs()}") from None
+
+    def create(self, topic, replicas, **config):
+        self.ok("topic", "create", topic, "--replicas", replicas, *(x for k, v in config.items() for x in ("--config", f"{k.replace('_', '.')}={v}")))
+
+    def produce(self, topic, *values, acks=-1, retries=True, **sets):
+        """One record a line; what kc said when it was refused, '' when all were stored."""
+        args = ["--set", f"acks={acks}"]
+        if not retries:
+            args += ["--set", "retries=0", "--set", "enable.idempotence=false"]
+        for k, v in sets.items():
+            args += ["--set", f"{k.replace('_', '.')}={v}"]
+        r = self.kc("produce", "-t", topic, "-p", 0, *args, stdin="".join(f"{v}\n" for v in values), timeout=120)
+        return r.stderr if r.returncode else ""
+
+    def consume(self, topic):
+        r = self.kc("consume", "-t", topic, "-p", 0, "-o", "beginning", "-e", timeout=60)
+        if r.returncode:
+            raise AssertionError(f"consume: {r.stderr}\n{self.logs()}")
+        return r.stdout.split()
+
+    def stop(self, wait=60):
+        self.p.send_signal(signal.SIGTERM)
+        return self.p.wait(wait)

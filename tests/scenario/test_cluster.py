@@ -1,0 +1,231 @@
+"""The failure scenarios of a partition with three replicas, on real processes: brokers 0, 1, 2 and a quorum of three of their own.
+
+What is seen is seen from outside, through kc. A control that is to lose or to duplicate must be seen to do so.
+"""
+import os
+import signal
+
+from scene import equal, eventually, holds, main, run, test, KBROKER
+from scene_cluster import Cluster
+
+STALL = {"api": "Fetch", "stall": True}
+
+
+def begin(folder, *options, **config):
+    c = Cluster(folder / "c", 3, *options, controllers=3)
+    c.create("t", "0:1:2", **{"min_insync_replicas": 2, **config})
+    c.until("t", "all in sync", leader=0, isr=[0, 1, 2])
+    return c
+
+
+def keep_out(c, follower, *others):
+    """The follower's fetches stand still wherever it fetches from, until it has left the in-sync replicas."""
+    for node in (0, 1, 2):
+        if node != follower:
+            c.fault(node, {"api": "Fetch", "client_id": f"kbroker-{follower}", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER"})
+    c.until("t", f"{follower} is out", leader=0, isr=list(others))
+
+
+SHORT_LAG = ("--set", "replica.lag.time.max.ms=1500")
+
+
+@test
+def scenario_1_the_leader_crashes_and_one_of_the_in_sync_replicas_is_left(folder):
+    c = begin(folder, *SHORT_LAG)
+    keep_out(c, 2, 0, 1)
+    equal(c.produce("t", "a", "b"), "")
+    c.kill(0)
+    c.until("t", "1 leads alone", leader=1, isr=[1])
+    equal(c.consume("t"), ["a", "b"])
+    holds(c.produce("t", "refused", retries=False), "NOT_ENOUGH_REPLICAS")
+    c.start(0)
+    c.until("t", "0 is back", leader=1, isr=[0, 1])
+    equal(c.produce("t", "c"), "")
+    c.kill(0)
+    c.until("t", "1 alone again", leader=1, isr=[1])
+    c.ok("topic", "alter", "t", "--config", "min.insync.replicas=1")
+    equal(c.produce("t", "d"), "")
+    equal(c.consume("t"), ["a", "b", "c", "d"])
+
+
+@test
+def scenario_2_both_in_sync_replicas_crash_one_after_the_other(folder):
+    c = begin(folder, *SHORT_LAG)
+    keep_out(c, 2, 0, 1)
+    equal(c.produce("t", "a"), "")
+    c.kill(0)
+    c.until("t", "1 leads alone", leader=1, isr=[1])
+    equal(c.produce("t", "alone", acks=1, enable_idempotence="false"), "")  # acknowledged by 1 alone, and by no one else
+    c.kill(1)
+    c.until("t", "no leader", leader=-1, isr=[1])
+    holds(c.produce("t", "x", retries=False, delivery_timeout_ms=3000), "t")
+    c.start(0)  # it failed first: it may not know all
+    c.until("t", "still no leader", leader=-1, isr=[1], wait=5)
+    c.start(1)
+    c.until("t", "normal", leader=1, isr=[0, 1])
+    equal(c.consume("t"), ["a", "alone"])
+    # The same once more, and this time 1 does not come back.
+    c.kill(0)
+    c.until("t", "1 leads alone", leader=1, isr=[1])
+    equal(c.produce("t", "lost", acks=1, enable_idempotence="false"), "")
+    c.kill(1)
+    c.until("t", "no leader", leader=-1, isr=[1])
+    c.start(0)
+    c.ok("topic", "alter", "t", "--config", "unclean.leader.election.enable=true")
+    c.until("t", "0 leads, unclean", leader=0, isr=[0])
+    equal(c.consume("t"), ["a", "alone"])
+    holds(c.logs(400), "unclean")
+    c.ok("topic", "alter", "t", "--config", "min.insync.replicas=1")
+    equal(c.produce("t", "after"), "")
+    equal(c.consume("t"), ["a", "alone", "after"])
+
+
+@test
+def scenario_2_nobody_of_the_in_sync_replicas_returns(folder):
+    c = begin(folder, *SHORT_LAG)
+    keep_out(c, 2, 0, 1)
+    equal(c.produce("t", "a"), "")
+    c.kill(0)
+    c.until("t", "1 leads alone", leader=1, isr=[1])
+    c.kill(1)
+    c.until("t", "no leader", leader=-1, isr=[1])
+    c.ok("topic", "alter", "t", "--config", "unclean.leader.election.enable=true")
+    c.until("t", "2 leads, unclean", leader=2, isr=[2])
+
+
+@test
+def scenario_3_both_in_sync_replicas_crash_together(folder):
+    c = begin(folder, *SHORT_LAG)
+    keep_out(c, 2, 0, 1)
+    equal(c.produce("t", "a"), "")
+    c.kill(0, 1)
+    c.until("t", "no leader, both in sync", leader=-1, isr=[0, 1])
+    c.start(1)
+    c.until("t", "1 leads", leader=1, isr=[1])
+    equal(c.consume("t"), ["a"])
+    c.start(0)
+    c.until("t", "both", leader=1, isr=[0, 1])
+    equal(c.produce("t", "b"), "")
+    equal(c.consume("t"), ["a", "b"])
+
+
+def leader_dies_with_the_answer_held(folder, idempotence):
+    c = begin(folder)
+    c.fault(0, {"api": "Produce", "topic": "t", "when": "after", "stall": True})
+    import subprocess
+    import scene
+    p = subprocess.Popen([scene.KC, "produce", "-b", c.address, "-t", "t", "-p", "0", "--set", f"enable.idempotence={idempotence}", "--set", "acks=-1"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    scene._children.append(p)
+    p.stdin.write(b"once\n")
+    p.stdin.flush()
+    eventually("the followers have it", lambda: (c.partition("t") or {}).get("hw") == 1)
+    c.kill(0)
+    _, err = p.communicate(timeout=60)
+    equal(p.returncode, 0, err.decode())
+    c.until("t", "1 leads", leader=1, isr=[1, 2])
+    return c
+
+
+@test
+def scenario_4_a_retry_after_the_leader_died_is_stored_once_with_idempotence(folder):
+    c = leader_dies_with_the_answer_held(folder, "true")
+    equal(c.consume("t"), ["once"])
+
+
+@test
+def scenario_4_control_without_idempotence_it_is_stored_twice(folder):
+    c = leader_dies_with_the_answer_held(folder, "false")
+    equal(c.consume("t"), ["once", "once"])
+
+
+@test
+def scenario_5_control_acks_1_loses_what_no_follower_had_fetched(folder):
+    c = begin(folder)
+    equal(c.produce("t", "kept"), "")
+    c.fault(0, {"api": "Fetch", "topic": "t", "stall": True})
+    equal(c.produce("t", "lost", acks=1, enable_idempotence="false"), "")
+    c.kill(0)
+    c.until("t", "1 leads", leader=1, isr=[1, 2])
+    equal(c.consume("t"), ["kept"])
+    c.start(0)  # scenario 8: what it alone had goes, and it fetches on
+    c.until("t", "all in sync", leader=1, isr=[0, 1, 2])
+    equal(c.produce("t", "after"), "")
+    equal(c.consume("t"), ["kept", "after"])
+
+
+@test
+def scenario_6_control_the_only_replica_in_sync_loses_its_disk(folder):
+    c = begin(folder, *SHORT_LAG, min_insync_replicas=1)
+    for f in (1, 2):
+        c.fault(0, {"api": "Fetch", "client_id": f"kbroker-{f}", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER"})
+    c.until("t", "0 alone", leader=0, isr=[0])
+    equal(c.produce("t", "acked"), "")
+    c.kill(0)
+    c.do("wipe-node", 0)
+    c.start(0)
+    c.until("t", "a wiped disk does not lead", leader=-1)
+    c.ok("topic", "alter", "t", "--config", "unclean.leader.election.enable=true")
+    c.until("t", "1 leads", leader=1)
+    equal(c.consume("t"), [])
+
+
+@test
+def a_cluster_stops_in_order_and_comes_back_with_everything(folder):
+    c = begin(folder)
+    equal(c.produce("t", *[f"r{i}" for i in range(100)]), "")
+    equal(c.stop(), 0)
+    c = Cluster(folder / "c", 3, controllers=3)
+    c.until("t", "all in sync", isr=[0, 1, 2])
+    equal(c.consume("t"), [f"r{i}" for i in range(100)])
+
+
+@test
+def a_cluster_of_three_that_vote_themselves_survives_each_of_them(folder):
+    c = Cluster(folder / "c", 3)
+    c.create("t", "0:1:2", min_insync_replicas=2)
+    stored = []
+    for round, node in enumerate((0, 1, 2)):
+        equal(c.produce("t", f"before{round}"), "")
+        c.kill(node)
+        equal(c.produce("t", f"while{round}"), "")
+        c.start(node)
+        c.until("t", "all in sync", isr=[0, 1, 2])
+        stored += [f"before{round}", f"while{round}"]
+    equal(c.consume("t"), stored)
+
+
+@test
+def nodes_die_with_their_parent(folder):
+    c = Cluster(folder / "c", 1)
+    status = run(KBROKER, "cluster", "status", "--data", c.data).stdout
+    pid = int(status.split()[-1])
+    c.p.send_signal(signal.SIGKILL)
+    c.p.wait()
+    eventually("the node is gone", lambda: not os.path.exists(f"/proc/{pid}") or " Z " in open(f"/proc/{pid}/stat").read())
+
+
+@test
+def wrong_words_of_the_cluster_say_what_is_right(folder):
+    for args, words in ((["cluster", "--node", "3"], ["--nodes"]), (["cluster", "--nodes", "0"], ["1 to 9"]), (["cluster", "kil-node", "0"], ["kill-node"]),
+                        (["cluster", "kill-node", "x", "--data", "d"], ["x"]), (["cluster", "kill-node", "--data", "d"], ["ID"]),
+                        (["fault", "ad", "--data", "d"], ["add"]), (["fault", "add", "--data", "d"], ["RULES"]), (["fault", "clear", "x", "--data", "d"], ["number"])):
+        r = run(KBROKER, *args, cwd=folder)
+        equal(r.returncode, 2, " ".join(args))
+        holds(r.stderr, *words)
+    r = run(KBROKER, "cluster", "kill-node", "0", "--data", folder)
+    equal(r.returncode, 1)
+    holds(r.stderr, "no cluster runs in")
+    c = Cluster(folder / "c", 1)
+    for args, words in ((["cluster", "kill-node", "5"], ["none of this id"]), (["cluster", "start-node", "0"], ["runs already"]), (["cluster", "wipe-node", "0"], ["stop or kill it first"]),
+                        (["fault", "add", "{\"api\": \"Ftch\", \"close\": true}"], ["Fetch"]), (["fault", "clear", "9"], ["no rule"])):
+        r = run(KBROKER, *args, "--data", c.data)
+        equal(r.returncode, 1, " ".join(args))
+        holds(r.stderr, *words)
+    r = run(KBROKER, "cluster", "--nodes", "1", "--data", c.data)
+    equal(r.returncode, 1)
+    holds(r.stderr, "runs in")
+
+
+if __name__ == "__main__":
+    main()
