@@ -24,6 +24,7 @@ static int traits_of(int16_t key) {
     switch (key) {
     case KW_API_API_VERSIONS:
     case KW_API_DESCRIBE_CLUSTER:
+    case KW_API_DESCRIBE_CONFIGS:
     case KW_API_FETCH: /* of the metadata log, by other voters and brokers */
         return ON_CONTROLLER | ON_BROKER;
     case KW_API_CREATE_TOPICS:
