@@ -33,7 +33,7 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
     switch (o->kind) {
     case CREATE: {
         struct kw_create_topics_request_creatable_topic_config configs[16];
-        struct kw_create_topics_request_creatable_topic t = {.name = topic, .num_partitions = o->n, .replication_factor = 1};
+        struct kw_create_topics_request_creatable_topic t = {.name = topic, .num_partitions = o->n, .replication_factor = KW_MAX(a->m->topics[o->topic].rf, 1)};
         struct kw_create_topics_request m = {.topics = {&t, 1}, .timeout_ms = timeout};
         int32_t n = 0;
         for (const char *const *c = o->configs; c && *c && n < 16; c += 2) {
@@ -138,6 +138,14 @@ static void done(struct kc_request *rq, kc_err err, struct kw_in *body, struct k
     sim_host_wake(&a->role.client->host, a->role.next_us);
 }
 
+/* Of several nodes any takes any request; but records are deleted where the partition is led. */
+static int32_t whom_to_ask(struct admin *a, const struct op *o) {
+    if (!a->m->replicated) return KC_BROKER_CONTROLLER;
+    if (o->kind != DELETE_RECORDS) return sim_below(a->w, 2) ? KC_BROKER_ANY : KC_BROKER_CONTROLLER;
+    const struct kc_topic_meta *t = kc_metadata_topic(a->role.client->core, o->topic + 1);
+    return t && o->n < t->partition_count && t->partitions[o->n].leader >= 0 ? t->partitions[o->n].leader : KC_BROKER_ANY;
+}
+
 static bool work(struct sim_role *r) {
     static const int16_t apis[] = {KW_API_CREATE_TOPICS, KW_API_CREATE_PARTITIONS, KW_API_DELETE_TOPICS, KW_API_INCREMENTAL_ALTER_CONFIGS,
                                    KW_API_DELETE_RECORDS};
@@ -148,7 +156,7 @@ static bool work(struct sim_role *r) {
     a->rq.encode = encode;
     a->rq.done = done;
     a->rq.ctx = a;
-    a->rq.broker = KC_BROKER_CONTROLLER;
+    a->rq.broker = whom_to_ask(a, a->first);
     a->rq.deadline_us = sim_client_now(r->client).mono_us + 30 * SIM_S;
     a->busy = true;
     r->next_us = SIM_NEVER;

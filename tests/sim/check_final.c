@@ -8,7 +8,8 @@ static void check_acked(struct sim_model *m, uint32_t id) {
     struct sim_record *rec = &m->records[id];
     struct sim_log *l = sim_model_log(m, rec->topic, rec->partition);
     const struct sim_producer_facts *p = &m->producers[rec->producer];
-    if (p->acks == 0 || m->topics[rec->topic].churned || l->tainted) return;
+    if (p->acks == 0 || (m->replicated && p->acks == 1)) return;
+    if (m->topics[rec->topic].churned || l->tainted) return;
     if (rec->offset >= 0 && rec->offset < l->start) return; /* deleted on demand */
     if (rec->offset < 0 && l->start > 0) return;
     if (rec->offset >= 0 && sim_log_lost(m, l, rec->offset, rec)) return;

@@ -63,6 +63,7 @@ void sim_check_report(struct sim_model *m, const kc_report *r, const struct sim_
     rec->offset = r->offset;
     m->acked++;
     const struct sim_log *l = sim_model_log(m, rec->topic, rec->partition);
+    if (m->replicated && p->acks == 1) return;
     if (!l || m->topics[rec->topic].churned || l->tainted || (size_t)r->offset >= l->count) return;
     uint32_t seen = l->slots[r->offset].id1;
     if (seen && seen != id + 1 && !sim_log_lost(m, l, r->offset, rec))

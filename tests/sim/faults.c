@@ -82,7 +82,7 @@ static void pause_broker(struct sim_run *r) {
     sim_trace(&r->w, "broker pauses for %lld ms", (long long)t / 1000);
     sim_host_pause(&r->nodes[0].host, t);
 }
-static void pause_client(struct sim_run *r) {
+void sim_fault_pause_client(struct sim_run *r) {
     int c = (int)sim_range(&r->w, 0, r->plan.clients);
     int64_t t = sim_range(&r->w, 100 * SIM_MS, sim_below(&r->w, 3) ? 5 * SIM_S : 40 * SIM_S);
     sim_fire(&r->w, SIM_F_PAUSE_CLIENT);
@@ -115,7 +115,7 @@ static void end_client(struct sim_run *r, int c) {
     sim_at(&r->w, r->w.now_us + sim_range(&r->w, 0, 3 * SIM_S), new_life, r, (uint64_t)c);
 }
 
-static void kill_client(struct sim_run *r) {
+void sim_fault_kill_client(struct sim_run *r) {
     int c = (int)sim_range(&r->w, 1, r->plan.clients);
     if (!r->clients[c].core) return;
     sim_fire(&r->w, SIM_F_CLIENT_KILL);
@@ -132,7 +132,7 @@ static void closed(void *ctx, uint64_t arg) { /* looks every 50 ms whether the c
         sim_at(&r->w, r->w.now_us + 50 * SIM_MS, closed, r, arg);
 }
 
-static void close_client(struct sim_run *r) {
+void sim_fault_close_client(struct sim_run *r) {
     int c = (int)sim_range(&r->w, 1, r->plan.clients);
     if (!r->clients[c].core || !r->producers[c] || r->clients[c].host.paused_until_us > r->w.now_us) return;
     sim_fire(&r->w, SIM_F_CLIENT_CLOSE);
@@ -251,10 +251,10 @@ static const struct {
     {power, offsetof(struct sim_plan, power_s)},
     {stop, offsetof(struct sim_plan, stop_s)},
     {pause_broker, offsetof(struct sim_plan, pause_broker_s)},
-    {pause_client, offsetof(struct sim_plan, pause_client_s)},
+    {sim_fault_pause_client, offsetof(struct sim_plan, pause_client_s)},
     {jump, offsetof(struct sim_plan, jump_s)},
-    {kill_client, offsetof(struct sim_plan, client_kill_s)},
-    {close_client, offsetof(struct sim_plan, client_close_s)},
+    {sim_fault_kill_client, offsetof(struct sim_plan, client_kill_s)},
+    {sim_fault_close_client, offsetof(struct sim_plan, client_close_s)},
     {sim_fault_hang, offsetof(struct sim_plan, hang_s)},
     {sim_fault_eio, offsetof(struct sim_plan, eio_s)},
     {sim_fault_full, offsetof(struct sim_plan, full_s)},

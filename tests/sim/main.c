@@ -10,41 +10,55 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "workload.h"
+#include "cluster.h"
 
-enum { RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, TWICE_EVERY = 10, SEEDS_FILE_MAX = 4096 };
+enum { RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, SEEDS_FILE_MAX = 4096 };
 
+enum world { ONE, CLUSTER, WORLDS }; /* one node; several */
 struct result { /* what a seed's process tells */
     uint64_t hash, records, read, acked, events, faults;
     int64_t virtual_us, cpu_us;
+    uint64_t controller_elections, leader_elections;
     uint64_t fired[SIM_F_COUNT], disk_fired[SIM_DISK_FAULT_COUNT];
 };
 struct job {
     pid_t pid;
     int fd;
     uint64_t seed;
+    enum world world;
     bool again; /* the second run of a seed: its hash must be the first one's */
 };
 struct all {
     uint64_t passed, failed;
-    struct result sum;
-    uint64_t gate_seeds;
+    struct result sum[WORLDS];
+    uint64_t gate_seeds[WORLDS];
     struct job jobs[64];
     int job_count, jobs_max;
-    uint64_t *seeds, *hashes; /* of seeds that run twice */
-    size_t hash_count, hash_cap, hash_cap2;
+    struct first {
+        uint64_t seed, hash;
+        enum world world;
+    } * firsts; /* of seeds that run twice */
+    size_t first_count, first_cap;
     bool loud;
 };
+static const char *const flags[WORLDS] = {"", "--cluster "}, *const names[WORLDS] = {"one node", "cluster"};
 
 /* ---- One seed ---- */
 
-static struct result run_one(uint64_t seed, bool loud) {
+static struct result run_one(enum world world, uint64_t seed, bool loud) {
     static struct sim_run r;
     struct result out = {0};
     sim_alloc_init();
-    sim_run_seed(&r, seed, loud);
+    world == CLUSTER ? sim_cluster_run(&r, seed, loud) : sim_run_seed(&r, seed, loud);
     for (int i = 0; i < SIM_F_COUNT; i++) out.faults += out.fired[i] = r.w.fired[i];
-    for (int i = 0; i < SIM_DISK_FAULT_COUNT; i++) out.faults += out.disk_fired[i] = sim_disk_fired(r.nodes[0].disk, (enum sim_disk_fault)i);
+    for (int i = 0; i < SIM_DISK_FAULT_COUNT; i++) {
+        for (int n = 0; n < r.node_count; n++) out.disk_fired[i] += sim_disk_fired(r.nodes[n].disk, (enum sim_disk_fault)i);
+        out.faults += out.disk_fired[i];
+    }
+    if (r.cluster) {
+        out.controller_elections = r.cluster->controller_elections;
+        out.leader_elections = r.cluster->leader_elections;
+    }
     sim_run_deinit(&r);
     if (sim_alloc_blocks()) {
         sim_the_world = &r.w;
@@ -64,7 +78,7 @@ static struct result run_one(uint64_t seed, bool loud) {
 
 /* ---- Many ---- */
 
-static void start(struct all *a, uint64_t seed, bool again) {
+static void start(struct all *a, enum world world, uint64_t seed, bool again) {
     int fds[2];
     if (pipe(fds) != 0) abort();
     fflush(stdout);
@@ -72,18 +86,20 @@ static void start(struct all *a, uint64_t seed, bool again) {
     if (pid < 0) abort();
     if (pid == 0) {
         close(fds[0]);
-        struct result r = run_one(seed, a->loud && !again);
+        struct result r = run_one(world, seed, a->loud && !again);
         if (write(fds[1], &r, sizeof r) != sizeof r) _exit(2);
         fflush(NULL);
         exit(0); /* leak checkers have their say */
     }
     close(fds[1]);
-    a->jobs[a->job_count++] = (struct job){pid, fds[0], seed, again};
+    a->jobs[a->job_count++] = (struct job){pid, fds[0], seed, world, again};
 }
 
-static void add(struct all *a, const struct result *r) {
-    struct result *s = &a->sum;
-    a->gate_seeds++;
+static void add(struct all *a, enum world world, const struct result *r) {
+    struct result *s = &a->sum[world];
+    a->gate_seeds[world]++;
+    s->controller_elections += r->controller_elections;
+    s->leader_elections += r->leader_elections;
     s->records += r->records;
     s->read += r->read;
     s->acked += r->acked;
@@ -96,13 +112,20 @@ static void add(struct all *a, const struct result *r) {
 }
 
 /* Both runs of a seed have told their hash: false, they differ. */
-static bool same_hash(struct all *a, uint64_t seed, uint64_t hash) {
-    for (size_t i = 0; i < a->hash_count; i++)
-        if (a->seeds[i] == seed) return a->hashes[i] == hash;
-    a->seeds = sim_grow(a->seeds, a->hash_count, &a->hash_cap, sizeof *a->seeds);
-    a->hashes = sim_grow(a->hashes, a->hash_count, &a->hash_cap2, sizeof *a->hashes);
-    a->seeds[a->hash_count] = seed;
-    a->hashes[a->hash_count++] = hash;
+static bool same_hash(struct all *a, enum world world, uint64_t seed, uint64_t hash) {
+    for (size_t i = 0; i < a->first_count; i++)
+        if (a->firsts[i].seed == seed && a->firsts[i].world == world) return a->firsts[i].hash == hash;
+    a->firsts = sim_grow(a->firsts, a->first_count, &a->first_cap, sizeof *a->firsts);
+    a->firsts[a->first_count++] = (struct first){seed, hash, world};
+    return true;
+}
+
+static bool too_little(const struct job *j, const struct result *r) {
+    bool elections = j->world == ONE || r->controller_elections + r->leader_elections >= ELECTIONS_MIN;
+    if (r->records >= RECORDS_MIN && r->faults >= FAULTS_MIN && elections) return false;
+    printf("failed %sseed %llu: %llu records, %llu faults that fired, %llu elections: %d, %d%s are wanted\n", flags[j->world], (unsigned long long)j->seed,
+           (unsigned long long)r->records, (unsigned long long)r->faults, (unsigned long long)(r->controller_elections + r->leader_elections), RECORDS_MIN, FAULTS_MIN,
+           j->world == ONE ? "" : ", 3");
     return true;
 }
 
@@ -111,34 +134,29 @@ static void finish(struct all *a, const struct job *j, int status) {
     bool told = read(j->fd, &r, sizeof r) == sizeof r, ok = told && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     close(j->fd);
     if (!ok && WIFSIGNALED(status))
-        printf("failed seed %llu invariant 37: the process died of signal %d; replay: tests/sim/run --seed %llu --trace\n",
-               (unsigned long long)j->seed, WTERMSIG(status), (unsigned long long)j->seed);
+        printf("failed seed %llu invariant 37: the process died of signal %d; replay: tests/sim/run %s--seed %llu --trace\n",
+               (unsigned long long)j->seed, WTERMSIG(status), flags[j->world], (unsigned long long)j->seed);
     else if (!ok && told)
         printf("failed seed %llu invariant 37: exit status %d at the end\n", (unsigned long long)j->seed, WEXITSTATUS(status));
-    if (ok && r.records < RECORDS_MIN) {
-        printf("failed seed %llu: %llu records, %d are wanted\n", (unsigned long long)j->seed, (unsigned long long)r.records, RECORDS_MIN);
-        ok = false;
-    }
-    if (ok && r.faults < FAULTS_MIN) {
-        printf("failed seed %llu: %llu faults fired, %d are wanted\n", (unsigned long long)j->seed, (unsigned long long)r.faults,
-               FAULTS_MIN);
-        ok = false;
-    }
-    if (ok && !same_hash(a, j->seed, r.hash)) {
-        printf("failed seed %llu invariant 38: run twice, its hashes differ; compare two outputs of tests/sim/run --seed %llu --trace\n",
-               (unsigned long long)j->seed, (unsigned long long)j->seed);
+    if (ok && too_little(j, &r)) ok = false;
+    if (ok && !same_hash(a, j->world, j->seed, r.hash)) {
+        printf("failed seed %llu invariant 38: run twice, its hashes differ; compare two outputs of tests/sim/run %s--seed %llu --trace\n",
+               (unsigned long long)j->seed, flags[j->world], (unsigned long long)j->seed);
         ok = false;
     }
     if (j->again) {
         if (!ok) a->failed++;
         return;
     }
-    if (ok) add(a, &r);
+    if (ok) add(a, j->world, &r);
     ok ? a->passed++ : a->failed++;
-    if (ok && a->jobs_max == 1)
-        printf("seed %llu hash %016llx: %llu records, %llu read, %llu faults, %llu events, %lld s in %lld ms\n",
-               (unsigned long long)j->seed, (unsigned long long)r.hash, (unsigned long long)r.records, (unsigned long long)r.read,
-               (unsigned long long)r.faults, (unsigned long long)r.events, (long long)(r.virtual_us / SIM_S), (long long)(r.cpu_us / 1000));
+    if (!ok || a->jobs_max > 1) return;
+    printf("seed %llu hash %016llx: %llu records, %llu read, %llu faults, %llu events, %lld s in %lld ms", (unsigned long long)j->seed,
+           (unsigned long long)r.hash, (unsigned long long)r.records, (unsigned long long)r.read, (unsigned long long)r.faults,
+           (unsigned long long)r.events, (long long)(r.virtual_us / SIM_S), (long long)(r.cpu_us / 1000));
+    if (j->world == CLUSTER)
+        printf(", %llu controllers, %llu elections of leaders", (unsigned long long)r.controller_elections, (unsigned long long)r.leader_elections);
+    printf("\n");
 }
 
 static void reap(struct all *a) {
@@ -153,65 +171,112 @@ static void reap(struct all *a) {
     }
 }
 
-static void run(struct all *a, uint64_t seed, bool twice) {
+static void run(struct all *a, enum world world, uint64_t seed, bool twice) {
     for (int k = 0; k <= (twice ? 1 : 0); k++) {
         while (a->job_count >= a->jobs_max) reap(a);
-        start(a, seed, k == 1);
+        start(a, world, seed, k == 1);
     }
 }
 
-static size_t read_seeds(const char *path, uint64_t *v) {
+/* Lines "SEED why" and "cluster SEED why". */
+static size_t read_seeds(const char *path, struct first *v) {
     FILE *f = path ? fopen(path, "r") : NULL;
     char line[512];
     size_t n = 0;
-    while (f && n < SEEDS_FILE_MAX && fgets(line, sizeof line, f))
-        if (line[0] >= '0' && line[0] <= '9') v[n++] = strtoull(line, NULL, 10);
+    while (f && n < SEEDS_FILE_MAX && fgets(line, sizeof line, f)) {
+        bool cluster = strncmp(line, "cluster ", 8) == 0;
+        const char *p = line + (cluster ? 8 : 0);
+        if (*p >= '0' && *p <= '9') v[n++] = (struct first){.seed = strtoull(p, NULL, 10), .world = cluster ? CLUSTER : ONE};
+    }
     if (f) fclose(f);
     return n;
 }
 
-static void report(struct all *a, bool gate) {
-    const struct result *s = &a->sum;
-    printf("%llu seeds: %llu records sent, %llu acknowledged, %llu read, %llu faults, %llu events; %lld s of virtual time in %lld s of CPU "
+/* Kinds of faults that this world has no use for. */
+static bool is_foreign(enum world world, int f) {
+    static const enum sim_fault one[] = {SIM_F_KILL_LEADER, SIM_F_KILL_CONTROLLER, SIM_F_KILL_ALL, SIM_F_POWER_SEVERAL, SIM_F_MESH, SIM_F_ISOLATED, SIM_F_WIPED, SIM_F_LEFT_OUT};
+    static const enum sim_fault cluster[] = {
+        SIM_F_RESOLVE, SIM_F_NODE_FAILED, SIM_F_INDEX_GONE, SIM_F_INDEX_CUT, SIM_F_INDEX_ZERO, SIM_F_CHECKPOINT_GONE, SIM_F_CHECKPOINT_CUT, SIM_F_CHECKPOINT_ZERO,
+        SIM_F_SNAPSHOT_GONE, SIM_F_SNAPSHOT_CUT, SIM_F_SNAPSHOT_ZERO, SIM_F_RECREATE, SIM_F_WRONG_ADDRESS, SIM_F_MOVED, SIM_F_META_ROT, SIM_F_META_REFUSED, SIM_F_BAD_BYTES,
+        SIM_F_BAD_LENGTH, SIM_F_BAD_CUT, SIM_F_BAD_CHANGED, SIM_F_BAD_BODY, SIM_F_ANSWER_CUT, SIM_F_ANSWER_LENGTH, SIM_F_ANSWER_ID, SIM_F_ANSWER_UNASKED};
+    static const enum sim_disk_fault disk[] = {SIM_DISK_EIO_READ, SIM_DISK_EIO_WRITE, SIM_DISK_EIO_SYNC, SIM_DISK_ROT, SIM_DISK_MISDIRECTED};
+    for (size_t i = 0; i < KW_COUNTOF(one) && world == ONE; i++)
+        if ((int)one[i] == f) return true;
+    for (size_t i = 0; i < KW_COUNTOF(cluster) && world == CLUSTER; i++)
+        if ((int)cluster[i] == f) return true;
+    for (size_t i = 0; i < KW_COUNTOF(disk) && world == CLUSTER; i++)
+        if ((int)disk[i] + SIM_F_COUNT == f) return true;
+    return false;
+}
+
+static void report(struct all *a, enum world world) {
+    const struct result *s = &a->sum[world];
+    uint64_t seeds = a->gate_seeds[world];
+    bool gate = seeds >= (world == ONE ? GATE_SEEDS : GATE_CLUSTER_SEEDS);
+    if (!seeds) return;
+    printf("%llu seeds, %s: %llu records sent, %llu acknowledged, %llu read, %llu faults, %llu events; %lld s of virtual time in %lld s of CPU "
            "time: %lld times as fast\n",
-           (unsigned long long)a->gate_seeds, (unsigned long long)s->records, (unsigned long long)s->acked, (unsigned long long)s->read,
+           (unsigned long long)seeds, names[world], (unsigned long long)s->records, (unsigned long long)s->acked, (unsigned long long)s->read,
            (unsigned long long)s->faults, (unsigned long long)s->events, (long long)(s->virtual_us / SIM_S), (long long)(s->cpu_us / SIM_S),
            (long long)(s->virtual_us / KW_MAX(s->cpu_us, 1)));
+    if (world == CLUSTER)
+        printf("  a seed: %llu controllers elected, %llu leaders, %llu records\n", (unsigned long long)(s->controller_elections / seeds),
+               (unsigned long long)(s->leader_elections / seeds), (unsigned long long)(s->records / seeds));
     for (int i = 0; i < SIM_F_COUNT + SIM_DISK_FAULT_COUNT; i++) {
         uint64_t n = i < SIM_F_COUNT ? s->fired[i] : s->disk_fired[i - SIM_F_COUNT];
-        const char *name =
-            i < SIM_F_COUNT ? sim_fault_name((enum sim_fault)i) : sim_disk_fault_name((enum sim_disk_fault)(i - SIM_F_COUNT));
+        const char *name = i < SIM_F_COUNT ? sim_fault_name((enum sim_fault)i) : sim_disk_fault_name((enum sim_disk_fault)(i - SIM_F_COUNT));
+        if (n == 0 && is_foreign(world, i)) continue;
         printf("  %-28s%s %llu\n", name, i < SIM_F_COUNT ? "      " : " (disk)", (unsigned long long)n);
         if (n == 0 && gate) {
-            printf("failed: the fault \"%s\" never fired over %llu seeds\n", name, (unsigned long long)a->gate_seeds);
+            printf("failed: the fault \"%s\" never fired over %llu seeds\n", name, (unsigned long long)seeds);
             a->failed++;
         }
     }
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: tests/sim/run [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--regressions FILE]\n"
-                    "  --seed S     one seed, twice; prints its hash\n"
-                    "  --seeds N    the regression seeds and N others, counted from --from (1)\n"
+    fprintf(stderr, "usage: tests/sim/run [--cluster | --one] [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--regressions FILE]\n"
+                    "  --seed S     one seed, twice; prints its hash. One node, with --cluster several\n"
+                    "  --seeds N    the regression seeds and N others, counted from --from (1), of one node, and half as many of a cluster\n"
                     "  --minutes M  as many as there is time for, from a new place each time unless --from is given\n"
+                    "  --cluster    of many seeds, those of a cluster alone; --one, those of one node alone\n"
                     "  --trace      what happens, on stderr\n"
                     "  --here       with --seed: once, in this process, for a debugger\n");
     return 2;
 }
 
+static void run_many(struct all *a, const bool worlds[WORLDS], const char *file, uint64_t seeds, uint64_t from, double minutes) {
+    static struct first regressions[SEEDS_FILE_MAX];
+    time_t until = time(NULL) + (time_t)(minutes * 60);
+    size_t n = read_seeds(file, regressions);
+    if (!from) from = minutes > 0 ? (uint64_t)time(NULL) * 1000 : 1;
+    if (!seeds) seeds = minutes > 0 ? UINT64_MAX : 100;
+    for (size_t i = 0; i < n; i++)
+        if (worlds[regressions[i].world]) run(a, regressions[i].world, regressions[i].seed, false);
+    for (uint64_t i = 0; i < seeds && (minutes <= 0 || time(NULL) < until); i++) {
+        if (worlds[ONE]) run(a, ONE, from + i, i % TWICE_EVERY == 0);
+        if (worlds[CLUSTER] && (i % 2 == 0 || !worlds[ONE])) run(a, CLUSTER, from + (worlds[ONE] ? i / 2 : i), i % TWICE_EVERY == 0);
+    }
+    while (a->job_count) reap(a);
+    for (int k = 0; k < WORLDS; k++) report(a, (enum world)k);
+}
+
 int main(int argc, char **argv) {
     static struct all a = {.jobs_max = 2};
-    static uint64_t regressions[SEEDS_FILE_MAX];
     const char *file = NULL;
     uint64_t seed = 0, seeds = 0, from = 0;
     double minutes = 0;
-    bool one = false, here = false;
+    bool one = false, here = false, worlds[WORLDS] = {true, true};
     for (int i = 1; i < argc; i++) {
         const char *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--trace") == 0)
             a.loud = true;
         else if (strcmp(argv[i], "--here") == 0)
             here = true;
+        else if (strcmp(argv[i], "--cluster") == 0)
+            worlds[ONE] = false;
+        else if (strcmp(argv[i], "--one") == 0)
+            worlds[CLUSTER] = false;
         else if (!v)
             return usage();
         else if (strcmp(argv[i], "--seed") == 0)
@@ -229,25 +294,19 @@ int main(int argc, char **argv) {
         else
             return usage();
     }
-    if (a.jobs_max < 1 || a.jobs_max > (int)KW_COUNTOF(a.jobs)) return usage();
+    if (a.jobs_max < 1 || a.jobs_max > (int)KW_COUNTOF(a.jobs) || (!worlds[ONE] && !worlds[CLUSTER])) return usage();
+    enum world world = worlds[ONE] ? ONE : CLUSTER;
     if (here) {
-        struct result r = run_one(seed, a.loud);
+        struct result r = run_one(world, seed, a.loud);
         printf("hash %016llx\n", (unsigned long long)r.hash);
         return 0;
     }
     if (one) {
         a.jobs_max = 1;
-        run(&a, seed, !a.loud);
+        run(&a, world, seed, !a.loud);
         while (a.job_count) reap(&a);
     } else {
-        time_t until = time(NULL) + (time_t)(minutes * 60);
-        size_t n = read_seeds(file, regressions);
-        if (!from) from = minutes > 0 ? (uint64_t)time(NULL) * 1000 : 1;
-        if (!seeds) seeds = minutes > 0 ? UINT64_MAX : 100;
-        for (size_t i = 0; i < n; i++) run(&a, regressions[i], false);
-        for (uint64_t i = 0; i < seeds && (minutes <= 0 || time(NULL) < until); i++) run(&a, from + i, i % TWICE_EVERY == 0);
-        while (a.job_count) reap(&a);
-        report(&a, a.gate_seeds >= GATE_SEEDS);
+        run_many(&a, worlds, file, seeds, from, minutes);
     }
     printf("%llu passed, %llu failed\n", (unsigned long long)a.passed, (unsigned long long)a.failed);
     return a.failed != 0;

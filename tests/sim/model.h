@@ -61,6 +61,7 @@ struct sim_topic {
     int32_t partitions; /* as asked for so far */
     bool churned;       /* deleted and made anew: which of the two a record is in, nobody can tell */
     bool append_time;
+    int16_t rf;         /* copies; 0 for one */
     struct sim_log logs[64];
 };
 struct sim_producer_facts {
@@ -78,6 +79,7 @@ struct sim_model {
     struct sim_producer_facts *producers;
     size_t producer_count, producer_cap;
     bool flush_on_ack;
+    bool replicated; /* a leader that falls takes with it what only it had: acks=1 promises nothing then */
     bool (*in_files)(void *ctx, int topic, int partition, int64_t offset); /* whether any batch on the disk has the offset */
     void *ctx;
     uint64_t read, reported, acked;

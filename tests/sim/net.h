@@ -85,6 +85,11 @@ void sim_net_heal(struct sim_net *n); /* everything that is held back goes on, n
 /* SIM_CLIENT is the side that connects, be it a client or a node; established or refused turns true in time, or never. */
 struct sim_conn *sim_connect(struct sim_net *n, int from, int to, void *peer);
 struct sim_conn *sim_accept(struct sim_net *n, int server); /* NULL: nobody waits */
+static inline int sim_net_servers(const struct sim_net *n) {
+    int k = 0;
+    for (int i = 0; i < SIM_NODES_MAX; i++) k += n->hosts[i] != NULL;
+    return k;
+}
 static inline bool sim_from_client(const struct sim_conn *c) { return c->from >= SIM_NODES_MAX; }
 /* Bytes taken, 0: none now (the host is woken when there is room), -1: the connection is broken. */
 int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *p, size_t n);

@@ -11,7 +11,7 @@
 #include "replica/partition.h"
 #include "roles.h"
 #include "scan.h"
-#include "workload.h"
+#include "cluster.h"
 
 enum { EVERY_MS = 600, REQUEST_S = 20 };
 
@@ -25,18 +25,31 @@ struct prober {
     /* the question, and what was known then */
     int topic, partition;
     int64_t timestamp; /* -1: the end, -2: the start */
+    struct sim_broker *at; /* the node that was asked, and its life then */
     uint64_t life;
+    int64_t asked_us;
     size_t losses;
     int64_t hw, start;
 };
 
-static struct kb_partition *partition_of(struct prober *p) {
-    struct sim_broker *b = &p->run->nodes[0];
-    if (b->life != SIM_UP) return NULL;
+/* On the node, or on the leader of a cluster, as the metadata says. */
+static struct kb_partition *partition_of(struct prober *p, struct sim_broker **at) {
+    const struct sim_cluster *c = p->run->cluster;
+    int leader = c ? c->parts[p->topic][p->partition].leader : 0;
+    struct sim_broker *b = &p->run->nodes[KW_MAX(leader, 0)];
+    if (leader < 0 || b->life != SIM_UP) return NULL;
+    *at = b;
     for (struct kb_partition *x = NULL; (x = kb_partitions_next(b->node, x));)
         if (strcmp(x->topic, p->run->model.topics[p->topic].name) == 0 && x->index == p->partition)
             return x->log && x->state == KB_PART_ONLINE ? x : NULL;
     return NULL;
+}
+
+/* In a cluster another leader may have answered, or one that has ceased to be: what it says is old, and true for its time. */
+static bool is_from_leader(const struct prober *p) {
+    const struct sim_cluster *c = p->run->cluster;
+    const struct sim_part *x = c ? &c->parts[p->topic][p->partition] : NULL;
+    return !x || (x->leader == p->at->index && x->moved_us < p->asked_us && p->at->life == SIM_UP && p->at->lives == p->life);
 }
 
 static kw_err encode(struct kc_request *rq, struct kw_out *out) {
@@ -72,11 +85,11 @@ static void check_time(struct prober *p, const struct kb_partition *x, int64_t t
     struct sim_world *w = p->w;
     struct sim_scan s;
     struct first f = {.from = x->log->start, .before = told < 0 ? p->hw : told + 1, .timestamp = p->timestamp};
-    sim_scan_log(p->run->nodes[0].disk, x->log->dir, &s);
+    sim_scan_log(p->at->disk, x->log->dir, &s);
     for (size_t i = 0; i < s.count && !f.found; i++) {
         const struct sim_batch *b = &s.v[i];
         if (b->last < f.from || b->h.base_offset >= f.before || b->h.max_timestamp < p->timestamp) continue;
-        if (!sim_scan_records(p->run->nodes[0].disk, &s, b, p->compressor, one, &f))
+        if (!sim_scan_records(p->at->disk, &s, b, p->compressor, one, &f))
             sim_fail(w, 10, "%s: the batch at %lld does not decode", x->log->dir, (long long)b->h.base_offset);
     }
     sim_scan_deinit(&s);
@@ -89,8 +102,9 @@ static void check_time(struct prober *p, const struct kb_partition *x, int64_t t
 static void judge(struct prober *p, int64_t told) {
     struct sim_world *w = p->w;
     struct sim_log *l = sim_model_log(&p->run->model, p->topic, p->partition);
-    const struct kb_partition *x = partition_of(p);
-    if (p->run->model.topics[p->topic].churned || l->tainted || l->loss_count != p->losses) return;
+    struct sim_broker *at = NULL;
+    const struct kb_partition *x = partition_of(p, &at);
+    if (p->run->model.topics[p->topic].churned || l->tainted || l->loss_count != p->losses || !is_from_leader(p)) return;
     if (p->timestamp == -1) {
         if (told < l->told_end)
             sim_fail(w, 8, "%d-%d: ListOffsets v%d says that the end is %lld, and has said %lld", p->topic, p->partition, p->rq.version,
@@ -101,7 +115,7 @@ static void judge(struct prober *p, int64_t told) {
         l->told_end = told;
         return;
     }
-    if (!x || p->run->nodes[0].lives != p->life) return; /* the start may fall back by a crash; what else was known then is gone */
+    if (!x || at != p->at || at->lives != p->life) return; /* the start may fall back by a crash; what else was known then is gone */
     if (p->timestamp == -2) {
         if (told < p->start || told > x->log->start)
             sim_fail(w, 12, "%d-%d: ListOffsets v%d says that the start is %lld, it was %lld and is %lld", p->topic, p->partition, p->rq.version,
@@ -140,7 +154,7 @@ static void ask(struct prober *p) {
     p->topic = (int)sim_below(p->w, (uint64_t)r->model.topic_count);
     p->partition = (int)sim_below(p->w, (uint64_t)r->model.topics[p->topic].partitions);
     const struct kc_topic_meta *t = kc_metadata_topic(p->role.client->core, p->topic + 1);
-    const struct kb_partition *x = partition_of(p);
+    const struct kb_partition *x = partition_of(p, &p->at);
     if (!t || p->partition >= t->partition_count || t->partitions[p->partition].leader < 0 || !x) return;
     const struct sim_log *l = sim_model_log(&r->model, p->topic, p->partition);
     int kind = (int)sim_below(p->w, 3);
@@ -148,12 +162,14 @@ static void ask(struct prober *p) {
     kc_request_init(&p->rq, KW_API_LIST_OFFSETS);
     p->rq.version_max = (int16_t)sim_range(p->w, kind == 2 ? 1 : 0, p->rq.version_max); /* v0 answers by time in segments */
     p->rq.version_min = KW_MIN(p->rq.version_max, 1);
+    if (r->cluster && sim_cluster_node(r->cluster, t->partitions[p->partition].leader) != p->at->index) return; /* it has not heard of it yet */
     p->rq.broker = t->partitions[p->partition].leader;
     p->rq.encode = encode;
     p->rq.done = done;
     p->rq.ctx = p;
     p->rq.deadline_us = sim_client_now(p->role.client).mono_us + REQUEST_S * SIM_S;
-    p->life = r->nodes[0].lives;
+    p->life = p->at->lives;
+    p->asked_us = p->w->now_us;
     p->losses = l->loss_count;
     p->hw = x->hw;
     p->start = x->log->start;

@@ -1,6 +1,8 @@
 /* workload.c - one seed: draws its options, sets the world up, runs both phases, takes it apart. */
 #include "workload.h"
 
+#include "cluster.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,15 +10,15 @@ enum { BUSY_S = 90 };
 
 /* ---- Drawing ---- */
 
-static uint32_t often(struct sim_world *w, uint32_t chance, uint32_t lo_s, uint32_t hi_s) {
+uint32_t sim_often(struct sim_world *w, uint32_t chance, uint32_t lo_s, uint32_t hi_s) {
     if (sim_below(w, 100) >= chance) return 0;
     return (uint32_t)sim_range(w, lo_s, hi_s);
 }
-static uint32_t ppm(struct sim_world *w, uint32_t chance, uint32_t most) {
+uint32_t sim_ppm(struct sim_world *w, uint32_t chance, uint32_t most) {
     return sim_below(w, 100) < chance ? 1 + (uint32_t)sim_below(w, most) : 0;
 }
 
-static void draw_topics(struct sim_run *r) {
+void sim_plan_draw_topics(struct sim_run *r) {
     static const char *const codecs[] = {"producer", "producer", "producer", "producer", "zstd", "lz4", "snappy", "gzip", "uncompressed"};
     struct sim_world *w = &r->w;
     struct sim_model *m = &r->model;
@@ -57,51 +59,51 @@ static void draw_topics(struct sim_run *r) {
 
 /* What is on, and how hard: drawn apart for each kind, so that seeds differ in what comes together. */
 static void draw_network(struct sim_world *w, struct sim_plan *p) {
-    p->net = (struct sim_net_faults){.refused = ppm(w, 40, 200000),
-                                     .syn_lost = ppm(w, 30, 100000),
-                                     .reset = ppm(w, 60, 400000),
-                                     .half_open = ppm(w, 50, 500000),
-                                     .one_byte = ppm(w, 50, 300000),
-                                     .short_send = ppm(w, 60, 100000),
-                                     .slow_reader = ppm(w, 30, 300000),
-                                     .clog = ppm(w, 40, 3000),
-                                     .resolve = ppm(w, 40, 400000),
-                                     .tail_delay = ppm(w, 60, 20000),
+    p->net = (struct sim_net_faults){.refused = sim_ppm(w, 40, 200000),
+                                     .syn_lost = sim_ppm(w, 30, 100000),
+                                     .reset = sim_ppm(w, 60, 400000),
+                                     .half_open = sim_ppm(w, 50, 500000),
+                                     .one_byte = sim_ppm(w, 50, 300000),
+                                     .short_send = sim_ppm(w, 60, 100000),
+                                     .slow_reader = sim_ppm(w, 30, 300000),
+                                     .clog = sim_ppm(w, 40, 3000),
+                                     .resolve = sim_ppm(w, 40, 400000),
+                                     .tail_delay = sim_ppm(w, 60, 20000),
                                      .delay_us = sim_range(w, 20, 3000)};
-    p->cut_s = often(w, 50, 5, 40);
-    p->net.hostile_answer = ppm(w, 30, 4000);
-    p->attack_s = often(w, 40, 1, 8);
+    p->cut_s = sim_often(w, 50, 5, 40);
+    p->net.hostile_answer = sim_ppm(w, 30, 4000);
+    p->attack_s = sim_often(w, 40, 1, 8);
     if (!p->net.one_byte && !p->net.short_send && !p->net.tail_delay) p->net.short_send = 50000; /* something is always wrong */
 }
 
 static void draw_lives(struct sim_world *w, struct sim_plan *p) {
-    p->kill_s = often(w, 70, 3, 30);
-    p->power_s = often(w, 40, 5, 40);
-    p->stop_s = often(w, 40, 8, 40);
-    p->pause_broker_s = often(w, 30, 8, 60);
-    p->pause_client_s = often(w, 30, 8, 60);
-    p->jump_s = often(w, 30, 5, 40);
-    p->client_kill_s = often(w, 40, 10, 60);
-    p->client_close_s = often(w, 40, 10, 60);
-    p->config_s = often(w, 40, 5, 30);
-    p->grow_s = often(w, 30, 10, 60);
-    p->recreate_s = often(w, 25, 15, 60);
-    p->delete_s = often(w, 25, 10, 40);
+    p->kill_s = sim_often(w, 70, 3, 30);
+    p->power_s = sim_often(w, 40, 5, 40);
+    p->stop_s = sim_often(w, 40, 8, 40);
+    p->pause_broker_s = sim_often(w, 30, 8, 60);
+    p->pause_client_s = sim_often(w, 30, 8, 60);
+    p->jump_s = sim_often(w, 30, 5, 40);
+    p->client_kill_s = sim_often(w, 40, 10, 60);
+    p->client_close_s = sim_often(w, 40, 10, 60);
+    p->config_s = sim_often(w, 40, 5, 30);
+    p->grow_s = sim_often(w, 30, 10, 60);
+    p->recreate_s = sim_often(w, 25, 15, 60);
+    p->delete_s = sim_often(w, 25, 10, 40);
     p->drift = sim_below(w, 4) == 0;
-    p->tamper_ppm = ppm(w, 40, 700000);
-    p->rot_ppm = ppm(w, 15, 700000);
-    p->meta_rot_ppm = ppm(w, 25, 700000);
+    p->tamper_ppm = sim_ppm(w, 40, 700000);
+    p->rot_ppm = sim_ppm(w, 15, 700000);
+    p->meta_rot_ppm = sim_ppm(w, 25, 700000);
     p->moves = sim_below(w, 4) == 0;
     p->image = sim_below(w, 10) == 0;
-    p->alloc_s = often(w, 30, 1, 12);
+    p->alloc_s = sim_often(w, 30, 1, 12);
 }
 
 static void draw_disk(struct sim_world *w, struct sim_plan *p) {
-    p->hang_s = often(w, 30, 8, 60);
-    p->eio_s = often(w, 30, 8, 60);
-    p->full_s = often(w, 40, 6, 40);
-    p->misdirect_s = often(w, 20, 6, 40);
-    p->slow_ppm = ppm(w, 40, 20000);
+    p->hang_s = sim_often(w, 30, 8, 60);
+    p->eio_s = sim_often(w, 30, 8, 60);
+    p->full_s = sim_often(w, 40, 6, 40);
+    p->misdirect_s = sim_often(w, 20, 6, 40);
+    p->slow_ppm = sim_ppm(w, 40, 20000);
 }
 
 void sim_plan_draw(struct sim_run *r) {
@@ -115,7 +117,7 @@ void sim_plan_draw(struct sim_run *r) {
     draw_network(w, p);
     draw_lives(w, p);
     draw_disk(w, p);
-    draw_topics(r);
+    sim_plan_draw_topics(r);
 }
 
 /* ---- Roles ---- */
@@ -186,9 +188,9 @@ static void add_consumer(struct sim_run *r, int i, bool all) {
     bool fast = sim_below(w, 3), behind = sim_below(w, 4) == 0;
     struct sim_consumer_plan p = {.config = consumer_config(w),
                                   .every_us = fast ? sim_range(w, 5 * SIM_MS, 300 * SIM_MS) : sim_range(w, 500 * SIM_MS, 4 * SIM_S),
-                                  .seek_ppm = ppm(w, 50, 30000),
-                                  .pause_ppm = ppm(w, 50, 50000),
-                                  .reassign_ppm = ppm(w, 50, 10000),
+                                  .seek_ppm = sim_ppm(w, 50, 30000),
+                                  .pause_ppm = sim_ppm(w, 50, 50000),
+                                  .reassign_ppm = sim_ppm(w, 50, 10000),
                                   .events = behind ? 1 : 16,
                                   .all = all,
                                   .from_start = true};
@@ -212,7 +214,7 @@ void sim_client_new_life(struct sim_run *r, int i) {
     if (r->consumers[i]) sim_consumer_calm(r->consumers[i]);
 }
 
-static void set_client(struct sim_client *c, bool moves) {
+void sim_client_setup(struct sim_client *c, bool moves) {
     struct sim_world *w = c->w;
     char text[32];
     snprintf(text, sizeof text, "%d", (int)sim_range(w, 1000, 15000));
@@ -297,6 +299,7 @@ void sim_client_first_life(struct sim_run *r) {
 void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     struct sim_world *w = &r->w;
     memset(r, 0, sizeof *r);
+    r->node_count = 1;
     sim_world_init(w, seed);
     w->loud = loud;
     sim_net_init(&r->net, w);
@@ -307,7 +310,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     set_broker(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);
-        set_client(&r->clients[i], r->plan.moves);
+        sim_client_setup(&r->clients[i], r->plan.moves);
         r->left[i] = i ? r->plan.records / (uint32_t)r->plan.clients : 0;
     }
     sim_attacker_init(&r->attacker, w, &r->net);
@@ -334,7 +337,8 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
 void sim_run_deinit(struct sim_run *r) {
     for (int i = 0; i <= r->plan.clients; i++) sim_client_deinit(&r->clients[i]);
     sim_disk_image_free(r->image);
-    sim_broker_deinit(&r->nodes[0]);
+    for (int i = 0; i < r->node_count; i++) sim_broker_deinit(&r->nodes[i]);
+    sim_cluster_deinit(r);
     sim_attacker_deinit(&r->attacker);
     sim_net_deinit(&r->net);
     sim_check_disk_deinit();

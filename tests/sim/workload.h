@@ -41,6 +41,7 @@ struct sim_meta_rot {
     size_t at;
     uint8_t mask, rotten; /* rotten: the byte then */
 };
+struct sim_cluster;
 struct sim_run {
     struct sim_world w;
     struct sim_net net;
@@ -58,9 +59,14 @@ struct sim_run {
     const char *names[SIM_TOPICS_MAX];
     const char *configs[SIM_TOPICS_MAX][24];
     char values[SIM_TOPICS_MAX][12][24];
+    struct sim_cluster *cluster; /* NULL: one node alone */
     bool ending; /* nobody starts the broker any more */
 };
+uint32_t sim_often(struct sim_world *w, uint32_t chance, uint32_t lo_s, uint32_t hi_s); /* one about every so many seconds; 0 never */
+uint32_t sim_ppm(struct sim_world *w, uint32_t chance, uint32_t most);
 void sim_plan_draw(struct sim_run *r);
+void sim_plan_draw_topics(struct sim_run *r);
+void sim_client_setup(struct sim_client *c, bool moves);
 void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud);
 void sim_run_deinit(struct sim_run *r);
 void sim_client_new_life(struct sim_run *r, int i); /* workload.c */
@@ -70,6 +76,10 @@ void sim_client_first_life(struct sim_run *r);      /* of the administrator's cl
 void sim_faults_start(struct sim_run *r);
 void sim_faults_heal(struct sim_run *r);
 void sim_faults_dead(struct sim_run *r); /* the broker's process is gone: it is to come back */
+
+void sim_fault_pause_client(struct sim_run *r);
+void sim_fault_kill_client(struct sim_run *r);
+void sim_fault_close_client(struct sim_run *r);
 
 /* faults_disk.c */
 void sim_faults_before_start(struct sim_run *r);

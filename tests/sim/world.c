@@ -43,6 +43,7 @@ void sim_world_init(struct sim_world *w, uint64_t seed) {
     kw_rng_init(&w->rng, seed);
     w->now_us = 1000 * SIM_S;
     w->hash = 14695981039346656037u;
+    w->replay = "";
     sim_the_world = w;
 }
 
@@ -132,7 +133,7 @@ void sim_fail(struct sim_world *w, int invariant, const char *fmt, ...) {
     va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\n    replay: tests/sim/run --seed %llu --trace\n", (unsigned long long)w->seed);
+    fprintf(stderr, "\n    replay: tests/sim/run %s--seed %llu --trace\n", w->replay, (unsigned long long)w->seed);
     printf("failed seed %llu invariant %d\n", (unsigned long long)w->seed, invariant);
     fflush(stdout);
     fflush(stderr);

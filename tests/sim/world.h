@@ -34,7 +34,10 @@
     F(BAD_CUT, "hostile: request cut short") F(BAD_CHANGED, "hostile: request changed") F(BAD_BODY, "hostile: random body") \
     F(ANSWER_CUT, "answer cut short") F(ANSWER_LENGTH, "answer of impossible length") F(ANSWER_ID, "answer to another request") \
     F(ANSWER_UNASKED, "answer unasked for") F(OLD_PRODUCE, "produce of message sets") F(OLD_FETCH, "fetch of message sets") \
-    F(OLD_LIST, "old offset lookup")
+    F(OLD_LIST, "old offset lookup") \
+    F(KILL_LEADER, "kill -9 of a leader") F(KILL_CONTROLLER, "kill -9 of the controller") F(KILL_ALL, "kill -9 of all nodes") \
+    F(POWER_SEVERAL, "power loss of several nodes") F(MESH, "mesh with holes") F(ISOLATED, "node cut off from the others") F(WIPED, "disk wiped") \
+    F(LEFT_OUT, "node left out of the core")
 enum sim_fault {
 #define F(name, text) SIM_F_##name,
     SIM_FAULTS(F)
@@ -64,6 +67,7 @@ struct sim_world {
     size_t heap_count, heap_cap;
     uint64_t next_order, events;
     uint64_t hash;
+    const char *replay; /* further arguments that replay this seed */
     bool loud; /* --trace */
     char trace[SIM_TRACE_LINES][SIM_TRACE_SIZE];
     uint64_t trace_count;

@@ -4,6 +4,7 @@
 A mutant is a text: "# " lines that say what is broken, then fields and changes:
     invariant: 1 11       the checkers that may catch it, by number
     from: 101             the first of its 20 seeds (default 1)
+    world: cluster        seeds of a cluster (default: of one node)
     file: path            of the changes that follow
     <<<                   old text
     ===                   new text
@@ -13,7 +14,7 @@ With --fields it prints the fields only.
 import sys
 
 def parse(path):
-    fields, changes, file, mode, old, new = {"from": "1"}, [], None, None, [], []
+    fields, changes, file, mode, old, new = {"from": "1", "world": "one"}, [], None, None, [], []
     for line in open(path):
         mark = line.rstrip("\n")
         if mode is None and mark == "<<<":
@@ -42,7 +43,7 @@ def parse(path):
 def main():
     if sys.argv[1] == "--fields":
         fields, _ = parse(sys.argv[2])
-        print(fields["from"], fields["invariant"])
+        print(fields["world"], fields["from"], fields["invariant"])
         return
     root, path = sys.argv[1:3]
     for file, old, new in parse(path)[1]:

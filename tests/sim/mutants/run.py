@@ -30,10 +30,10 @@ def build(tree, jobs):
     r = subprocess.run(["ninja", "-C", f"{tree}/build", f"-j{jobs}", "sim"], env=env, capture_output=True, text=True)
     return None if r.returncode == 0 else r.stdout[-3000:]
 
-def run_seed(sim, seed, twice):
+def run_seed(sim, world, seed, twice):
     """The invariant that failed, None if none did."""
     try:
-        r = subprocess.run([sim, "--seed", str(seed)] + ([] if twice else ["--here"]), capture_output=True, text=True, timeout=300, errors="replace")
+        r = subprocess.run([sim, f"--{world}", "--seed", str(seed)] + ([] if twice else ["--here"]), capture_output=True, text=True, timeout=300, errors="replace")
     except subprocess.TimeoutExpired:
         return 37
     m = re.search(r"^failed seed \d+ invariant (\d+)", r.stdout, re.M)
@@ -47,7 +47,8 @@ def one(tree, path):
     fields = subprocess.run([sys.executable, f"{here}/apply.py", "--fields", path], capture_output=True, text=True)
     if fields.returncode:
         return name, False, fields.stderr.strip()
-    first, *wanted = [int(x) for x in fields.stdout.split()]
+    world, *numbers = fields.stdout.split()
+    first, *wanted = [int(x) for x in numbers]
     touched = [l.split(":", 1)[1].strip() for l in open(path) if l.startswith("file:")]
     try:
         r = subprocess.run([sys.executable, f"{here}/apply.py", tree, path], capture_output=True, text=True)
@@ -58,7 +59,7 @@ def one(tree, path):
             return name, False, "does not build:\n" + err
         seen = []
         for seed in range(first, first + SEEDS):
-            failed = run_seed(f"{tree}/build/tests/sim", seed, 38 in wanted)
+            failed = run_seed(f"{tree}/build/tests/sim", world, seed, 38 in wanted)
             if failed in wanted:
                 return name, True, f"caught by invariant {failed} in seed {seed} (the {seed - first + 1}. tried), {time.time() - start:.0f} s"
             seen.append(failed)

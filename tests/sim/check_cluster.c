@@ -1,0 +1,178 @@
+/* check_cluster.c - invariant 36 for a cluster, after healing: all nodes that belong to the core are up, every partition has a leader, every record its
+ * report, every consumer all that is committed, and in the end every replica is in sync; all within a bounded time. And when all is over: 1, 3 to 5, 27
+ * (by check_final.c, from the leaders' logs) and 2, 6, 9, 10 over all copies. Called by cluster.c.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cluster.h"
+#include "node_priv.h"
+#include "scan.h"
+
+enum { LIVE_S = 180, STOP_S = 60 };
+
+bool sim_cluster_has(void *run, int topic, int partition, int64_t offset) {
+    const struct sim_part *p = &((struct sim_run *)run)->cluster->parts[topic][partition];
+    for (size_t i = 0; i < p->committed.count; i++)
+        if (p->committed.v[i].base <= offset && offset <= p->committed.v[i].last) return true;
+    return false;
+}
+
+/* ---- 36 ---- */
+
+static bool nodes_are_up(struct sim_run *r, char *why, size_t size) {
+    bool leads = false;
+    for (int i = 0; i < r->node_count; i++) {
+        struct sim_broker *b = &r->nodes[i];
+        if (r->cluster->left_out[i]) continue;
+        if (b->life != SIM_UP) {
+            snprintf(why, size, "node %d is not up (%d, %s)", i, b->life, b->node && kb_node_failure(b->node) ? kb_node_failure(b->node) : "");
+            return false;
+        }
+        leads |= kb_store_leads(b->node->parts.store);
+    }
+    if (!leads) snprintf(why, size, "no controller is active");
+    return leads;
+}
+
+static bool copy_is_whole(struct sim_run *r, const struct sim_part *p, int node, int topic, int partition, const struct kb_partition *leader, char *why, size_t size) {
+    const char *name = r->model.topics[topic].name;
+    const struct kb_partition *x = sim_node_partition(&r->nodes[node], name, partition);
+    if (x && x->state == KB_PART_ONLINE && x->log && !x->log->poisoned && !x->log->busy && x->log->leo == leader->log->leo && x->hw == leader->hw && x->hw == x->log->leo &&
+        sim_part_in_isr(p, node))
+        return true;
+    snprintf(why, size, "%s-%d on node %d: %s, state %d, end %lld, high watermark %lld, epoch %d; its leader, node %d, has %lld, %lld, %d%s", name, partition, node,
+             sim_part_in_isr(p, node) ? "in sync" : "not in sync", x ? (int)x->state : -1, x && x->log ? (long long)x->log->leo : -1, x ? (long long)x->hw : -1, x ? x->leader_epoch : -1,
+             p->leader, (long long)leader->log->leo, (long long)leader->hw, leader->leader_epoch, x && x->log && x->log->busy ? " (busy)" : "");
+    return false;
+}
+
+static bool partition_is_whole(struct sim_run *r, int topic, int partition, bool whole, char *why, size_t size) {
+    struct sim_part *p = &r->cluster->parts[topic][partition];
+    const char *name = r->model.topics[topic].name;
+    if (!p->known || p->leader < 0) {
+        snprintf(why, size, "%s-%d has no leader%s", name, partition, p->known ? "" : " and is not known");
+        return false;
+    }
+    const struct kb_partition *x = sim_node_partition(&r->nodes[p->leader], name, partition);
+    if (!x || x->state != KB_PART_ONLINE || x->role != KB_PART_LEADS || x->leader_epoch != p->leader_epoch || !x->log || x->log->poisoned) {
+        snprintf(why, size, "%s-%d: node %d does not lead in epoch %d, as the metadata has it (state %d, role %d, epoch %d)", name, partition, p->leader, p->leader_epoch,
+                 x ? (int)x->state : -1, x ? (int)x->role : -1, x ? x->leader_epoch : -1);
+        return false;
+    }
+    for (int i = 0; i < p->replica_count && whole; i++)
+        if (!copy_is_whole(r, p, p->replicas[i], topic, partition, x, why, size)) return false;
+    return true;
+}
+
+static bool consumed(struct sim_run *r, struct sim_role *role, const char *name, char *why, size_t size) {
+    for (int t = 0; t < r->model.topic_count; t++)
+        for (int i = 0; i < r->model.topics[t].partitions; i++) {
+            const struct sim_part *p = &r->cluster->parts[t][i];
+            int64_t at;
+            if (!sim_consumer_position(role, t, i, &at) || at >= p->end) continue;
+            int n = snprintf(why, size, "%s is at %lld of %lld in %s;", name, (long long)at, (long long)p->end, p->name);
+            sim_consumer_describe(role, why + n, size - (size_t)n);
+            return false;
+        }
+    return true;
+}
+
+static bool through(struct sim_run *r, bool whole, char *why, size_t size) {
+    if (!nodes_are_up(r, why, size)) return false;
+    if (!sim_admin_idle(r->admin)) {
+        snprintf(why, size, "the administrator has not had its will");
+        return false;
+    }
+    for (int t = 0; t < r->model.topic_count; t++)
+        for (int i = 0; i < r->model.topics[t].partitions; i++)
+            if (!partition_is_whole(r, t, i, whole, why, size)) return false;
+    for (int i = 1; i <= r->plan.clients; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "client %d", i);
+        if (r->producers[i] && !sim_producer_done(r->producers[i])) {
+            snprintf(why, size, "%s has not had all its reports (%u records unsent)", name, sim_producer_left(r->producers[i]));
+            return false;
+        }
+        if (r->consumers[i] && !consumed(r, r->consumers[i], name, why, size)) return false;
+    }
+    return !whole || consumed(r, r->verifier, "the verifier", why, size);
+}
+
+void sim_check_cluster_live(struct sim_run *r, bool whole) {
+    struct sim_world *w = &r->w;
+    int64_t until = w->now_us + LIVE_S * SIM_S;
+    char why[2000] = "";
+    while (!through(r, whole, why, sizeof why)) {
+        if (w->now_us >= until) {
+            sim_check_reports_late(&r->model);
+            sim_fail(w, 36, "%d s after %s: %s", LIVE_S, whole ? "healing" : "a core was healed", why);
+        }
+        sim_run_until(w, w->now_us + 200 * SIM_MS);
+    }
+    sim_trace(w, "all is through%s", whole ? "" : " in the core");
+}
+
+/* ---- The end ---- */
+
+struct look {
+    struct sim_run *r;
+    int topic, partition;
+};
+static void one_record(void *ctx, const struct sim_batch *b, const struct kw_record_view *v) {
+    struct look *k = ctx;
+    uint32_t id;
+    sim_check_content(&k->r->model, "on disk", k->topic, k->partition, v->offset, b->h.leader_epoch, b->h.attributes & KW_ATTR_LOG_APPEND_TIME ? 1 : 0, v->timestamp,
+                      v->key, v->value, v->headers, v->headers_size, &id);
+    k->r->model.records[id].copies++;
+}
+
+static void compare(struct sim_run *r, const char *name, int a, const struct sim_scan *x, int b, const struct sim_scan *y) {
+    size_t i = 0, k = 0;
+    while (i < x->count && y->count && x->v[i].last < y->v[0].h.base_offset) i++; /* one of them may begin later */
+    while (k < y->count && x->count && y->v[k].last < x->v[0].h.base_offset) k++;
+    for (; i < x->count && k < y->count; i++, k++)
+        if (x->v[i].h.base_offset != y->v[k].h.base_offset || x->v[i].h.crc != y->v[k].h.crc || x->v[i].size != y->v[k].size ||
+            x->v[i].h.leader_epoch != y->v[k].h.leader_epoch)
+            sim_fail(&r->w, 9, "%s: node %d and node %d differ at offsets %lld and %lld", name, a, b, (long long)x->v[i].h.base_offset, (long long)y->v[k].h.base_offset);
+    if (i < x->count || k < y->count)
+        sim_fail(&r->w, 9, "%s: node %d ends at %lld, node %d at %lld", name, a, (long long)sim_scan_end(x), b, (long long)sim_scan_end(y));
+}
+
+static void scan_copies(struct sim_run *r, int topic, int partition, struct kw_compressor *c) {
+    struct sim_part *p = &r->cluster->parts[topic][partition];
+    struct sim_scan first, other;
+    struct look k = {r, topic, partition};
+    char dir[96];
+    snprintf(dir, sizeof dir, SIM_DATA "/%s", p->name);
+    sim_scan_log(r->nodes[p->leader].disk, dir, &first);
+    for (size_t i = 0; i < first.count; i++)
+        if (!sim_scan_records(r->nodes[p->leader].disk, &first, &first.v[i], c, one_record, &k))
+            sim_fail(&r->w, 10, "%s on node %d: the batch at %lld does not decode", p->name, p->leader, (long long)first.v[i].h.base_offset);
+    for (int i = 0; i < p->replica_count; i++) {
+        int node = p->replicas[i];
+        sim_scan_log(r->nodes[node].disk, dir, &other);
+        if (other.torn) sim_fail(&r->w, 10, "%s on node %d: a torn or corrupt end, at rest", p->name, node);
+        compare(r, p->name, p->leader, &first, node, &other);
+        sim_scan_deinit(&other);
+    }
+    sim_scan_deinit(&first);
+}
+
+/* All clients are gone; the nodes are there, at rest. */
+void sim_check_cluster_final(struct sim_run *r) {
+    struct sim_world *w = &r->w;
+    struct kw_compressor *c = sim_need(kw_compressor_new());
+    for (int t = 0; t < r->model.topic_count; t++)
+        for (int i = 0; i < r->model.topics[t].partitions; i++) scan_copies(r, t, i, c);
+    kw_compressor_free(c);
+    r->cluster->ending = true;
+    bool one_by_one = sim_below(w, 2);
+    for (int i = 0; i < r->node_count; i++) {
+        sim_broker_stop(&r->nodes[i]);
+        if (one_by_one || i == r->node_count - 1) sim_run_until(w, w->now_us + STOP_S * SIM_S);
+        if (one_by_one && r->nodes[i].life != SIM_DOWN) sim_fail(w, 36, "node %d has not stopped within %d s", i, STOP_S);
+    }
+    for (int i = 0; i < r->node_count; i++)
+        if (r->nodes[i].life != SIM_DOWN) sim_fail(w, 36, "node %d has not stopped within %d s", i, STOP_S);
+}

@@ -1,0 +1,224 @@
+/* check_copies.c - every copy of every partition, as its files say: invariants 6 (no gaps), 7 (marks), 8 (the high watermark), 11 (a restart yields
+ * what was there), 21 (log matching: the same offset in the same epoch is the same batch behind the same batch), 22 (nothing that was committed is
+ * truncated).
+ *
+ * Called after each turn of a node, and at its deaths. Batches are looked at once, when they are written. Calls check_leaders.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cluster.h"
+
+void sim_batches_add(struct sim_batches *v, const struct sim_batch_id *b) {
+    v->v = sim_grow(v->v, v->count, &v->cap, sizeof *v->v);
+    v->v[v->count++] = *b;
+}
+
+struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic, int partition) {
+    if (!b->node) return NULL;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(b->node, p));)
+        if (p->index == partition && strcmp(p->topic, topic) == 0 && p->state != KB_PART_DELETED) return p;
+    return NULL;
+}
+
+static bool same(const struct sim_batch_id *a, const struct sim_batch_id *b) {
+    return a->base == b->base && a->last == b->last && a->crc == b->crc && a->epoch == b->epoch && a->size == b->size;
+}
+
+/* ---- 21 ---- */
+
+static void stamp(struct sim_cluster *c, struct sim_part *p, int node, const struct sim_batches *v, size_t i) {
+    const char *name = p->name;
+    const struct sim_batch_id *b = &v->v[i];
+    struct sim_stamp s = {.epoch = b->epoch, .crc = b->crc, .prev_base = i ? b[-1].base : -1, .prev_epoch = i ? b[-1].epoch : -1};
+    if (b->base < 0 || b->base > 10000000) sim_fail(&c->run->w, 6, "%s on node %d: a batch at offset %lld", name, node, (long long)b->base);
+    while ((size_t)b->base >= p->head_count) {
+        p->heads = sim_grow(p->heads, p->head_count, &p->head_cap, sizeof *p->heads);
+        p->heads[p->head_count++] = 0;
+    }
+    for (int32_t k = p->heads[b->base]; k; k = p->stamps[k - 1].next) {
+        const struct sim_stamp *o = &p->stamps[k - 1];
+        if (o->epoch != s.epoch) continue;
+        if (o->crc != s.crc)
+            sim_fail(&c->run->w, 21, "%s on node %d: at offset %lld of epoch %d stands another batch than another node has had there", name, node,
+                     (long long)b->base, b->epoch);
+        if (i && o->prev_base >= 0 && (o->prev_base != s.prev_base || o->prev_epoch != s.prev_epoch))
+            sim_fail(&c->run->w, 21, "%s on node %d: the batch at offset %lld of epoch %d follows %lld of epoch %d, elsewhere %lld of epoch %d", name, node,
+                     (long long)b->base, b->epoch, (long long)s.prev_base, s.prev_epoch, (long long)o->prev_base, o->prev_epoch);
+        return;
+    }
+    s.next = p->heads[b->base];
+    p->stamps = sim_grow(p->stamps, p->stamp_count, &p->stamp_cap, sizeof *p->stamps);
+    p->stamps[p->stamp_count++] = s;
+    p->heads[b->base] = (int32_t)p->stamp_count;
+}
+
+/* ---- Following a log ---- */
+
+static bool read_batch(struct sim_cluster *c, int node, const char *name, int64_t segment, size_t position, struct sim_batch_id *b) {
+    char path[160];
+    size_t n;
+    struct kw_batch_header h;
+    snprintf(path, sizeof path, SIM_DATA "/%s/%020lld.log", name, (long long)segment);
+    const uint8_t *f = sim_disk_peek(c->run->nodes[node].disk, path, &n);
+    if (!f || position >= n || kw_batch_parse(f + position, n - position, &h) != KW_OK) return false;
+    size_t size = (size_t)h.length + KW_BATCH_OVERHEAD;
+    if (size > n - position || !kw_batch_crc_ok(f + position, size)) return false;
+    *b = (struct sim_batch_id){h.base_offset, h.base_offset + h.last_offset_delta, segment, position, size, h.crc, h.leader_epoch};
+    return true;
+}
+
+/* Takes in what is written and was not looked at yet. */
+void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written) {
+    struct sim_copy *y = &p->copies[node];
+    struct sim_batches *v = &y->have;
+    const char *name = p->name;
+    while (y->end < written) {
+        struct sim_batch_id b;
+        const struct sim_batch_id *l = v->count ? &v->v[v->count - 1] : NULL;
+        if (!(l && read_batch(c, node, name, l->segment, l->position + l->size, &b)) && !read_batch(c, node, name, y->end, 0, &b))
+            sim_fail(&c->run->w, 11, "%s on node %d: %lld are written, and the files have no batch at %lld", name, node, (long long)written,
+                     (long long)y->end);
+        if (b.base != y->end)
+            sim_fail(&c->run->w, 6, "%s on node %d: behind offset %lld comes %lld", name, node, (long long)y->end - 1, (long long)b.base);
+        sim_batches_add(v, &b);
+        stamp(c, p, node, v, v->count - 1);
+        y->end = b.last + 1;
+    }
+}
+
+/* All that was committed and is at or above `to` is gone from a copy. */
+static void cut(struct sim_cluster *c, struct sim_part *p, int node, int64_t to) {
+    struct sim_copy *y = &p->copies[node];
+    const char *name = p->name;
+    struct sim_batches *v = &y->have;
+    while (v->count && v->v[v->count - 1].last >= to) {
+        if (v->v[v->count - 1].base < to)
+            sim_fail(&c->run->w, 22, "%s on node %d: cut at %lld, in the middle of a batch from %lld to %lld", name, node, (long long)to,
+                     (long long)v->v[v->count - 1].base, (long long)v->v[v->count - 1].last);
+        v->count--;
+        if (v->count >= y->agreed) continue;
+        if (!y->suspect)
+            sim_fail(&c->run->w, 22, "%s on node %d: truncated to %lld; what was committed up to %lld was there before", name, node, (long long)to,
+                     (long long)v->v[v->count].last + 1);
+        y->agreed = v->count;
+    }
+    y->end = to;
+}
+
+/* How far this copy is what was committed. */
+static void compare(struct sim_part *p, struct sim_copy *y) {
+    const struct sim_batches *a = &p->committed, *v = &y->have;
+    if (y->agreed > v->count) y->agreed = v->count;
+    if (!v->count || !a->count) return;
+    size_t shift = 0; /* a copy that was begun anew further up lacks what comes before */
+    while (shift < a->count && a->v[shift].base < v->v[0].base) shift++;
+    while (y->agreed < v->count && y->agreed + shift < a->count && same(&v->v[y->agreed], &a->v[y->agreed + shift])) y->agreed++;
+}
+
+bool sim_copy_agrees(struct sim_part *p, int node) {
+    struct sim_copy *y = &p->copies[node];
+    compare(p, y);
+    if (y->end < p->end) return false;
+    if (!p->committed.count || !y->have.count) return p->end == 0 || y->end >= p->end;
+    return y->agreed > 0 ? y->have.v[y->agreed - 1].last + 1 >= p->end : y->have.v[0].base >= p->end;
+}
+
+/* ---- A node's turn ---- */
+
+static int64_t first_segment(struct sim_broker *b, const struct kb_log *g) {
+    char **names;
+    int64_t base = -1;
+    size_t n = sim_disk_names(b->disk, g->dir, &names);
+    for (size_t i = 0; i < n; i++) { /* sorted */
+        if (base < 0 && strlen(names[i]) == 24 && strcmp(names[i] + 20, ".log") == 0) base = strtoll(names[i], NULL, 10);
+        free(names[i]);
+    }
+    free(names);
+    return base < 0 ? g->start : base;
+}
+
+/* The first look at a log in this life of its node: what was there is there. */
+static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
+    struct sim_copy *y = &p->copies[b->index];
+    struct sim_batches old = y->have;
+    size_t agreed = y->agreed;
+    y->have = (struct sim_batches){0};
+    y->end = first_segment(b, g);
+    y->agreed = 0;
+    sim_copy_follow(c, p, b->index, g->written);
+    for (size_t i = 0, k = 0; i < agreed && i < old.count && !y->suspect; i++) {
+        if (old.v[i].last < g->start) continue;
+        while (k < y->have.count && y->have.v[k].base < old.v[i].base) k++;
+        if (k == y->have.count || !same(&y->have.v[k], &old.v[i]))
+            sim_fail(&c->run->w, 11, "%s on node %d: after the start the batch from %lld on is not there, which was committed", p->name, b->index,
+                     (long long)old.v[i].base);
+    }
+    free(old.v);
+    compare(p, y);
+    y->life = b->lives;
+    y->hw_epoch = -1;
+    if (y->suspect && sim_copy_agrees(p, b->index)) y->suspect = false;
+}
+
+void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
+    struct sim_copy *y = &p->copies[b->index];
+    if (y->life != b->lives) begin(c, p, b, g);
+    if (g->leo < y->end) cut(c, p, b->index, g->leo);
+    if (g->start > y->end) { /* begun anew where its leader's log begins */
+        y->have.count = y->agreed = 0;
+        y->end = g->start;
+    }
+    sim_copy_follow(c, p, b->index, KW_MIN(g->written, g->leo));
+    y->synced = g->synced;
+}
+
+static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_partition *x) {
+    struct sim_copy *y = &p->copies[b->index];
+    const struct kb_log *g = x->log;
+    struct sim_world *w = &c->run->w;
+    if (!(0 <= g->start && g->start <= x->hw && x->hw <= g->leo) || !(g->synced <= g->written && g->written <= g->leo))
+        sim_fail(w, 7, "node %d: %s: start %lld, high watermark %lld, synced %lld, written %lld, end %lld", b->index, g->dir, (long long)g->start,
+                 (long long)x->hw, (long long)g->synced, (long long)g->written, (long long)g->leo);
+    if (x->leader_epoch < y->leader_epoch)
+        sim_fail(w, 16, "node %d: %s: leader epoch %d, and it was %d", b->index, g->dir, x->leader_epoch, y->leader_epoch);
+    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw)
+        sim_fail(w, 8, "node %d: %s: the high watermark went down in epoch %d, from %lld to %lld", b->index, g->dir, x->leader_epoch, (long long)y->hw,
+                 (long long)x->hw);
+    y->leader_epoch = x->leader_epoch;
+    y->hw = x->hw;
+    y->hw_epoch = x->leader_epoch;
+}
+
+void sim_check_copies(struct sim_broker *b) {
+    struct sim_run *r = b->ctx;
+    struct sim_cluster *c = r->cluster;
+    for (struct kb_partition *x = NULL; (x = kb_partitions_next(b->node, x));) {
+        int t;
+        if (!x->log || x->state != KB_PART_ONLINE || sscanf(x->topic, "topic-%d", &t) != 1 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
+        sim_copy_look(c, &c->parts[t][x->index], b, x->log);
+        marks(c, &c->parts[t][x->index], b, x);
+        sim_check_leader(c, &c->parts[t][x->index], b, x, t);
+    }
+}
+
+void sim_check_copies_death(struct sim_broker *b, enum sim_death how) {
+    (void)how;
+    if (b->life == SIM_UP || b->life == SIM_STOPPING || b->life == SIM_STARTING) sim_check_copies(b);
+}
+
+static void lose(struct sim_part *p, int node, bool all, bool promised) {
+    struct sim_copy *y = &p->copies[node];
+    if (all) y->have.count = 0;
+    while (y->agreed > y->have.count || (y->agreed && y->have.v[y->agreed - 1].last >= y->synced)) y->agreed--;
+    if (promised && !all) return;
+    y->suspect = true;
+    y->out = false;
+}
+
+void sim_check_copies_lost(struct sim_cluster *c, int node, bool all) {
+    lose(&c->meta, node, all, true);
+    for (int t = 0; t < c->run->model.topic_count; t++)
+        for (int i = 0; i < SIM_PARTS_MAX; i++)
+            if (c->parts[t][i].copies[node].life) lose(&c->parts[t][i], node, all, c->run->model.flush_on_ack);
+}

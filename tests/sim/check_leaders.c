@@ -1,0 +1,145 @@
+/* check_leaders.c - who leads, and what is committed: invariants 16 (one leader an epoch, epochs grow), 17 (the leader is in its ISR), 18 (what is
+ * below a leader's high watermark is on every member of the ISR), 19 (the high watermark moves only with enough members), 20 (who joins the ISR has
+ * what was committed), 23 (who leads was in the ISR). Called by check_copies.c for each partition of a node after its turn, and for every record of
+ * the metadata that is committed. */
+#include <stdio.h>
+
+#include "cluster.h"
+
+static bool is_suspect(const struct sim_part *p, int node) {
+    return p->copies[node].suspect;
+}
+
+/* ---- What a leader says ---- */
+
+/* What the node has written by now: it may have told its leader. */
+static void catch_up(struct sim_cluster *c, struct sim_part *p, int node, int topic, int partition) {
+    struct sim_broker *b = &c->run->nodes[node];
+    struct kb_partition *x = sim_node_partition(b, c->run->model.topics[topic].name, partition);
+    if (x && x->log && x->state == KB_PART_ONLINE && p->copies[node].life == b->lives && x->log->leo >= p->copies[node].end)
+        sim_copy_follow(c, p, node, KW_MIN(x->log->written, x->log->leo));
+}
+
+static void check_members(struct sim_cluster *c, struct sim_part *p, int leader, int topic, int partition, const char *when) {
+    for (int i = 0; i < p->isr_count; i++) {
+        int m = p->isr[i];
+        if (is_suspect(p, m)) continue;
+        catch_up(c, p, m, topic, partition);
+        if (!sim_copy_agrees(p, m))
+            sim_fail(&c->run->w, 18, "%s-%d, leader node %d: %lld are below a high watermark, and node %d, in the ISR, has %lld of them and ends at %lld (%s)",
+                     c->run->model.topics[topic].name, partition, leader, (long long)p->end, m,
+                     (long long)(p->copies[m].agreed ? p->copies[m].have.v[p->copies[m].agreed - 1].last + 1 : 0), (long long)p->copies[m].end, when);
+    }
+}
+
+static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
+    struct sim_copy *y = &p->copies[b->index];
+    struct sim_world *w = &c->run->w;
+    const char *name = c->run->model.topics[topic].name;
+    if (!sim_copy_agrees(p, b->index))
+        sim_fail(w, 2, "%s-%d: node %d, leader of epoch %d, has a high watermark of %lld and another log than what was committed up to %lld (the same for %zu batches)",
+                 name, x->index, b->index, x->leader_epoch, (long long)x->hw, (long long)p->end, y->agreed);
+    int32_t min = KW_MIN(x->config.min_insync_replicas, x->replica_count);
+    if (x->isr_count < min)
+        sim_fail(w, 19, "%s-%d: node %d moves the high watermark to %lld with %d in sync, %d are demanded", name, x->index, b->index, (long long)x->hw,
+                 x->isr_count, min);
+    for (size_t i = y->agreed; i < y->have.count && y->have.v[i].base < x->hw; i++) {
+        const struct sim_batch_id *e = &y->have.v[i];
+        if (e->last >= x->hw)
+            sim_fail(w, 19, "%s-%d: the high watermark %lld of node %d lies in the middle of a batch from %lld to %lld", name, x->index, (long long)x->hw,
+                     b->index, (long long)e->base, (long long)e->last);
+        sim_batches_add(&p->committed, e);
+        p->end = e->last + 1;
+    }
+    if (p->end < x->hw) p->end = x->hw; /* its log begins behind it */
+    struct sim_log *l = sim_model_log(&c->run->model, topic, x->index);
+    l->hw_max = KW_MAX(l->hw_max, p->end);
+    check_members(c, p, b->index, topic, x->index, "the high watermark moved");
+}
+
+void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
+    struct sim_world *w = &c->run->w;
+    const char *name = c->run->model.topics[topic].name;
+    if (!p->known || !kw_uuid_eq(p->id, x->topic_id)) return;
+    if (x->role != KB_PART_LEADS) {
+        if (x->hw > p->end && !p->copies[b->index].suspect)
+            sim_fail(w, 18, "%s-%d: node %d, which does not lead, has a high watermark of %lld; no leader has had more than %lld", name, x->index, b->index,
+                     (long long)x->hw, (long long)p->end);
+        return;
+    }
+    while ((size_t)x->leader_epoch >= p->leader_count) {
+        p->leaders = sim_grow(p->leaders, p->leader_count, &p->leader_cap, sizeof *p->leaders);
+        p->leaders[p->leader_count++] = 0;
+    }
+    int32_t *who = &p->leaders[x->leader_epoch];
+    if (*who && *who != b->index + 1)
+        sim_fail(w, 16, "%s-%d: node %d leads in epoch %d, and so does or did node %d", name, x->index, b->index, x->leader_epoch, *who - 1);
+    if (!*who && x->leader_epoch == p->leader_epoch && !p->copies[b->index].suspect && !sim_copy_agrees(p, b->index))
+        sim_fail(w, 23, "%s-%d: node %d leads from epoch %d on and lacks something of what was committed up to %lld: it ends at %lld", name, x->index, b->index,
+                 x->leader_epoch, (long long)p->end, (long long)p->copies[b->index].end);
+    *who = b->index + 1;
+    if (x->hw > p->end) committed(c, p, b, x, topic);
+}
+
+/* ---- What the metadata says ---- */
+
+static void take(struct sim_cluster *c, struct sim_part *p, const struct kb_image_partition *x) {
+    p->leader = sim_cluster_node(c, x->leader);
+    p->leader_epoch = x->leader_epoch;
+    p->partition_epoch = x->partition_epoch;
+    p->isr_count = p->replica_count = 0;
+    for (int32_t i = 0; i < x->isr_count; i++) p->isr[p->isr_count++] = sim_cluster_node(c, x->isr[i]);
+    for (int32_t i = 0; i < x->replica_count; i++) p->replicas[p->replica_count++] = sim_cluster_node(c, x->replicas[i]);
+}
+
+static void check_change(struct sim_cluster *c, struct sim_part *p, const char *topic, int t, const struct kb_image_partition *x) {
+    struct sim_world *w = &c->run->w;
+    int leader = sim_cluster_node(c, x->leader);
+    if (x->leader_epoch < p->leader_epoch || x->partition_epoch < p->partition_epoch)
+        sim_fail(w, 16, "%s-%d: the metadata goes from leader epoch %d, partition epoch %d to %d, %d", topic, x->index, p->leader_epoch, p->partition_epoch,
+                 x->leader_epoch, x->partition_epoch);
+    if (leader != p->leader) {
+        if (x->leader_epoch == p->leader_epoch)
+            sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader, x->leader_epoch);
+        if (leader >= 0 && !sim_part_in_isr(p, leader))
+            sim_fail(w, 23, "%s-%d: node %d is elected in epoch %d, and it was not in the ISR", topic, x->index, leader, x->leader_epoch);
+        c->leader_elections++;
+        p->moved_us = w->now_us;
+    }
+    bool isr_has = false;
+    for (int32_t i = 0; i < x->isr_count; i++) {
+        int m = sim_cluster_node(c, x->isr[i]);
+        const struct kb_image_broker *k = kb_image_broker(&c->image, x->isr[i]);
+        isr_has |= x->isr[i] == x->leader;
+        if (sim_part_in_isr(p, m)) continue;
+        if (!k || k->fenced || k->in_controlled_shutdown)
+            sim_fail(w, 20, "%s-%d: node %d joins the ISR, and it is %s", topic, x->index, m, !k ? "not registered" : k->fenced ? "fenced" : "shutting down");
+        catch_up(c, p, m, t, x->index);
+        if (!sim_copy_agrees(p, m))
+            sim_fail(w, 20, "%s-%d: node %d joins the ISR and lacks something of what was committed up to %lld: it ends at %lld", topic, x->index, m,
+                     (long long)p->end, (long long)p->copies[m].end);
+        if (p->copies[m].out) p->copies[m].suspect = p->copies[m].out = false;
+    }
+    if (x->leader >= 0 && !isr_has) sim_fail(w, 17, "%s-%d: node %d leads in epoch %d and is not in the ISR", topic, x->index, leader, x->leader_epoch);
+    if (x->isr_count == 0) sim_fail(w, 26, "%s-%d: the ISR is empty", topic, x->index);
+}
+
+kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, struct kb_image_partition *x) {
+    struct sim_cluster *c = cluster;
+    int t;
+    if (sscanf(topic->name, "topic-%d", &t) != 1 || x->index >= SIM_PARTS_MAX) return KW_OK;
+    struct sim_part *p = &c->parts[t][x->index];
+    if (!p->known || !kw_uuid_eq(p->id, topic->id)) {
+        p->id = topic->id;
+        p->known = true;
+        p->moved_us = c->run->w.now_us;
+    } else {
+        check_change(c, p, topic->name, t, x);
+    }
+    take(c, p, x);
+    for (int n = 0; n < SIM_NODES_MAX; n++)
+        if (p->copies[n].suspect && !sim_part_in_isr(p, n)) p->copies[n].out = true;
+    sim_trace(&c->run->w, "metadata %lld: %s-%d: leader node %d, epoch %d.%d, %d in sync", (long long)c->image.offset, topic->name, x->index, p->leader,
+              p->leader_epoch, p->partition_epoch, p->isr_count);
+    return KW_OK;
+}

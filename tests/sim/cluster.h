@@ -1,0 +1,156 @@
+/* cluster.h - the simulator's second world: several nodes, a metadata quorum, replicated topics; the same clients, network and disks.
+ *
+ * What must hold of the replicas is kept here as the outside would know it: the metadata's history as it was committed (an image of the
+ * simulator's own), of each partition what was committed and every copy as its files say. Checkers look into the nodes after each turn, compare,
+ * and change nothing.
+ *
+ * cluster.c draws and runs; cluster_faults.c breaks; cluster_atlas.c says what may be broken so that every loss is a bug; check_copies.c looks at
+ * logs, check_leaders.c at who leads and what is committed, check_quorum.c at the metadata, check_cluster.c at the whole after healing. Called by
+ * workload.c.
+ */
+#ifndef SIM_CLUSTER_H
+#define SIM_CLUSTER_H
+
+#include "quorum/image.h"
+#include "quorum/meta_batch.h"
+#include "replica/partition.h"
+#include "workload.h"
+
+enum { SIM_PARTS_MAX = 16 }; /* of a topic, in a cluster */
+
+struct sim_batch_id { /* one batch of a log */
+    int64_t base, last, segment; /* segment: its base */
+    size_t position, size;
+    uint32_t crc;
+    int32_t epoch;
+};
+struct sim_batches {
+    struct sim_batch_id *v;
+    size_t count, cap;
+};
+struct sim_copy { /* a partition on one node */
+    struct sim_batches have; /* what is written, as far as it was looked at; stays when the process dies */
+    int64_t end;             /* of `have` */
+    size_t agreed;           /* so many batches of it are what was committed */
+    uint64_t life;           /* of the node's; 0: not seen yet */
+    bool suspect;            /* the power, or its whole disk, was lost since it was last in sync: what was committed may be missing */
+    bool out;                /* and it has been out of the ISR since */
+    int32_t leader_epoch;    /* as the node knew it last */
+    int64_t hw, synced;
+    int32_t hw_epoch;
+};
+struct sim_stamp { /* a batch that some node has appended: no other may stand there in the same epoch */
+    int32_t epoch, prev_epoch;
+    uint32_t crc;
+    int64_t prev_base;
+    int32_t next; /* of the same base offset, + 1 */
+};
+struct sim_part { /* a partition; and the metadata's log */
+    char name[32]; /* of its folder */
+    struct kw_uuid id; /* its topic's, as the metadata says; zero: not known yet */
+    bool known;
+    struct sim_batches committed; /* what has been below a leader's high watermark */
+    int64_t end;                  /* of it */
+    struct sim_copy copies[SIM_NODES_MAX];
+    int32_t *leaders; /* [epoch] a node + 1, as seen to lead */
+    size_t leader_count, leader_cap;
+    struct sim_stamp *stamps;
+    size_t stamp_count, stamp_cap;
+    int32_t *heads; /* [base offset] its first stamp + 1 */
+    size_t head_count, head_cap;
+    /* as the metadata said last */
+    int32_t leader, leader_epoch, partition_epoch, isr[SIM_NODES_MAX], replicas[SIM_NODES_MAX];
+    int isr_count, replica_count;
+    int64_t moved_us; /* when the leader last changed */
+};
+struct sim_ballot { /* a node's vote of an epoch */
+    int32_t epoch, voted;
+};
+struct sim_meta_node { /* a node as a member of the quorum */
+    int64_t offset; /* of its image */
+    int32_t epoch;
+    struct sim_ballot *ballots;
+    size_t ballot_count, ballot_cap;
+    uint64_t life;
+    bool wiped; /* it lost its disk, and with it its right to vote */
+};
+struct sim_hash_at {
+    int64_t offset;
+    uint64_t hash;
+};
+struct sim_cluster_plan {
+    int voters, rest; /* rest: brokers that do not vote */
+    bool apart;       /* the voters are controllers only */
+    uint32_t kill_s, kill_leader_s, kill_controller_s, kill_all_s, power_s, stop_s, pause_s, cut_s, mesh_s, isolate_s, wipe_s, image_s, jump_s,
+        pause_client_s, client_kill_s, client_close_s, cut_client_s, hang_s, full_s, config_s, grow_s, delete_s, alloc_s;
+    bool drift;
+};
+struct sim_cluster {
+    struct sim_run *run;
+    struct sim_cluster_plan plan;
+    int32_t ids[SIM_NODES_MAX]; /* node.id of each node */
+    bool broker[SIM_NODES_MAX], voter[SIM_NODES_MAX];
+    struct sim_part meta;
+    struct sim_part parts[SIM_TOPICS_MAX][SIM_PARTS_MAX];
+    /* the metadata */
+    struct kb_image image; /* what was committed */
+    struct kb_replay replay;
+    struct kw_compressor *compressor;
+    struct sim_hash_at *hashes;
+    size_t hash_count, hash_cap;
+    int32_t *controllers; /* [epoch] a node + 1, as seen or said to lead */
+    size_t controller_count, controller_cap;
+    struct sim_meta_node nodes[SIM_NODES_MAX];
+    struct sim_disk_image *old[SIM_NODES_MAX]; /* an image of its disk, to be started on */
+    uint64_t controller_elections, leader_elections;
+    int64_t trouble_us; /* until then something is out of order, or was */
+    bool left_out[SIM_NODES_MAX]; /* of the core that is healed first */
+    bool ending;
+};
+static inline struct sim_cluster *sim_cluster_of(struct sim_run *r) { return r->cluster; }
+int sim_cluster_node(const struct sim_cluster *c, int32_t id); /* by its node.id; -1: none */
+struct sim_part *sim_cluster_part(struct sim_cluster *c, const char *topic, int partition); /* NULL: none of ours */
+static inline bool sim_part_in_isr(const struct sim_part *p, int node) {
+    for (int i = 0; i < p->isr_count; i++)
+        if (p->isr[i] == node) return true;
+    return false;
+}
+void sim_batches_add(struct sim_batches *v, const struct sim_batch_id *b);
+
+/* cluster.c */
+void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud);
+void sim_cluster_deinit(struct sim_run *r);
+
+/* cluster_faults.c */
+void sim_cluster_faults_start(struct sim_run *r);
+void sim_cluster_faults_heal(struct sim_run *r);
+void sim_cluster_dead(struct sim_broker *b, enum sim_death how);
+
+/* cluster_atlas.c */
+bool sim_atlas_may_lose(struct sim_cluster *c, int node, bool disk); /* its power, or its whole disk */
+bool sim_atlas_fragile(struct sim_cluster *c); /* a copy is suspect and still counts: nothing else may break now */
+
+/* check_copies.c: 6, 7, 8, 11, 21, 22, and what a node's files hold */
+void sim_check_copies(struct sim_broker *b);
+void sim_check_copies_death(struct sim_broker *b, enum sim_death how);
+void sim_check_copies_lost(struct sim_cluster *c, int node, bool all); /* the power, or all */
+void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g);
+void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written);
+bool sim_copy_agrees(struct sim_part *p, int node); /* it has all that was committed */
+struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic, int partition); /* NULL: down, or not there */
+
+/* check_leaders.c: 1, 16 to 20, 23 */
+void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
+kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *t, struct kb_image_partition *p);
+
+/* check_quorum.c: 16, 22, 24, 25 for the metadata */
+void sim_check_quorum(struct sim_broker *b);
+void sim_check_quorum_death(struct sim_broker *b);
+void sim_check_quorum_wiped(struct sim_cluster *c, int node);
+
+/* check_cluster.c: 36; and at the end 1, 2, 9, 10 over all copies */
+void sim_check_cluster_live(struct sim_run *r, bool whole);
+bool sim_cluster_has(void *run, int topic, int partition, int64_t offset); /* it was committed */
+void sim_check_cluster_final(struct sim_run *r);
+
+#endif
