@@ -202,8 +202,11 @@ static void run(struct kb_controller *k, struct kb_change *c) {
     if (!err && appends) err = kb_store_append(k->o.store, k->records, k->record_count, &last, k->now);
     if (err) fail_append(c, err);
     if (err && p) release(k, p);
-    if (err || !p) {
-        kw_list_push(&k->finished, &c->link);
+    if (err || !p) { /* what runs alone is the controller's own: those behind it count on what its end settles */
+        if (c->kind->alone)
+            c->done(c, k->now);
+        else
+            kw_list_push(&k->finished, &c->link);
         return;
     }
     p->commit_offset = last;

@@ -266,7 +266,7 @@ int main(int argc, char **argv) {
     const char *file = NULL;
     uint64_t seed = 0, seeds = 0, from = 0;
     double minutes = 0;
-    bool one = false, here = false, worlds[WORLDS] = {true, true};
+    bool one = false, here = false, worlds[WORLDS] = {true, false};
     for (int i = 1; i < argc; i++) {
         const char *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--trace") == 0)
@@ -274,7 +274,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--here") == 0)
             here = true;
         else if (strcmp(argv[i], "--cluster") == 0)
-            worlds[ONE] = false;
+            worlds[ONE] = false, worlds[CLUSTER] = true;
         else if (strcmp(argv[i], "--one") == 0)
             worlds[CLUSTER] = false;
         else if (!v)
