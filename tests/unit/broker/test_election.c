@@ -363,6 +363,8 @@ static void test_refusals(void **state) {
     assert_int_equal(r.stores, 0); /* no epoch of such requests is believed */
     follow(&r, 2, 6);
     assert_int_equal(ask(&r, request(KB_BEGIN_EPOCH, 3, 6)).error, KE_INVALID_REQUEST);
+    kb_election_heard(&r.e, 3, 3, 6, r.now);
+    turn(&r);
     assert_int_equal(r.view.leader_id, 2);
     assert_false(ask(&r, vote_of(3, 6)).granted); /* the epoch has its leader */
     assert_int_equal(kb_election_check(&r.e, 5), KE_FENCED_LEADER_EPOCH);
@@ -409,8 +411,12 @@ static void test_lost_election(void **state) {
     up(&r, 3);
     elect(&r);
     /* Deposed, it asks again soon: its log may be the only one that can win. */
+    r.hold = true;
     kb_election_heard(&r.e, 3, -1, 9, r.now);
     turn(&r);
+    assert_true(!r.view.leads && r.view.epoch == 6 && r.view.leader_id == -1); /* told at once, the new epoch when it is stored */
+    r.hold = false;
+    stored(&r);
     assert_true(!r.view.leads && r.view.epoch == 9 && r.view.leader_id == -1);
     for (int round = 0; round < 12; round++) {
         r.sent_n = 0;
@@ -428,6 +434,25 @@ static void test_lost_election(void **state) {
         assert_int_equal(r.disk.epoch, 9); /* without a majority of pre-votes no epoch grows */
     }
     assert_true(longest > 100 * MS && longest <= 1020 * MS);
+}
+
+/* Equals part ways: each draws its own wait. */
+static void test_backoff_is_random(void **state) {
+    (void)state;
+    int64_t first = -1;
+    bool differ = false;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct rig r;
+        up(&r, 3);
+        wait_for(&r);
+        kw_rng_init(&r.rng, seed);
+        answer(&r, 0, no(5, -1));
+        answer(&r, 1, no(5, -1));
+        int64_t wait = kb_election_deadline(&r.e) - r.now;
+        differ = differ || (first >= 0 && wait != first);
+        first = first < 0 ? wait : first;
+    }
+    assert_true(differ);
 }
 
 /* Two living of three that refuse each other do not wait for the third. */
@@ -719,6 +744,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_election),
         cmocka_unit_test(test_lost_election),
+        cmocka_unit_test(test_backoff_is_random),
         cmocka_unit_test(test_refused_by_all_there),
         cmocka_unit_test(test_yield),
         cmocka_unit_test(test_begin_is_repeated),
