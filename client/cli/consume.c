@@ -171,6 +171,11 @@ static bool print_records(struct consume *k, const kc_event *e) {
     }
     return true;
 }
+/* What was lost is told, and reading goes on, unless the user wants to decide. */
+static bool waits_for_seek(const struct consume *k) {
+    const char *reset = kc_config_get(k->s.config, "auto.offset.reset");
+    return reset && (!strcmp(reset, "none") || !strcmp(reset, "error"));
+}
 
 static int run(struct consume *k) {
     int rc = CLI_OK;
@@ -197,6 +202,7 @@ static int run(struct consume *k) {
             const kc_error *error = kc_event_error(e);
             fprintf(stderr, "kc: consume: %s [%d]: %s (%s)\n", k->topic, (int)kc_event_partition(e), kc_error_message(error),
                     kc_error_name(error));
+            if (kc_error_code(error) == KC_DATA_LOST && !waits_for_seek(k)) break;
             if (kc_error_fatal(error) || !kc_error_retriable(error)) {
                 rc = CLI_FAILURE;
                 k->left = 0;

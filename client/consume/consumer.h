@@ -46,7 +46,7 @@ struct kc_chunk {
     struct kw_fetch_response_aborted_transaction *aborted;
     int32_t aborted_active, aborted_next, aborted_count;
     kc_error *error; /* instead of records */
-    int64_t error_offset;
+    int64_t error_offset, position_before;
 };
 
 enum kc_part_state {
@@ -216,6 +216,8 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch,
 void kc_part_queue(struct kc_part *p, struct kc_chunk *k); /* under the lock */
 /* An error for the application, once: the same code again only after p->told was cleared. Under the lock. */
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Records from `end` up to before `position`, the application's, were lost with a leader epoch; more: what follows from it. */
+void kc_part_tell_lost(struct kc_part *p, int64_t end, int64_t position, int32_t epoch, const char *more);
 struct kc_chunk *kc_chunk_new(void);
 void kc_chunk_unref(struct kc_chunk *k); /* any thread */
 
@@ -233,7 +235,7 @@ kc_client *kc_event_drop(kc_event *e);
 struct kc_event {
     _Atomic uint32_t refs;
     int32_t kind, topic, partition;
-    int64_t offset, high_watermark;
+    int64_t offset, high_watermark, position_before;
     size_t count;
     kc_view *views;
     const uint8_t *span;

@@ -16,6 +16,9 @@ const kc_error *kc_event_error(const kc_event *e) {
 int64_t kc_event_offset(const kc_event *e) {
     return e ? e->offset : -1;
 }
+int64_t kc_event_position_before(const kc_event *e) {
+    return e && e->kind == KC_EVENT_ERROR ? e->position_before : -1;
+}
 int64_t kc_event_high_watermark(const kc_event *e) {
     return e ? e->high_watermark : -1;
 }

@@ -65,6 +65,7 @@ struct reading { /* one answer */
     struct kc_answer *shared; /* made by the first chunk of a large answer */
     int64_t now_us;
     int32_t strays; /* it names what is not in the session */
+    const struct kw_fetch_response *m;
 };
 
 /* For one chunk; *p is moved into a copy where there is one. */
@@ -216,7 +217,20 @@ static void part_out_of_range(struct kc_part *p, int64_t now_us) {
                  "there is no offset %lld any more, or not yet, and auto.offset.reset=none: seek to go on", (long long)p->fetch_offset);
 }
 
-static void part_error(struct kc_part *p, const struct kw_fetch_response_partition_data *d, int64_t now_us) {
+/* KIP-951: another leader is known now, from this answer or since the fetch began, and can be asked at once. */
+static bool take_hint(struct reading *r, struct kc_part *p, const struct kw_fetch_response_partition_data *d) {
+    struct kw_str host = kw_str_null();
+    int32_t port = 0, leader = d->current_leader.leader_id;
+    if (leader < 0) return false;
+    for (int32_t i = 0; i < r->m->node_endpoints.n; i++) {
+        const struct kw_fetch_response_node_endpoint *e = &r->m->node_endpoints.v[i];
+        if (e->node_id == leader) host = e->host, port = e->port;
+    }
+    return kc_metadata_leader_hint(p->consume->core, p->topic, p->partition, r->f->broker, leader, d->current_leader.leader_epoch, host, port);
+}
+
+static void part_error(struct reading *r, struct kc_part *p, const struct kw_fetch_response_partition_data *d) {
+    int64_t now_us = r->now_us;
     const struct kw_kerror_info *info = kw_kerror_info(d->error_code);
     struct kc_consume *c = p->consume;
     p->last_error = d->error_code;
@@ -225,11 +239,10 @@ static void part_error(struct kc_part *p, const struct kw_fetch_response_partiti
         part_out_of_range(p, now_us);
         return;
     }
-    if (d->current_leader.leader_id >= 0)
-        kc_metadata_leader_hint(c->core, p->topic, p->partition, d->current_leader.leader_id, d->current_leader.leader_epoch, kw_str_null(),
-                                0);
-    if (info->refresh_metadata) kc_metadata_refresh(c->core, info->name);
+    bool hinted = take_hint(r, p, d);
+    if (info->refresh_metadata && !hinted) kc_metadata_refresh(c->core, info->name);
     if (p->replica >= 0) replica_failed(p, now_us);
+    if (hinted) return;
     p->not_before_us = kc_part_backoff(p, now_us);
     if (info->retriable && p->errors_in_row < ERRORS_TELL) return; /* leaders move: nothing that the application has to know */
     kc_part_tell(p, d->error_code, p->fetch_offset, "at offset %lld the broker answers %s: %s", (long long)p->fetch_offset, info->name,
@@ -241,7 +254,7 @@ static void part_answer(struct reading *r, struct kc_part *p, const struct kw_fe
         return; /* joined since, sought, or held against a new epoch (CC-09) */
     kc_part_look(p);
     if (d->error_code != KE_NONE) {
-        part_error(p, d, r->now_us);
+        part_error(r, p, d);
         return;
     }
     p->answered = true;
@@ -350,7 +363,8 @@ static kc_err read_answer(struct reading *r, struct kw_in *body) {
     if (err == KW_OK && m.error_code != KE_NONE)
         result = m.error_code;
     else if (err == KW_OK)
-        read_partitions(r, &m);
+        r->m = &m, read_partitions(r, &m);
+    r->m = NULL;
     kw_arena_deinit(&arena);
     return result;
 }

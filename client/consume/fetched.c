@@ -297,6 +297,7 @@ static void take_special(struct taker *t) { /* an error, or the end of the parti
         t->err = KW_ENOMEM;
     } else if (k->error) {
         t->e->offset = k->error_offset;
+        t->e->position_before = k->position_before;
         t->e->error = k->error;
         k->error = NULL;
     } else {

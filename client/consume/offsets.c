@@ -4,6 +4,7 @@
  * Loop context. One request a broker and kind at a time carries everything that is due for it. An answer for an older generation of a
  * partition is dropped. Only a real answer of the leader moves a position; failures to ask are retried (CC-10, CC-17).
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "consumer.h"
@@ -258,21 +259,15 @@ static void epoch_answer(struct ask *a, struct ask_item *it, const struct kw_off
         kc_part_restart(p, position, p->position_epoch, now_us);
         return;
     }
-    if (s->offset_reset != 0) {
-        kc_core_log(
-            a->consume->core, 4,
-            "partition %d was truncated: offsets %lld to %lld, already consumed, were lost when leader epoch %d ended; going on at %lld",
-            (int)p->partition, (long long)end, (long long)position - 1, (int)it->position_epoch, (long long)end);
-        kc_part_restart(p, end, r->leader_epoch, now_us);
-        return;
-    }
     kc_part_restart(p, end, r->leader_epoch, now_us);
-    p->state = KC_PART_FAILED;
-    kc_part_tell(
-        p, KE_OFFSET_OUT_OF_RANGE, end,
-        "truncated: offsets %lld to %lld, already consumed, were lost when leader epoch %d ended, and auto.offset.reset=none: seek "
-        "to go on",
-        (long long)end, (long long)position - 1, (int)it->position_epoch);
+    char more[80];
+    if (s->offset_reset != 0) {
+        snprintf(more, sizeof more, "; going on at offset %lld", (long long)end);
+    } else {
+        snprintf(more, sizeof more, ", and auto.offset.reset=none: seek to go on");
+        p->state = KC_PART_FAILED;
+    }
+    kc_part_tell_lost(p, end, position, it->position_epoch, more);
 }
 
 static kw_err read_list(struct ask *a, struct kw_in *body, struct kw_arena *arena, int64_t now_us) {

@@ -55,7 +55,7 @@ struct kc_chunk *kc_chunk_new(void) {
     if (!k) return NULL;
     kw_list_init(&k->link);
     atomic_init(&k->refs, 1);
-    k->high_watermark = k->end_offset = k->error_offset = -1;
+    k->high_watermark = k->end_offset = k->error_offset = k->position_before = -1;
     return k;
 }
 
@@ -111,6 +111,17 @@ void kc_part_queue(struct kc_part *p, struct kc_chunk *k) {
     kc_part_show(p);
 }
 
+static void tell(struct kc_part *p, kc_err code, int64_t offset, int64_t position_before, const char *text) {
+    struct kc_chunk *k = kc_chunk_new();
+    if (!k) return; /* no memory even to say so: kc_consumer_why has the code, and the next time tells it */
+    const struct kc_topic_meta *t = kc_metadata_topic(p->consume->core, p->topic);
+    kc_error_make(&k->error, code, KC_NOT_PERSISTED, NULL, "%s [%d]: %s", t ? t->name : "?", (int)p->partition, text);
+    k->error_offset = offset;
+    k->position_before = position_before;
+    p->told = code;
+    kc_part_queue(p, k);
+}
+
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) {
     char text[512];
     p->last_error = code;
@@ -119,13 +130,15 @@ void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fm
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    struct kc_chunk *k = kc_chunk_new();
-    if (!k) return; /* no memory even to say so: kc_consumer_why has the code, and the next time tells it */
-    const struct kc_topic_meta *t = kc_metadata_topic(p->consume->core, p->topic);
-    kc_error_make(&k->error, code, KC_NOT_PERSISTED, NULL, "%s [%d]: %s", t ? t->name : "?", (int)p->partition, text);
-    k->error_offset = offset;
-    p->told = code;
-    kc_part_queue(p, k);
+    tell(p, code, offset, -1, text);
+}
+
+void kc_part_tell_lost(struct kc_part *p, int64_t end, int64_t position, int32_t epoch, const char *more) {
+    char text[512];
+    p->last_error = KC_DATA_LOST; /* told each time: it is not the same loss */
+    snprintf(text, sizeof text, "data was lost: offsets %lld to %lld, already consumed, went when leader epoch %d ended%s", (long long)end,
+             (long long)position - 1, (int)epoch, more);
+    tell(p, KC_DATA_LOST, end, position, text);
 }
 
 /* ---- Where it stands ---- */

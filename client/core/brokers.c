@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LOST_AFTER 2 /* attempts in a row to connect to each broker */
+
 static void pump(struct kc_task *task, void *ctx);
 
 static void on_timer(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -280,6 +282,19 @@ void kc_brokers_rebootstrap(struct kc_core *core, const char *why) {
     kc_core_route(core);
 }
 
+/* Each broker that is known was tried in vain, more than once: one that is just being started again is waited for. */
+bool kc_brokers_all_lost(struct kc_core *core) {
+    if (core->stopping || core->use_boots || !core->settings->rebootstrap) return false;
+    struct kc_broker *b;
+    bool any = false;
+    for (size_t it = 0; (b = kw_map_next(&core->brokers, &it));) {
+        if (b->gone) continue;
+        if (b->failures < LOST_AFTER) return false;
+        any = true;
+    }
+    return any;
+}
+
 /* ---- Connecting ---- */
 
 static void check_all_down(struct kc_core *core, const struct kc_broker *last) {
@@ -322,6 +337,7 @@ void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const 
         for (struct kw_list *l = waiting[i]->next; l != waiting[i]; l = l->next)
             kc_request_note(core, KW_CONTAINER_OF(l, struct kc_request, link), b->id, err, phase, detail);
     check_all_down(core, b);
+    if (kc_brokers_all_lost(core)) kc_core_defer(core, &core->metadata.rebootstrap);
     if (b->id >= 0 && !b->gone && !core->use_boots) kc_metadata_refresh(core, "a broker could not be reached"); /* it may have moved (CX-01) */
     kc_core_route(core);
 }
@@ -396,14 +412,20 @@ void kc_core_broker_status(struct kc_core *core, int32_t broker, char *text, siz
         for (size_t i = 0; i < core->boot_count && !b; i++) b = core->boots[i];
         for (size_t it = 0; !core->use_boots && (b = kw_map_next(&core->brokers, &it));) break;
     }
+    int n = 0;
     if (!b) {
-        snprintf(text, size, "no broker %d is known", broker);
-        return;
+        n = snprintf(text, size, "no broker %d is known", broker);
+        for (size_t i = 0; core->use_boots && i < core->boot_count; i++)
+            if (core->boots[i]->failures > (b ? b->failures : 0)) b = core->boots[i];
+        if (b && n > 0 && (size_t)n < size) n += snprintf(text + n, size - (size_t)n, "; "); /* why: nobody to ask */
     }
+    if (!b || n < 0 || (size_t)n >= size) return;
+    text += n;
+    size -= (size_t)n;
     double now = (double)core->now.mono_us;
     const struct kc_conn *c = NULL;
     for (int i = 0; i < KC_CHANNEL_COUNT && !c; i++) c = b->lanes[i].conn;
-    int n = c ? snprintf(text, size, "%s %s:%u since %.1f s", state_texts[c->state], b->host, b->port, (now - (double)c->since_us) / 1e6)
+    n = c ? snprintf(text, size, "%s %s:%u since %.1f s", state_texts[c->state], b->host, b->port, (now - (double)c->since_us) / 1e6)
               : snprintf(text, size, "not connected to %s:%u", b->host, b->port);
     if (b->failures > 0 && n > 0 && (size_t)n < size)
         snprintf(text + n, size - (size_t)n, "; %u attempts failed, the last %.1f s ago: %s", b->failures,

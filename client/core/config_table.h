@@ -51,7 +51,7 @@
   ROW("receive.buffer.bytes", "socket.receive.buffer.bytes", "client", K_INT, receive_buffer_bytes, 1, -1, 100000000, "0", "", \
       "The socket's receive buffer. 0 or -1: the system's choice.") \
   ROW("metadata.recovery.strategy", "", "client", K_ENUM, rebootstrap, 1, 0, 0, "rebootstrap", "rebootstrap=1,none=0", \
-      "rebootstrap: start again from bootstrap.servers when no known broker has given metadata for a while (KIP-899).") \
+      "rebootstrap: start again from bootstrap.servers when no known broker can be reached, or has given metadata for a while (KIP-899).") \
   ROW("metadata.recovery.rebootstrap.trigger.ms", "", "client", K_INT, rebootstrap_trigger_us, MS, 0, INT_MAX, "300000", "", \
       "How long metadata may be missing before the client starts again from bootstrap.servers.") \
   ROW("memory.max.bytes", "memory.max", "client", K_INT, memory_max, 1, 1048576, INT64_MAX, "268435456", "", \

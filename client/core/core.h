@@ -128,8 +128,10 @@ struct kc_topic_meta *kc_metadata_by_id(struct kc_core *core, struct kw_uuid id)
 void kc_metadata_want(struct kc_core *core, int32_t topic);   /* keep it known: ask when unknown or stale (metadata.max.age.ms) */
 void kc_metadata_unwant(struct kc_core *core, int32_t topic);
 void kc_metadata_refresh(struct kc_core *core, const char *why); /* soon; coalesced, with backoff and jitter (CX-11) */
-/* A newer leader named in a Produce or Fetch answer (KIP-951). */
-void kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partition, int32_t leader, int32_t epoch, struct kw_str host, int32_t port);
+/* A newer leader named in a Produce or Fetch answer of `asked` (KIP-951). True: another than that one leads now, as far as is known, so that it can be
+ * asked at once. False: the hint is older than what is known, or of no use. */
+bool kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partition, int32_t asked, int32_t leader, int32_t epoch, struct kw_str host,
+                             int32_t port);
 /* Told after every answer that changed something, and when a topic turned out not to exist. */
 struct kc_metadata_listener {
     struct kw_list link;

@@ -126,7 +126,7 @@ struct kc_metadata {
     struct kw_list listeners;
     struct kc_request rq;
     struct kw_timer timer, rebootstrap_timer;
-    struct kc_task send, announce;
+    struct kc_task send, announce, rebootstrap;
     bool busy, known;    /* known: an answer came since the last bootstrap */
     bool want_failed;    /* a wanted topic is not in `wanted` for lack of memory */
     bool brokers_wanted; /* asked for without a topic (controller) */
@@ -190,6 +190,7 @@ void kc_broker_forget(struct kc_core *core, struct kc_broker *b);
 void kc_brokers_sweep(struct kc_core *core);
 void kc_brokers_known(struct kc_core *core); /* metadata has named brokers: they take the bootstrap addresses' place */
 void kc_brokers_rebootstrap(struct kc_core *core, const char *why);
+bool kc_brokers_all_lost(struct kc_core *core); /* it is time to start again from bootstrap.servers (KIP-899) */
 void kc_broker_failed(struct kc_broker *b, kc_err err, const char *phase, const char *text); /* an attempt to connect */
 void kc_broker_up(struct kc_broker *b);
 int32_t kc_broker_shown(const struct kc_broker *b); /* its id, -1 for a bootstrap address */

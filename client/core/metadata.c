@@ -42,6 +42,13 @@ static void on_rebootstrap_timer(struct kw_timer *t, void *ctx, int64_t now_us) 
     if (core->metadata.busy) kc_core_cancel(core, &core->metadata.rq);
 }
 
+/* Not from within the failure of a connection: brokers are freed by it. */
+static void rebootstrap(struct kc_task *task, void *ctx) {
+    (void)task;
+    struct kc_core *core = ctx;
+    if (kc_brokers_all_lost(core)) kc_brokers_rebootstrap(core, "no broker that is known can be reached");
+}
+
 kw_err kc_metadata_init(struct kc_core *core) {
     struct kc_metadata *md = &core->metadata;
     kw_map_init(&md->names);
@@ -52,6 +59,7 @@ kw_err kc_metadata_init(struct kc_core *core) {
     kw_timer_init(&md->rebootstrap_timer, on_rebootstrap_timer, core);
     kc_task_init(&md->send, ask, core);
     kc_task_init(&md->announce, announce, core);
+    kc_task_init(&md->rebootstrap, rebootstrap, core);
     kc_request_init(&md->rq, KW_API_METADATA);
     md->rq.version_min = 1; /* in 0 no topics means all of them */
     md->rq.encode = encode;
@@ -497,18 +505,19 @@ static void announce(struct kc_task *task, void *ctx) {
     }
 }
 
-void kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partition, int32_t leader, int32_t epoch, struct kw_str host,
-                             int32_t port) {
+bool kc_metadata_leader_hint(struct kc_core *core, int32_t topic, int32_t partition, int32_t asked, int32_t leader, int32_t epoch,
+                             struct kw_str host, int32_t port) {
     struct kc_topic_slot *s = slot_of(core, topic);
-    if (!s || partition < 0 || partition >= s->meta.partition_count || leader < 0) return;
+    if (!s || partition < 0 || partition >= s->meta.partition_count || leader < 0) return false;
     struct kc_partition_meta *p = &s->meta.partitions[partition];
-    if (epoch <= p->leader_epoch) return;
-    if (host.len > 0 && kc_broker_update(core, leader, host, port) != KW_OK) return;
+    if (epoch <= p->leader_epoch) return p->leader >= 0 && p->leader != asked;
+    if (host.len > 0 && kc_broker_update(core, leader, host, port) != KW_OK) return false;
     struct kc_broker *b = kc_broker_get(core, leader);
-    if (!b || b->gone) return;
+    if (!b || b->gone) return false;
     *p = (struct kc_partition_meta){leader, epoch, KE_NONE};
     s->meta.generation++;
     kc_core_defer(core, &core->metadata.announce);
+    return leader != asked;
 }
 
 struct kw_str kc_metadata_cluster_id(struct kc_core *core) {

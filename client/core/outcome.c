@@ -31,7 +31,8 @@
     X(KC_TLS, 0, "TLS failed")                                                                                                             \
     X(KC_BAD_MESSAGE, 0, "a broker's answer does not follow the protocol")                                                                 \
     X(KC_CORRUPT, 0, "a fetched batch fails its checksum or does not parse")                                                               \
-    X(KC_TOO_BIG_ANSWER, 0, "an answer is larger than receive.message.max.bytes")
+    X(KC_TOO_BIG_ANSWER, 0, "an answer is larger than receive.message.max.bytes")                                                          \
+    X(KC_DATA_LOST, 0, "records that were consumed are no longer in the log: another leader did not have them")
 
 static const struct own_error {
     kc_err code;
@@ -141,6 +142,11 @@ void kc_attempts_note(struct kc_attempts *a, int64_t at_ms, int32_t broker, kc_e
 static const struct note *note_at(const struct kc_attempts *a, size_t i) {
     if (i < KEEP_FIRST || a->count <= KEEP_FIRST + KEEP_LAST) return &a->notes[i];
     return &a->notes[KEEP_FIRST + (a->count - KEEP_FIRST - KEEP_LAST + i - KEEP_FIRST) % KEEP_LAST];
+}
+
+kc_err kc_attempts_last(const struct kc_attempts *a) {
+    if (!a || a->count == 0) return KC_OK;
+    return a->count <= KEEP_FIRST ? a->notes[a->count - 1].cause : a->notes[KEEP_FIRST + (a->count - 1 - KEEP_FIRST) % KEEP_LAST].cause;
 }
 
 static size_t kept(const struct kc_attempts *a) {

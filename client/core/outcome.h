@@ -13,6 +13,7 @@ struct kc_attempts;
 struct kc_attempts *kc_attempts_new(void);
 struct kc_attempts *kc_attempts_ref(struct kc_attempts *a);
 void kc_attempts_unref(struct kc_attempts *a);
+kc_err kc_attempts_last(const struct kc_attempts *a); /* the last cause noted; KC_OK: none */
 void kc_attempts_note(struct kc_attempts *a, int64_t at_ms, int32_t broker, kc_err cause, const char *phase, const char *detail); /* a NULL is fine */
 
 /* out NULL: nothing is made. Without memory for it *out becomes a static error that says so (KC_NO_MEMORY). */

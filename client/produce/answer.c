@@ -155,7 +155,8 @@ static void too_large(struct kc_sender *s, struct kc_batch *b, int16_t code, con
     kc_sender_complete(s, b, code, b->maybe ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, text);
 }
 
-/* KIP-951: the answer names the new leader, so that the next attempt needs no metadata and no backoff. */
+/* KIP-951: the answer names the new leader, so that the next attempt needs no metadata and no backoff. Not so a leader that lags behind the cluster and
+ * names one that was before it. */
 static bool take_hint(struct kc_sender *s, const struct kc_slot *slot, const struct kw_produce_response *m,
                       const struct kw_produce_response_partition_produce_response *a) {
     int32_t leader = a->current_leader.leader_id;
@@ -163,8 +164,8 @@ static bool take_hint(struct kc_sender *s, const struct kc_slot *slot, const str
     for (int32_t i = 0; i < m->node_endpoints.n; i++) {
         const struct kw_produce_response_node_endpoint *e = &m->node_endpoints.v[i];
         if (e->node_id != leader) continue;
-        kc_metadata_leader_hint(s->core, slot->topic->topic, slot->index, leader, a->current_leader.leader_epoch, e->host, e->port);
-        return true;
+        return kc_metadata_leader_hint(s->core, slot->topic->topic, slot->index, slot->rq->broker->node, leader, a->current_leader.leader_epoch, e->host,
+                                       e->port);
     }
     return false;
 }

@@ -554,9 +554,11 @@ static void expire(struct kc_sender *s, struct kc_batch *b) {
     int64_t wall = kc_core_now(s->core).wall_ms;
     const struct kc_topic_meta *m = kc_metadata_topic(s->core, b->part->topic->topic);
     if (!b->attempts) b->attempts = kc_attempts_new();
+    kc_err last = kc_attempts_last(b->attempts);
     kc_attempts_note(b->attempts, wall, b->part->index < 0 ? -1 : leader_of(s, b->part), KC_EXPIRED, b->slot ? "await answer" : "queue",
                      why_waiting(s, b->part, text, sizeof text));
     kc_err err = b->part->flight_count == 0 && m && m->err ? m->err : KC_EXPIRED; /* that the topic does not exist says more */
+    if (last > 0) snprintf(text, sizeof text, "the last answer was %s: %s", kc_err_name(last), kc_err_text(last));
     kc_sender_complete(s, b, err, kc_sender_outcome(b), text);
 }
 

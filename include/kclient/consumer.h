@@ -64,6 +64,9 @@ KC_API int32_t kc_event_topic(const kc_event *e);
 KC_API int32_t kc_event_partition(const kc_event *e);
 KC_API const kc_error *kc_event_error(const kc_event *e); /**< of KC_EVENT_ERROR; borrowed */
 KC_API int64_t kc_event_offset(const kc_event *e); /**< PARTITION_END: the end; RECORDS: position after the event; ERROR: where, or -1 */
+/** Of an ERROR with KC_DATA_LOST: the position that the consumer had. Records from kc_event_offset, where it goes on, up to before this one were
+ * consumed and are gone from the log; others may stand in their place. Else -1. */
+KC_API int64_t kc_event_position_before(const kc_event *e);
 KC_API int64_t kc_event_high_watermark(const kc_event *e); /**< as of the fetch; -1 unknown */
 KC_API size_t kc_event_count(const kc_event *e);           /**< records */
 

@@ -77,6 +77,7 @@ enum {
     KC_BAD_MESSAGE = -1400,  /**< a broker's answer does not follow the protocol */
     KC_CORRUPT = -1401,      /**< a fetched batch fails its CRC or does not parse */
     KC_TOO_BIG_ANSWER = -1402, /**< an answer passes receive.message.max.bytes */
+    KC_DATA_LOST = -1403,    /**< records that were consumed are no longer in the log: another leader did not have them (KIP-320) */
 };
 
 /** Name of a code, e.g. "NOT_LEADER_OR_FOLLOWER", "KC_QUEUE_FULL". Never NULL; static. */

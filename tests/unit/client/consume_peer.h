@@ -51,6 +51,7 @@ struct got {
     int32_t kind, topic, partition;
     int64_t offset;
     kc_err err;
+    int64_t before; /* kc_event_position_before */
 };
 struct cw {
     struct net *net;
@@ -72,8 +73,10 @@ struct cw {
     bool (*before)(struct cw *w, struct request *rq); /* true: the test handled it */
     int16_t top_error;
     int32_t frozen; /* the broker of this id answers no fetch */
+    bool hint_leader; /* KIP-951 */
     struct got got[CW_GOT];
     int got_count;
+    char message[512]; /* of the last error */
     void *ctx;
 };
 
@@ -250,6 +253,7 @@ static inline void fetch_part(struct cw *w, const struct cw_fetched *f, int32_t 
     }
     if (t->leader[f->partition] != f->broker) {
         d->error_code = KE_NOT_LEADER_OR_FOLLOWER;
+        if (w->hint_leader) d->current_leader.leader_id = t->leader[f->partition], d->current_leader.leader_epoch = t->epoch[f->partition];
         return;
     }
     if (f->epoch >= 0 && f->epoch != t->epoch[f->partition]) {
@@ -318,6 +322,11 @@ static inline bool fetch_answer(struct cw *w, struct request *rq, struct cw_sess
         memcpy(s->parts, order, (size_t)kept * sizeof *order);
         memcpy(s->parts + kept, gave, (size_t)given * sizeof *gave);
         for (int i = 0; i < s->count; i++) s->parts[i].named = false;
+        struct kw_fetch_response_node_endpoint nodes[NET_BROKERS];
+        m.node_endpoints.v = nodes;
+        for (size_t i = 0; i < n->broker_count && w->hint_leader; i++)
+            nodes[m.node_endpoints.n++] = (struct kw_fetch_response_node_endpoint){
+                .node_id = n->brokers[i].id, .host = kw_str_of(n->brokers[i].host), .port = n->brokers[i].port, .rack = kw_str_null()};
         net_answer(rq, &m);
     }
     free(order);
@@ -651,7 +660,8 @@ static inline struct kc_part *cw_part(struct cw *w, int topic, int32_t partition
 
 static inline void cw_note(struct cw *w, const kc_event *e) {
     if (e->kind != KC_EVENT_RECORDS) {
-        w->got[w->got_count++] = (struct got){e->kind, e->topic, e->partition, e->offset, kc_error_code(e->error)};
+        w->got[w->got_count++] = (struct got){e->kind, e->topic, e->partition, e->offset, kc_error_code(e->error), kc_event_position_before(e)};
+        if (e->error) snprintf(w->message, sizeof w->message, "%s", kc_error_message(e->error));
         return;
     }
     for (size_t i = 0; i < e->count; i++) {
@@ -662,7 +672,7 @@ static inline void cw_note(struct cw *w, const kc_event *e) {
         assert_true((int)m.value.size >= len);
         assert_memory_equal(m.value.p, want, (size_t)len);
         assert_true(w->got_count < CW_GOT);
-        w->got[w->got_count++] = (struct got){e->kind, e->topic, e->partition, m.offset, 0};
+        w->got[w->got_count++] = (struct got){e->kind, e->topic, e->partition, m.offset, 0, -1};
     }
 }
 /* One event, noted and freed. 0: none. */

@@ -306,18 +306,19 @@ static void test_listeners_and_leader_hints(void **state) {
     }
     struct kc_topic_meta *m = want(n, "a");
     for (int i = 0; i < 3; i++) assert_int_equal(ears[i].heard, 1);
-    kc_metadata_leader_hint(n->core, m->topic, 0, 9, 6, kw_str_of("b9"), 9099); /* KIP-951: a broker not heard of before */
-    assert_int_equal(ears[0].heard, 1);                                         /* not from inside */
+    assert_true(kc_metadata_leader_hint(n->core, m->topic, 0, 1, 9, 6, kw_str_of("b9"), 9099)); /* KIP-951: a broker not heard of before */
+    assert_int_equal(ears[0].heard, 1); /* not from inside */
     net_turn(n);
     assert_int_equal(ears[0].heard, 2);
     assert_int_equal(ears[1].heard, 1);
     assert_int_equal(m->partitions[0].leader, 9);
-    kc_metadata_leader_hint(n->core, m->topic, 0, 0, 6, kw_str_null(), -1); /* not newer */
+    assert_false(kc_metadata_leader_hint(n->core, m->topic, 0, 9, 0, 6, kw_str_null(), -1)); /* not newer */
+    assert_true(kc_metadata_leader_hint(n->core, m->topic, 0, 1, 0, 6, kw_str_null(), -1)); /* nor is it, but broker 1 does not lead */
     assert_int_equal(m->partitions[0].leader, 9);
-    kc_metadata_leader_hint(n->core, m->topic, 0, 0, 7, kw_str_null(), -1);
+    assert_true(kc_metadata_leader_hint(n->core, m->topic, 0, 9, 0, 7, kw_str_null(), -1));
     assert_int_equal(m->partitions[0].leader, 0);
-    kc_metadata_leader_hint(n->core, m->topic, 5, 0, 7, kw_str_null(), -1); /* no such partition */
-    kc_metadata_leader_hint(n->core, 99, 0, 0, 7, kw_str_null(), -1);
+    assert_false(kc_metadata_leader_hint(n->core, m->topic, 5, 9, 0, 7, kw_str_null(), -1)); /* no such partition */
+    assert_false(kc_metadata_leader_hint(n->core, 99, 0, 9, 0, 7, kw_str_null(), -1));
     net_turn(n);
     for (int i = 0; i < 3; i++) kc_metadata_unlisten(&ears[i].l);
     net_free(n);
@@ -456,10 +457,10 @@ static void test_old_brokers_without_ids_and_epochs(void **state) {
     }
 }
 
-/* KIP-899: every known broker is gone; the bootstrap name leads to new ones. */
-static void test_bootstraps_again(void **state) {
-    (void)state;
-    const char *pairs[] = {"metadata.recovery.rebootstrap.trigger.ms", "20000", "bootstrap.servers", "entry:9092", NULL};
+/* A client that knows broker 1 by the bootstrap name "entry"; then the broker is at "new", and its connections are gone. */
+static struct net *moved_cluster(const char *trigger_ms, const char *strategy) {
+    const char *pairs[] = {"metadata.recovery.rebootstrap.trigger.ms", trigger_ms, "bootstrap.servers", "entry:9092", "metadata.recovery.strategy",
+                           strategy, NULL};
     struct net *n = net_new(pairs);
     net_broker(n, -1, "entry", 9092);
     struct model_broker *b = net_broker(n, 1, "old", 9092);
@@ -470,11 +471,9 @@ static void test_bootstraps_again(void **state) {
     for (size_t i = 0; i < n->link_count; i++) {
         if (n->links[i].up) link_lost(&n->links[i], KW_EIO, "reset");
     }
-    kc_metadata_refresh(n->core, "test");
-    net_advance(n, 19000000);
-    assert_false(net_logged(n, 4, "starting again from bootstrap.servers"));
-    net_advance(n, 3000000);
-    assert_true(net_logged(n, 4, "starting again from bootstrap.servers"));
+    return n;
+}
+static void finds_the_new_one(struct net *n) {
     struct call c;
     static struct kw_metadata_request q;
     kw_msg_init(&kw_metadata_request_desc, &q);
@@ -484,6 +483,55 @@ static void test_bootstraps_again(void **state) {
     assert_int_equal(c.err, KC_OK);
     assert_non_null(net_link(n, "new"));
     net_free(n);
+}
+
+/* KIP-899: every known broker is gone; the bootstrap name leads to new ones. */
+static void test_KIP_899_bootstraps_again(void **state) {
+    (void)state;
+    struct net *n = moved_cluster("300000", "rebootstrap");
+    kc_metadata_refresh(n->core, "test");
+    net_advance(n, 3000000);
+    assert_true(net_logged(n, 4, "starting again from bootstrap.servers"));
+    finds_the_new_one(n);
+    n = moved_cluster("300000", "none");
+    kc_metadata_refresh(n->core, "test");
+    net_advance(n, 400000000);
+    assert_false(net_logged(n, 4, "starting again from bootstrap.servers"));
+    net_free(n);
+}
+
+/* The old address still lets one connect, and never answers: after the time for which metadata may be missing (KIP-1102). */
+static void test_KIP_1102_no_metadata_for_long(void **state) {
+    (void)state;
+    struct net *n = moved_cluster("20000", "rebootstrap");
+    net_broker(n, -1, "old", 9092)->silent = true;
+    kc_metadata_refresh(n->core, "test");
+    net_advance(n, 19000000);
+    assert_false(net_logged(n, 4, "starting again from bootstrap.servers"));
+    net_advance(n, 3000000);
+    assert_true(net_logged(n, 4, "starting again from bootstrap.servers"));
+    finds_the_new_one(n);
+}
+
+/* A broker that serves no longer for this client says so: REBOOTSTRAP_REQUIRED (KIP-1102). */
+static bool sends_away(struct net *n, struct request *rq) {
+    if (rq->head.api_key != KW_API_METADATA || strcmp(rq->link->host, "old") != 0) return false;
+    struct kw_metadata_response m;
+    kw_msg_init(&kw_metadata_response_desc, &m);
+    m.error_code = KE_REBOOTSTRAP_REQUIRED;
+    (void)n;
+    net_answer(rq, &m);
+    return true;
+}
+static void test_KIP_1102_a_broker_sends_the_client_away(void **state) {
+    (void)state;
+    struct net *n = moved_cluster("300000", "rebootstrap");
+    net_broker(n, -1, "old", 9092);
+    n->hook = sends_away;
+    kc_metadata_refresh(n->core, "test");
+    net_advance(n, 3000000);
+    assert_true(net_logged(n, 4, "starting again from bootstrap.servers: the broker asks for it"));
+    finds_the_new_one(n);
 }
 
 static void test_controller_requests(void **state) {
@@ -593,7 +641,9 @@ int main(void) {
         cmocka_unit_test(test_PR_03_unknown_tags_everywhere),
         cmocka_unit_test(test_PR_01_null_and_absurd_arrays),
         cmocka_unit_test(test_old_brokers_without_ids_and_epochs),
-        cmocka_unit_test(test_bootstraps_again),
+        cmocka_unit_test(test_KIP_899_bootstraps_again),
+        cmocka_unit_test(test_KIP_1102_no_metadata_for_long),
+        cmocka_unit_test(test_KIP_1102_a_broker_sends_the_client_away),
         cmocka_unit_test(test_controller_requests),
         cmocka_unit_test(test_the_bootstrap_connection_becomes_the_brokers),
         cmocka_unit_test(test_a_broker_that_left_the_cluster),
