@@ -14,6 +14,11 @@
 #include "quorum/election.h"
 #include "wire/kerror.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SEEDS 100
+#else
+#define SEEDS 1000
+#endif
 #define MS 1000ll
 #define SEC 1000000ll
 #define NODES_MAX 11
@@ -841,7 +846,7 @@ static void run(uint64_t seed) {
 static void test_model(void **state) {
     (void)state;
     const char *seeds = getenv("ELECTION_SEEDS"), *first = getenv("ELECTION_SEED");
-    uint64_t count = seeds ? strtoull(seeds, NULL, 10) : first ? 1 : 1000, from = first ? strtoull(first, NULL, 10) : 1;
+    uint64_t count = seeds ? strtoull(seeds, NULL, 10) : first ? 1 : SEEDS, from = first ? strtoull(first, NULL, 10) : 1;
     w = calloc(1, sizeof(*w));
     assert_non_null(w);
     for (uint64_t i = 0; i < count; i++) run(from + i);
