@@ -633,6 +633,9 @@ static void test_fetch_timeout(void **state) {
     assert_int_equal(kb_election_role(&r.e), KB_PROSPECTIVE);
     assert_int_equal(kb_election_view(&r.e).leader_id, 2); /* it goes on fetching */
     assert_int_equal(r.sent_n, 2);
+    kb_election_heard(&r.e, 3, 3, 6, r.now); /* the epoch has its leader, and has no other */
+    turn(&r);
+    assert_int_equal(kb_election_role(&r.e), KB_PROSPECTIVE);
     kb_election_leader_answered(&r.e, 2, 6, r.now);
     turn(&r);
     assert_int_equal(kb_election_role(&r.e), KB_FOLLOWER);
