@@ -1,5 +1,6 @@
 /* test_isr.c - a partition as its leader: the high watermark over its replicas, who is in sync, and how that is changed. Rules of replication by number. */
 #include "isr_rig.h"
+#include "quorum/store_priv.h"
 
 static const int32_t all3[] = {0, 1, 2}, only0[] = {0}, with1[] = {0, 1};
 
@@ -422,6 +423,57 @@ static void test_flush_on_ack(void **state) {
     lead_down(&l);
 }
 
+/* In a cluster: what the metadata says of an earlier life of this node does not make it lead; its registration does, once it is applied. */
+static void test_leads_in_this_life(void **state) {
+    (void)state;
+    struct lead l;
+    lead_init(&l, 18);
+    lead_start(&l);
+    struct kb_store *s = l.r.node->parts.store;
+    int64_t own = kb_store_broker_epoch(s);
+    s->single = false;
+    kb_store_set_broker_epoch(s, -1);
+    lead_topic(&l);
+    lead_partition(&l, 0, 2, 1);
+    lead_partition(&l, 1, 1, 1);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(lead_part(&l, i)->state, KB_PART_ONLINE);
+        assert_int_equal(lead_part(&l, i)->role, KB_PART_IDLE);
+        lead_send(&l, l.c, i, 1, 1);
+        assert_int_equal(lead_produced(l.c, 1), KE_NOT_LEADER_OR_FOLLOWER);
+    }
+    kb_store_set_broker_epoch(s, 500); /* the controller's answer; the image is behind */
+    lead_change(&l, 0, 0, NULL, -1);
+    assert_int_equal(lead_part(&l, 0)->role, KB_PART_IDLE);
+    lead_broker(&l, (struct lead_broker){.id = 0, .epoch = 500});
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(lead_part(&l, i)->role, KB_PART_LEADS);
+        lead_fill(&l, i, 1);
+        assert_int_equal(lead_part(&l, i)->hw, 1);
+    }
+    s->single = true;
+    kb_store_set_broker_epoch(s, own);
+    lead_down(&l);
+}
+
+/* Without memory nothing is lost: it is tried again. */
+static void test_no_memory(void **state) {
+    (void)state;
+    for (int64_t n = 0; n < 3; n++) { /* the wish, and the two halves of the request */
+        struct lead l;
+        lead_up(&l, 19, 2, 2);
+        lead_fill(&l, 0, 1);
+        rig_pass(&l.r, LAG_US - 1000);
+        kw_alloc_fail_after(n);
+        for (int i = 0; i < 100 && !l.call; i++) rig_pass(&l.r, LAG_US / 10);
+        kw_alloc_fail_after(-1);
+        assert_string_equal(lead_asked_isr(&l, 0), "0");
+        lead_commit(&l, 11, only0, 1);
+        assert_int_equal(lead_part(&l, 0)->hw, 1);
+        lead_down(&l);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hw),
@@ -441,6 +493,8 @@ int main(void) {
         cmocka_unit_test(test_batched),
         cmocka_unit_test(test_replicas_change),
         cmocka_unit_test(test_flush_on_ack),
+        cmocka_unit_test(test_leads_in_this_life),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
