@@ -57,7 +57,9 @@ static bool registration_ok(struct kb_controller *k, struct kb_broker_register *
         kb_result_set(&r->result, KE_DUPLICATE_BROKER_REGISTRATION, "another process is broker %d, and it lives", (int)r->id);
         return false;
     }
-    if (!s || (s->want | s->doing) & (KB_BROKER_LOST | KB_BROKER_FENCE) || (b && !b->fenced)) {
+    /* A sweep that began is over by now, or had nothing to change, or failed. */
+    uint8_t unsettled = (uint8_t)(s ? s->want | (k->sweep.result.code ? s->doing : 0) : 0);
+    if (!s || unsettled & (KB_BROKER_LOST | KB_BROKER_FENCE) || (b && !b->fenced)) {
         kb_result_set(&r->result, KE_NOT_CONTROLLER, "what the last incarnation of broker %d leaves behind is not settled yet: try again", (int)r->id);
         return false;
     }

@@ -30,12 +30,7 @@ static bool total_ok(const struct kb_topic_grow *g, const struct kb_image_topic 
 static bool placement_ok(struct kb_controller *k, const struct kb_topic_grow *g, const struct kb_image_topic *t,
                          const struct kb_place *place, struct kb_result *r) {
     int32_t more = g->total - t->partition_count, rf = t->partitions[0].replica_count;
-    if (g->assignment_count < 0) {
-        if (rf <= place->broker_count) return true;
-        kb_result_set(r, KE_INVALID_REPLICATION_FACTOR, "topic %.100s has %d replicas a partition, but only %d brokers can take one now",
-                      t->name, (int)rf, (int)place->broker_count);
-        return false;
-    }
+    if (g->assignment_count < 0) return kb_place_ok(place, rf, r);
     if (g->assignment_count != more) {
         kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "%d partitions are added, but %d are assigned", (int)more,
                       (int)g->assignment_count);

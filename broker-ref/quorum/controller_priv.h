@@ -121,10 +121,12 @@ bool kb_names_partition(struct kw_str topic, int32_t index, char key[KB_CLAIM_SI
 
 /* place.c: replicas for partitions [first, first + count) of a topic. */
 struct kb_place {
-    const int32_t *brokers; /* live ones, ascending */
-    int32_t broker_count, shift;
+    const int32_t *brokers; /* the live ones, ascending, then the others */
+    const int32_t *racks;   /* their numbers */
+    int32_t live_count, broker_count, rack_count, shift;
 };
 kw_err kb_place_init(struct kb_controller *k, struct kb_place *p) KW_CHECK;
+bool kb_place_ok(const struct kb_place *p, int32_t rf, struct kb_result *r); /* are there brokers for so many replicas? */
 void kb_place_partition(const struct kb_place *p, int32_t partition, int32_t rf, int32_t *out);
 /* Given by hand: KE code and text in r, or 0. rf: what all must have, -1 when the first decides. */
 bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int32_t count, int32_t first, int32_t rf, struct kb_result *r);

@@ -65,12 +65,7 @@ static bool shape_ok(struct kb_controller *k, struct kb_topic_create *t, const s
                       "replication factor %d: give a number above 0, or -1 for default.replication.factor", (int)t->replication_factor);
         return false;
     }
-    if (t->rf_made > place->broker_count) {
-        kb_result_set(&t->result, KE_INVALID_REPLICATION_FACTOR,
-                      "replication factor %d is more than the %d broker%s that can take a replica now", (int)t->rf_made,
-                      (int)place->broker_count, place->broker_count == 1 ? "" : "s");
-        return false;
-    }
+    if (!kb_place_ok(place, t->rf_made, &t->result)) return false;
     if (t->partitions_made > KB_RECORDS_PER_CHANGE_MAX) {
         kb_result_set(&t->result, KE_POLICY_VIOLATION, "%d partitions in one request are too many: create fewer, then add more",
                       (int)t->partitions_made);

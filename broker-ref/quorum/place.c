@@ -1,5 +1,6 @@
-/* place.c - which brokers hold a partition: round robin over the live ones from a random start, or as given by hand. Called by the
- * controller. */
+/* place.c - which brokers hold a partition: round robin over the live ones from a random start, on as many racks as there are, or as given by hand.
+ * Brokers that are registered but not alive are the last choice, and not in sync. Called by the controller. KIP-36, KIP-631.
+ */
 #include <stdlib.h>
 
 #include "controller_priv.h"
@@ -9,29 +10,92 @@ static int by_id(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static bool is_live(const struct kb_image_broker *b) {
+    return b && !b->fenced && !b->in_controlled_shutdown;
+}
+
+/* The racks' numbers, in the order of v; all 0 where there are none, or just one. */
+static int32_t *number_racks(struct kb_controller *k, const int32_t *v, int32_t n, int32_t *count) {
+    int32_t *racks = kw_arena_alloc(&k->arena, ((size_t)n + 1) * sizeof(*racks));
+    *count = 0;
+    for (int32_t i = 0; racks && i < n; i++) {
+        const char *rack = kb_image_broker(k->o.image, v[i])->rack;
+        racks[i] = *count;
+        for (int32_t j = 0; j < i && racks[i] == *count; j++) {
+            const char *other = kb_image_broker(k->o.image, v[j])->rack;
+            if ((!rack && !other) || (rack && other && strcmp(rack, other) == 0)) racks[i] = racks[j];
+        }
+        if (racks[i] == *count) ++*count;
+    }
+    return racks;
+}
+
 kw_err kb_place_init(struct kb_controller *k, struct kb_place *p) {
     const struct kb_image *im = k->o.image;
-    int32_t *v = kw_arena_alloc(&k->arena, (im->brokers.count + 1) * sizeof(*v)), n = 0;
+    int32_t *v = kw_arena_alloc(&k->arena, (im->brokers.count + 1) * sizeof(*v)), n = 0, all = 0;
     if (!v) return KW_ENOMEM;
     struct kb_image_broker *b;
     for (size_t it = 0; (b = kw_map_next(&im->brokers, &it));)
-        if (!b->fenced && !b->in_controlled_shutdown) v[n++] = b->id;
+        if (is_live(b)) v[n++] = b->id;
+    all = n;
+    for (size_t it = 0; (b = kw_map_next(&im->brokers, &it));)
+        if (!is_live(b)) v[all++] = b->id;
     qsort(v, (size_t)n, sizeof(*v), by_id);
-    *p = (struct kb_place){.brokers = v, .broker_count = n, .shift = n ? (int32_t)kw_rng_below(k->o.rng, (uint64_t)n) : 0};
-    return KW_OK;
+    qsort(v + n, (size_t)(all - n), sizeof(*v), by_id);
+    *p = (struct kb_place){.brokers = v, .live_count = n, .broker_count = all, .shift = n ? (int32_t)kw_rng_below(k->o.rng, (uint64_t)n) : 0};
+    p->racks = number_racks(k, v, all, &p->rack_count);
+    return p->racks ? KW_OK : KW_ENOMEM;
 }
 
-/* The first replica moves on by one a partition; the others follow it, with a gap that grows a round, so that the followers spread too. */
-void kb_place_partition(const struct kb_place *p, int32_t partition, int32_t rf, int32_t *out) {
-    int64_t n = p->broker_count, first = (p->shift + (int64_t)partition) % n, round = partition / n;
-    for (int32_t i = 0; i < rf; i++) {
-        int64_t gap = i == 0 ? 0 : 1 + (round + i - 1) % (n - 1);
-        out[i] = p->brokers[(first + gap) % n];
+bool kb_place_ok(const struct kb_place *p, int32_t rf, struct kb_result *r) {
+    if (rf > p->broker_count)
+        kb_result_set(r, KE_INVALID_REPLICATION_FACTOR, "replication factor %d is more than the %d broker%s that can take a replica now", (int)rf,
+                      (int)p->broker_count, p->broker_count == 1 ? "" : "s");
+    else if (p->live_count == 0)
+        kb_result_set(r, KE_INVALID_REPLICATION_FACTOR, "none of the %d registered brokers is alive", (int)p->broker_count);
+    else
+        return true;
+    return false;
+}
+
+/* Where the i-th follower's search begins: the others follow the first, with a gap that grows a round, so that the followers spread too. */
+static int64_t begin_at(int64_t first, int64_t round, int32_t i, int64_t n) {
+    return (first + 1 + (round + i - 1) % (n - 1)) % n;
+}
+
+static bool rack_used(const struct kb_place *p, const int32_t *places, int32_t n, int32_t rack) {
+    for (int32_t i = 0; i < n; i++)
+        if (p->racks[places[i]] == rack) return true;
+    return false;
+}
+
+/* The next free one of [from, from + n), beginning at `at`, on another rack than the first i where that is wanted; -1: none. */
+static int32_t search(const struct kb_place *p, int32_t from, int32_t n, int64_t at, const int32_t *places, int32_t i, bool new_rack) {
+    for (int32_t step = 0; step < n; step++) {
+        int32_t place = from + (int32_t)((at + step) % n);
+        if (kb_elect_has(places, i, place) || (new_rack && rack_used(p, places, i, p->racks[place]))) continue;
+        return place;
     }
+    return -1;
+}
+
+/* The first replica moves on by one a partition. out: places first, then the brokers that are there. */
+void kb_place_partition(const struct kb_place *p, int32_t partition, int32_t rf, int32_t *out) {
+    int64_t n = p->live_count, first = (p->shift + (int64_t)partition) % n, round = partition / n;
+    int32_t fenced = p->broker_count - p->live_count;
+    out[0] = (int32_t)first;
+    for (int32_t i = 1; i < rf; i++) {
+        int64_t at = n > 1 ? begin_at(first, round, i, n) : 0;
+        out[i] = search(p, 0, p->live_count, at, out, i, p->rack_count > 1);
+        if (out[i] < 0) out[i] = search(p, 0, p->live_count, at, out, i, false);
+        if (out[i] < 0) out[i] = search(p, p->live_count, fenced, partition, out, i, false);
+    }
+    for (int32_t i = 0; i < rf; i++) out[i] = p->brokers[out[i]];
 }
 
 bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int32_t count, int32_t first, int32_t rf, struct kb_result *r) {
     for (int32_t i = 0; i < count; i++) {
+        int32_t live = 0;
         if (a[i].index != first + i) {
             kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT,
                           "the assignment names partition %d where %d was due: give them in order, without gaps", (int)a[i].index,
@@ -53,12 +117,17 @@ bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int3
                               (int)a[i].index, (int)a[i].brokers[j]);
                 return false;
             }
+            live += is_live(kb_image_broker(k->o.image, a[i].brokers[j]));
             for (int32_t m = 0; m < j; m++)
                 if (a[i].brokers[m] == a[i].brokers[j]) {
                     kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d twice", (int)a[i].index,
                                   (int)a[i].brokers[j]);
                     return false;
                 }
+        }
+        if (live == 0) {
+            kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to brokers none of which is alive", (int)a[i].index);
+            return false;
         }
     }
     return true;
@@ -72,7 +141,7 @@ kw_err kb_place_record(struct kb_controller *k, struct kw_uuid topic, int32_t pa
     if (!r || !all || !live || !dirs) return KW_ENOMEM;
     for (int32_t i = 0; i < rf; i++) {
         const struct kb_image_broker *b = kb_image_broker(k->o.image, replicas[i]);
-        if (b && !b->fenced) live[n++] = replicas[i];
+        if (is_live(b)) live[n++] = replicas[i];
         if (b && b->log_dir_count == 1) dirs[i] = b->log_dirs[0]; /* of several the broker chooses itself: zero is "not assigned" */
     }
     r->partition_id = partition;

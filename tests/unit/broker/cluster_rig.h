@@ -6,6 +6,7 @@
 #define CLUSTER_RIG_H
 
 #include "meta_rig.h"
+#include "quorum/elect.h"
 
 enum { BROKERS = 8, ID0 = 10 };
 struct rig_broker {
