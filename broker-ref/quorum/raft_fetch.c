@@ -232,7 +232,7 @@ void kb_raft_follow_step(struct kb_raft *r, struct kb_now now) {
     if (r->stopped || f->leader < 0 || r->s->state == KB_STORE_FAILED || kb_call_is_under_way(&f->call)) return;
     if (kw_timer_armed(&f->timer) || f->cutting || log->busy || log->poisoned || r->install.step > KB_INSTALL_WAIT) return;
     if (log->synced < log->leo) return; /* marks_moved comes back here */
-    if (f->heard_hw >= 0 && log->synced >= f->heard_hw) kb_raft_joined(r, now);
+    kb_raft_joined(r, now);
     if (r->install.step != KB_INSTALL_WAIT && !open_link(r, now))
         kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
     else if (r->install.step != KB_INSTALL_NONE)

@@ -208,7 +208,7 @@ void kb_raft_install_step(struct kb_raft *r, struct kb_now now) {
     struct kw_fetch_snapshot_request_partition_snapshot part = {.current_leader_epoch = r->epoch,
                                                                 .snapshot_id = {in->end, in->epoch},
                                                                 .position = (int64_t)in->bytes.len,
-                                                                .replica_directory_id = s->load.directory_id};
+                                                                .replica_directory_id = kb_raft_directory(r)};
     struct kw_fetch_snapshot_request_topic_snapshot t = {.name = kw_str_of(KB_METADATA_TOPIC), .partitions = {&part, 1}};
     struct kw_fetch_snapshot_request m = {
         .cluster_id = kw_str_of(s->load.cluster_id), .replica_id = r->id, .max_bytes = (int32_t)KW_MAX(most, 1), .topics = {&t, 1}};

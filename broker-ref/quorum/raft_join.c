@@ -4,7 +4,7 @@
  * the voter of the lowest id makes one, once every other voter has said that it has none.
  *
  * A voter without quorum-state (an empty or foreign folder: a first start, or a disk that was wiped under its old id) may have voted, and
- * acknowledged, what it knows no more. It observes and gives no vote until either
+ * acknowledged, what it knows no more. It observes: it gives no vote, and what it fetches counts for nothing, until either
  *   - it has followed a leader up to what that one has committed, and so many of the others have named their epochs that one of them is in any
  *     majority that it can have been part of, none above the leader's: so whatever it acknowledged before, this leader has, and it votes in later
  *     epochs only. With one voter of three wiped and another away nobody can know: the cluster waits for it, or for the operator; or
@@ -17,7 +17,7 @@
  */
 #include "raft_priv.h"
 
-#define PROBE_US 30000
+#define PROBE_US 10000
 
 static void probe_done(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);
 static void next_phase(struct kb_raft *r, struct kb_now now);
@@ -160,7 +160,8 @@ static void begin_new(struct kb_raft *r, struct kb_now now) {
 
 void kb_raft_joined(struct kb_raft *r, struct kb_now now) {
     size_t answered = 0;
-    if (r->phase != KB_RAFT_FORGETFUL || r->storing || r->join_epoch > r->epoch) return;
+    if (r->phase != KB_RAFT_FORGETFUL || r->storing || r->join_epoch > r->epoch || r->follow.leader < 0) return;
+    if (r->follow.heard_hw < 0 || r->s->log->synced < r->follow.heard_hw) return;
     for (size_t i = 0; i < r->peer_count; i++) answered += r->peers[i].answered || r->peers[i].id == r->leader;
     if (answered < r->voter_count - (r->voter_count / 2 + 1) + 1) return;
     kb_say(r->s->o.env->logger, KB_INFO, "voter %d has caught up with leader %d at offset %lld: it votes from now on", (int)r->id, (int)r->leader,
@@ -183,7 +184,10 @@ static void hear_epoch(struct kb_raft_peer *p, struct kw_in *body, struct kb_now
     kb_election_heard(&r->election, p->id, reply.leader_id, reply.epoch, now.mono_us);
     kb_raft_drain(r, now);
     if (!asks(r)) return;
-    if (has_nothing(r) && all_probed(r)) begin_new(r, now);
+    if (has_nothing(r) && all_probed(r))
+        begin_new(r, now);
+    else
+        kb_raft_joined(r, now);
 }
 
 static void probe_done(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {

@@ -120,8 +120,8 @@ void kb_raft_advance(struct kb_raft *r, struct kb_now now) {
     kb_store_committed(r->s, now);
 }
 
-static struct kb_raft_replica *replica_of(struct kb_raft *r, int32_t id) {
-    for (size_t i = 0; i < r->voter_count; i++)
+static struct kb_raft_replica *replica_of(struct kb_raft *r, int32_t id, bool counts) {
+    for (size_t i = 0; i < r->voter_count && counts; i++)
         if (r->voters[i] == id) return &r->replicas[i];
     struct kb_raft_replica *o = kw_map_get_u64(&r->observers, (uint32_t)id);
     if (o || r->observers.count >= KB_RAFT_OBSERVERS_MAX) return o;
@@ -135,8 +135,9 @@ static struct kb_raft_replica *replica_of(struct kb_raft *r, int32_t id) {
 
 void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory, int64_t offset, struct kb_now now) {
     if (id < 0 || id == r->id) return;
-    kb_election_fetched(&r->election, id, offset, now.mono_us);
-    struct kb_raft_replica *o = replica_of(r, id);
+    bool counts = !kw_uuid_is_zero(directory);
+    if (counts) kb_election_fetched(&r->election, id, offset, now.mono_us);
+    struct kb_raft_replica *o = replica_of(r, id, counts);
     if (!o) return;
     int64_t leo = r->s->log->leo;
     o->directory = directory;

@@ -137,12 +137,13 @@ struct kb_raft_fetch_request { /* one with what it points to */
     struct kw_fetch_request_fetch_topic topic;
     struct kw_fetch_request_fetch_partition partition;
 };
+struct kw_uuid kb_raft_directory(const struct kb_raft *r);
 void kb_raft_fetch_init(const struct kb_raft *r, struct kb_raft_fetch_request *f);
 /* The one partition of an answer, in r's arena; KW_EDECODE: there is not one. */
 kw_err kb_raft_read_fetch(struct kb_raft *r, struct kw_in *body, int16_t *top_error, struct kw_fetch_response_partition_data **p) KW_CHECK;
 /* raft_join.c */
 void kb_raft_join(struct kb_raft *r, struct kb_now now);
-void kb_raft_joined(struct kb_raft *r, struct kb_now now); /* followed a leader up to what it has committed: may vote from now on */
+void kb_raft_joined(struct kb_raft *r, struct kb_now now); /* has it caught up with a leader? then it votes */
 void kb_raft_leave_join(struct kb_raft *r);
 /* raft_fetch.c */
 void kb_raft_follow_init(struct kb_raft *r);
@@ -162,7 +163,8 @@ void kb_raft_lead(struct kb_raft *r, struct kb_now now);
 void kb_raft_stop_leading(struct kb_raft *r, struct kb_now now);
 void kb_raft_lead_step(struct kb_raft *r, struct kb_now now);
 void kb_raft_advance(struct kb_raft *r, struct kb_now now);
-void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory, int64_t offset, struct kb_now now); /* offset -1: of a snapshot */
+/* A fetch that agrees with this log, from offset; -1: any other that shows that the replica lives. As a voter's it counts only with a directory. */
+void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory, int64_t offset, struct kb_now now);
 int64_t kb_raft_told_hw(const struct kb_raft *r); /* -1 before this epoch has committed anything */
 /* raft_serve.c */
 void kb_raft_serve_moved(struct kb_raft *r, struct kb_now now); /* the log grew, the high watermark moved, or the office was lost */

@@ -97,10 +97,18 @@ static bool agrees(const struct fetch *f, answer_part *p) {
     int32_t asked = f->q->last_fetched_epoch, epoch;
     if (offset == 0 && log->start == 0) return true;
     if (asked < 0 && offset >= log->start && offset <= log->leo) return true; /* no replica: a reader that is told of nothing */
-    kb_epochs_end_offset(log->epochs, asked, log->leo, &epoch, &end);
+    if (asked > kb_epochs_latest(log->epochs)) {
+        epoch = kb_raft_log_end(f->r).epoch;
+        end = log->leo;
+    } else {
+        kb_epochs_end_offset(log->epochs, asked, log->leo, &epoch, &end);
+    }
     bool begins = offset == log->start && snapshot_is(s, offset, asked);
     if (begins || (offset >= log->start && epoch == asked && end >= offset && end > log->start)) return true;
-    if (offset < log->start || epoch < 0 || end <= log->start) {
+    if (log->start == 0 && (epoch < 0 || end <= 0)) { /* every epoch here is a later one: nothing is shared */
+        epoch = KW_MAX(asked, 0);
+        end = 0;
+    } else if (offset < log->start || epoch < 0 || end <= log->start) {
         if (s->snapshot_end < 0) {
             p->error_code = KE_OFFSET_OUT_OF_RANGE;
         } else {
@@ -121,7 +129,7 @@ static int16_t check(const struct fetch *f) {
     if (f->q->partition != 0) return KE_UNKNOWN_TOPIC_OR_PARTITION;
     if (r->stopped || r->phase == KB_RAFT_DOWN || r->phase == KB_RAFT_NAMELESS) return KE_BROKER_NOT_AVAILABLE;
     int16_t code = kb_election_check(&r->election, f->q->current_leader_epoch);
-    if (!code && !r->leading) code = KE_NOT_LEADER_OR_FOLLOWER; /* about to be */
+    if (!code && (!r->leading || r->epoch_start < 0)) code = KE_NOT_LEADER_OR_FOLLOWER; /* about to be */
     if (!code && (f->q->fetch_offset < 0 || r->s->log->poisoned)) code = r->s->log->poisoned ? KE_KAFKA_STORAGE_ERROR : KE_OFFSET_OUT_OF_RANGE;
     return code;
 }
@@ -226,7 +234,7 @@ void kb_raft_fetch(struct kb_request *rq, const struct kw_fetch_request *req) {
     answer_part p = part_of(f, KE_NONE);
     int16_t code = check(f);
     if (!code && agrees(f, &p)) kb_raft_note_fetch(r, f->replica_id, f->q->replica_directory_id, f->q->fetch_offset, now);
-    else if (!code && p.diverging_epoch.epoch >= 0) kb_election_fetched(&r->election, f->replica_id, -1, now.mono_us);
+    else if (!code) kb_raft_note_fetch(r, f->replica_id, f->q->replica_directory_id, -1, now);
     step(f, now);
     kb_raft_serve_moved(r, now);
     kb_raft_drain(r, now);
@@ -375,7 +383,7 @@ void kb_raft_fetch_snapshot(struct kb_request *rq, const struct kw_fetch_snapsho
         piece_reply(rq, req->topics.v[0].name, &a, KE_NONE);
         return;
     }
-    kb_election_fetched(&r->election, req->replica_id, -1, rq->node->now.mono_us);
+    kb_raft_note_fetch(r, req->replica_id, q->replica_directory_id, -1, rq->node->now);
     kw_list_init(&p->link);
     p->r = r;
     p->rq = rq;

@@ -78,6 +78,11 @@ kw_err kb_raft_read_answer(struct kb_raft *r, enum kb_election_kind kind, struct
 
 /* ---- Fetch ---- */
 
+/* One that has forgotten what it promised to later leaders, maybe, acknowledges nothing: without its directory a voter is none to a leader. */
+struct kw_uuid kb_raft_directory(const struct kb_raft *r) {
+    return r->phase == KB_RAFT_FORGETFUL ? (struct kw_uuid){{0}} : r->s->load.directory_id;
+}
+
 void kb_raft_fetch_init(const struct kb_raft *r, struct kb_raft_fetch_request *f) {
     const struct kb_store *s = r->s;
     struct kb_log_end end = kb_raft_log_end(r);
@@ -90,7 +95,7 @@ void kb_raft_fetch_init(const struct kb_raft *r, struct kb_raft_fetch_request *f
                                                              .last_fetched_epoch = end.epoch,
                                                              .log_start_offset = -1,
                                                              .partition_max_bytes = (int32_t)most,
-                                                             .replica_directory_id = s->load.directory_id,
+                                                             .replica_directory_id = kb_raft_directory(r),
                                                              .high_watermark = r->hw};
     f->req.cluster_id = s->load.cluster_id[0] ? kw_str_of(s->load.cluster_id) : kw_str_null();
     f->req.replica_state.replica_id = r->id;

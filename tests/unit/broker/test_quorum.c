@@ -1,0 +1,586 @@
+/* test_quorum.c - the metadata quorum of several nodes: first start, leaders lost, logs that part, snapshots for those behind, wiped disks,
+ * foreign folders, full disks, failing allocation; kills and power losses at any step.
+ */
+#include "quorum_rig.h"
+
+#include "log/epochs.h"
+
+enum { SECOND = 1000000 };
+
+static bool said(struct host *h, const char *text) {
+    return strstr(h->r.lines, text) != NULL;
+}
+
+static void set_all(struct quorum *q, const char *name, const char *value) {
+    for (int i = 0; i < q->hosts; i++) rig_set(&q->h[i].r, name, value);
+}
+
+static void append_some(struct quorum *q, struct host *l, int n) {
+    int64_t offset = -1;
+    for (int i = 0; i < n; i++) {
+        assert_true(q_append(l, &offset));
+        if (i % 7 == 6) q_pass(q, 3000);
+    }
+    for (int i = 0; i < 5000 && l->r.node->image.offset < offset; i++) q_pass(q, 1000);
+    assert_true(l->r.node->image.offset >= offset);
+}
+
+/* ---- Life ---- */
+
+static void test_first_start(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 1);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    q_agree(q, SECOND);
+    append_some(q, l, 20);
+    q_agree(q, SECOND);
+    const char *id = kb_store_cluster_id(q_store(l));
+    assert_int_equal(strlen(id), 22);
+    for (int i = 0; i < 3; i++) {
+        size_t n;
+        const char *p = (const char *)sim_disk_peek(q->h[i].r.disk, "/data/meta.properties", &n);
+        assert_non_null(p);
+        assert_non_null(memmem(p, n, id, 22));
+        p = (const char *)sim_disk_peek(q->h[i].r.disk, "/data/__cluster_metadata-0/quorum-state", &n);
+        assert_non_null(p);
+        assert_non_null(memmem(p, n, "\"currentVoters\":[{\"voterId\":0},{\"voterId\":1},{\"voterId\":2}]", 58));
+        int32_t epoch, leader = kb_store_leader(q_store(&q->h[i]), &epoch);
+        assert_int_equal(leader, l->id);
+        assert_int_equal(epoch, q_store(l)->epoch);
+        assert_int_equal(kb_store_leads(q_store(&q->h[i])), &q->h[i] == l);
+        assert_int_equal(kb_node_state(q->h[i].r.node), KB_NODE_READY);
+    }
+    assert_non_null(kw_map_get_str(&l->r.node->image.features, kw_str_of("metadata.version")));
+    q_deinit(q);
+    free(q);
+}
+
+/* Two of three that have nothing cannot know whether the third has: they wait, and the third's coming starts the cluster. */
+static void test_first_start_needs_all(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 2);
+    q_boot(&q->h[1]);
+    q_boot(&q->h[2]);
+    assert_null(q_wait_leader(q, 10 * SECOND));
+    q_boot(&q->h[0]);
+    assert_non_null(q_wait_leader(q, 5 * SECOND));
+    q_agree(q, SECOND);
+    q_deinit(q);
+    free(q);
+}
+
+static void test_leader_is_killed(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 3, 3, seed);
+        q_boot_all(q);
+        for (int round = 0; round < 4; round++) {
+            struct host *l = q_wait_leader(q, 5 * SECOND);
+            assert_non_null(l);
+            q_agree(q, 5 * SECOND);
+            append_some(q, l, 10);
+            int64_t offset, before = q->now.mono_us;
+            for (int i = 0; i < 3; i++) (void)q_append(l, &offset); /* may or may not come to be */
+            if (round % 2) q_turn(q);
+            q_kill(l, round % 2);
+            struct host *next = q_wait_leader(q, 5 * SECOND);
+            assert_non_null(next);
+            assert_ptr_not_equal(next, l);
+            assert_true(q->now.mono_us - before < SECOND); /* a dead process is seen, not waited out */
+            append_some(q, next, 3);
+            q_boot(l);
+            q_agree(q, 5 * SECOND);
+        }
+        q_deinit(q);
+        free(q);
+    }
+}
+
+/* A leader that nobody reaches appends what the others never hear of; when it is back, it is cut off. */
+static void test_divergence(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 3, 3, seed);
+        q_boot_all(q);
+        struct host *old = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(old);
+        append_some(q, old, 5);
+        q_agree(q, SECOND);
+        int64_t end = q_store(old)->log->leo, offset;
+        for (int i = 0; i < 3; i++)
+            if (i != old->id) q->cut[old->id][i] = q->cut[i][old->id] = true;
+        for (int i = 0; i < 7; i++) assert_true(q_append(old, &offset));
+        q_pass(q, 4 * SECOND);
+        assert_false(kb_store_leads(q_store(old))); /* check-quorum */
+        assert_int_equal(old->r.node->image.offset, end - 1);
+        struct host *next = q_leader(q);
+        assert_non_null(next);
+        append_some(q, next, 3);
+        memset(q->cut, 0, sizeof(q->cut));
+        q_agree(q, 10 * SECOND);
+        struct host *l = q_leader(q);
+        append_some(q, l, 3);
+        q_agree(q, 5 * SECOND);
+        q_deinit(q);
+        free(q);
+    }
+}
+
+static void test_clean_stop_hands_over(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 7);
+    q_boot_all(q);
+    for (int round = 0; round < 6; round++) {
+        struct host *l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        append_some(q, l, 3);
+        q_agree(q, SECOND);
+        q_stop(l);
+        assert_true(!said(l, "not in order"));
+        struct host *next = q_wait_leader(q, SECOND);
+        assert_non_null(next);
+        append_some(q, next, 3);
+        q_boot(l);
+        q_agree(q, 5 * SECOND);
+    }
+    q_deinit(q);
+    free(q);
+}
+
+static void test_whole_cluster_restarts(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 5, 5, 8);
+    q_boot_all(q);
+    for (int round = 0; round < 4; round++) {
+        struct host *l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        append_some(q, l, 10);
+        for (int i = 0; i < 5; i++) q_kill(&q->h[i], round % 2);
+        for (int i = 0; i < 5; i++)
+            if (i != round) q_boot(&q->h[i]); /* a majority is enough */
+        l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        append_some(q, l, 2);
+        q_boot(&q->h[round]);
+        q_agree(q, 5 * SECOND);
+    }
+    q_deinit(q);
+    free(q);
+}
+
+/* ---- Snapshots ---- */
+
+static void test_snapshot_for_one_behind(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 3, 3, seed);
+        set_all(q, "metadata.log.max.record.bytes.between.snapshots", "2000");
+        set_all(q, "metadata.log.segment.bytes", "1048576");
+        set_all(q, "controller.quorum.fetch.snapshot.max.bytes", "100");
+        q_boot_all(q);
+        struct host *l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        struct host *behind = &q->h[(l->id + 1) % 3];
+        append_some(q, l, 5);
+        q_agree(q, SECOND);
+        q_kill(behind, false);
+        for (int i = 0; i < 12; i++) {
+            append_some(q, l, 20);
+            q_pass(q, SECOND / 10);
+        }
+        assert_true(q_store(l)->log->start > 10);
+        q_boot(behind);
+        q_agree(q, 20 * SECOND);
+        assert_true(q_store(behind)->snapshot_end > 10);
+        append_some(q, l, 50);
+        q_agree(q, 5 * SECOND);
+        q_kill(behind, true);
+        q_boot(behind);
+        q_agree(q, 5 * SECOND);
+        /* It leads from what it took over as well as anyone. */
+        q_kill(l, false);
+        struct host *next = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(next);
+        append_some(q, next, 5);
+        q_boot(l);
+        q_agree(q, 5 * SECOND);
+        q_deinit(q);
+        free(q);
+    }
+}
+
+/* Killed at any step of taking a snapshot over, it starts again and comes to the same. */
+static void test_install_is_killed_at_any_step(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 3);
+    set_all(q, "metadata.log.max.record.bytes.between.snapshots", "2000");
+    set_all(q, "controller.quorum.fetch.snapshot.max.bytes", "500");
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    struct host *behind = &q->h[(l->id + 1) % 3];
+    q_agree(q, SECOND);
+    for (int steps = 0; steps < 120; steps += 3) {
+        q_kill(behind, steps % 2);
+        for (int i = 0; i < 8; i++) append_some(q, l, 20);
+        q_pass(q, SECOND / 10);
+        q_boot(behind);
+        for (int i = 0; i < steps; i++) q_step(q, q->now.mono_us + 1000);
+        q_kill(behind, steps % 4 < 2);
+        q_boot(behind);
+        q_agree(q, 20 * SECOND);
+    }
+    q_deinit(q);
+    free(q);
+}
+
+/* ---- Folders that are not as they were ---- */
+
+static void test_wiped_voter_comes_back(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 4);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    append_some(q, l, 10);
+    q_agree(q, SECOND);
+    struct host *wiped = &q->h[(l->id + 1) % 3], *other = &q->h[(l->id + 2) % 3];
+    q_kill(wiped, false);
+    q_wipe(wiped);
+    q_kill(l, false);
+    q_boot(wiped);
+    q_pass(q, 5 * SECOND);
+    /* With the leader away the wiped one and the other are two of three, but what the wiped one knew is not known. */
+    assert_null(q_leader(q));
+    assert_false(other->failed || wiped->failed);
+    q_boot(l);
+    struct host *next = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(next);
+    assert_ptr_not_equal(next, wiped);
+    q_agree(q, 5 * SECOND);
+    assert_string_equal(kb_store_cluster_id(q_store(wiped)), kb_store_cluster_id(q_store(next)));
+    assert_int_equal(q_store(wiped)->raft->phase, KB_RAFT_MEMBER); /* it votes again */
+    q_kill(next, false);
+    struct host *third = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(third);
+    append_some(q, third, 3);
+    q_boot(next);
+    q_agree(q, 5 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
+/* One wiped, one gone for good: only the operator can know that nothing was lost with them. */
+static void test_rejoin_by_hand(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 5);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    append_some(q, l, 10);
+    q_agree(q, SECOND);
+    struct host *wiped = &q->h[(l->id + 1) % 3], *gone = &q->h[(l->id + 2) % 3];
+    q_kill(wiped, false);
+    q_kill(gone, false);
+    q_wipe(wiped);
+    q_boot(wiped);
+    q_pass(q, 5 * SECOND);
+    assert_null(q_leader(q));
+    q_kill(wiped, false);
+    rig_set(&wiped->r, "controller.quorum.rejoin", "true");
+    q_boot(wiped);
+    struct host *next = q_wait_leader(q, 10 * SECOND);
+    assert_ptr_equal(next, l);
+    append_some(q, l, 2);
+    q_agree(q, 5 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
+static void test_foreign_folder_is_refused(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    static const char properties[] = "#\ncluster.id=another-cluster-0000000\ndirectory.id=AAAAAAAAAAAAAAAAAAAAyA\nnode.id=2\nversion=1\n";
+    q_init(q, 3, 3, 6);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    append_some(q, l, 3);
+    q_agree(q, SECOND);
+    struct host *other = &q->h[2];
+    q_kill(other, false);
+    sim_disk_poke(other->r.disk, "/data/meta.properties", properties, sizeof(properties) - 1);
+    q_boot(other);
+    q_pass(q, 5 * SECOND);
+    assert_true(other->failed);
+    assert_non_null(strstr(kb_node_failure(other->r.node), "another cluster"));
+    assert_non_null(strstr(kb_node_failure(other->r.node), "another-cluster-0000000"));
+    assert_true(said(&q->h[0], "another cluster") || said(&q->h[1], "another cluster")); /* on both sides */
+    l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    append_some(q, l, 3);
+    q_deinit(q);
+    free(q);
+}
+
+static void test_voters_that_disagree(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 9);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    append_some(q, l, 3);
+    q_agree(q, SECOND);
+    struct host *other = &q->h[(l->id + 1) % 3];
+    char list[64], text[200];
+    q_kill(other, false);
+    snprintf(list, sizeof(list), "%d@h%d:9093,7@h7:9093,8@h8:9093", other->id, other->id);
+    rig_set(&other->r, "controller.quorum.voters", list);
+    assert_int_equal(kb_config_finish(other->r.config, text, sizeof(text)), KW_OK);
+    q_boot(other);
+    q_pass(q, SECOND);
+    assert_true(other->failed);
+    assert_non_null(strstr(kb_node_failure(other->r.node), "names the voters 0,1,2"));
+    append_some(q, l, 3);
+    q_deinit(q);
+    free(q);
+}
+
+/* The log that was committed is not cut, whoever asks for it: a disk of another time is taken for what it is. */
+static void test_committed_is_not_cut(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 10);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    append_some(q, l, 3);
+    q_agree(q, SECOND);
+    struct host *a = &q->h[(l->id + 1) % 3], *b = &q->h[(l->id + 2) % 3];
+    q_kill(a, false);
+    q_kill(b, false);
+    struct sim_disk_image *ia = sim_disk_image_take(a->r.disk), *ib = sim_disk_image_take(b->r.disk);
+    q_boot(a);
+    q_boot(b);
+    q_agree(q, 5 * SECOND);
+    l = q_leader(q);
+    append_some(q, l, 20);
+    q_agree(q, SECOND);
+    struct host *witness = a->id != l->id && b->id != l->id ? NULL : l; /* one of the two may lead by now */
+    if (!witness) witness = l;
+    for (int i = 0; i < 3; i++)
+        if (&q->h[i] != a && &q->h[i] != b) witness = &q->h[i];
+    q_kill(a, false);
+    q_kill(b, false);
+    sim_disk_image_restore(a->r.disk, ia);
+    sim_disk_image_restore(b->r.disk, ib);
+    /* Two old disks are a majority: they elect one of theirs while the witness is cut off. */
+    for (int i = 0; i < 3; i++)
+        if (i != witness->id) q->cut[i][witness->id] = q->cut[witness->id][i] = true;
+    for (int i = 0; i < OFFSETS_MAX; i++) q->epoch_at[i] = -1; /* what was committed is lost by our own doing */
+    for (int i = 0; i < EPOCHS_MAX; i++) q->leader_of[i] = -1;
+    q->committed = -1;
+    q_boot(a);
+    q_boot(b);
+    q_pass(q, 10 * SECOND);
+    assert_non_null(q_leader(q));
+    memset(q->cut, 0, sizeof(q->cut));
+    q_pass(q, 10 * SECOND);
+    assert_true(witness->failed);
+    assert_non_null(strstr(kb_node_failure(witness->r.node), "committed up to"));
+    assert_non_null(q_leader(q));
+    q_deinit(q);
+    free(q);
+}
+
+/* ---- Observers ---- */
+
+static void test_observers_follow(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 5, 11);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    append_some(q, l, 5);
+    for (int round = 0; round < 3; round++) {
+        q_agree(q, 10 * SECOND);
+        for (int i = 3; i < 5; i++) {
+            assert_int_equal(kb_node_state(q->h[i].r.node), KB_NODE_READY);
+            assert_int_equal(q_store(&q->h[i])->raft->leader, q_leader(q)->id);
+        }
+        l = q_leader(q);
+        q_kill(l, false);
+        struct host *next = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(next);
+        append_some(q, next, 5);
+        q_boot(l);
+    }
+    q_agree(q, 10 * SECOND);
+    q_kill(&q->h[4], true);
+    append_some(q, q_leader(q), 5);
+    q_boot(&q->h[4]);
+    q_agree(q, 10 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
+/* ---- Anything at any time ---- */
+
+struct chaos {
+    int64_t offsets[400];
+    uint32_t values[400];
+    int count;
+};
+
+static void chaos_act(struct quorum *q, struct chaos *c) {
+    struct host *h = &q->h[kw_rng_below(&q->rng, (uint64_t)q->hosts)];
+    uint64_t what = kw_rng_below(&q->rng, 100);
+    int up = 0;
+    for (int i = 0; i < q->hosts; i++) up += q->h[i].up;
+    if (what < 8) {
+        if (h->up) q_kill(h, false);
+    } else if (what < 11) {
+        if (h->up) q_kill(h, true);
+    } else if (what < 40) {
+        if (!h->up) q_boot(h);
+    } else if (what < 48) {
+        int to = (int)kw_rng_below(&q->rng, (uint64_t)q->hosts);
+        q->cut[h->id][to] = true;
+        if (kw_rng_chance(&q->rng, 500000)) q->cut[to][h->id] = true;
+    } else if (what < 58) {
+        memset(q->cut, 0, sizeof(q->cut));
+    } else {
+        int64_t offset;
+        for (int i = 0; i < q->hosts; i++)
+            if (q_leads(&q->h[i]) && c->count < 400 && q_append(&q->h[i], &offset)) c->count++;
+    }
+}
+
+static void chaos(uint64_t seed, int voters, int hosts, bool snapshots) {
+    struct quorum *q = malloc(sizeof(*q));
+    struct chaos c = {.count = 0};
+    q_init(q, voters, hosts, seed);
+    if (snapshots) {
+        set_all(q, "metadata.log.max.record.bytes.between.snapshots", "1000");
+        set_all(q, "controller.quorum.fetch.snapshot.max.bytes", "700");
+    }
+    q_boot_all(q);
+    assert_non_null(q_wait_leader(q, 5 * SECOND));
+    for (int i = 0; i < 150; i++) {
+        chaos_act(q, &c);
+        q_pass(q, (int64_t)kw_rng_below(&q->rng, kw_rng_chance(&q->rng, 100000) ? 2000000 : 30000));
+    }
+    memset(q->cut, 0, sizeof(q->cut));
+    q_boot_all(q);
+    q_agree(q, 60 * SECOND);
+    struct host *l = q_leader(q);
+    append_some(q, l, 5);
+    q_agree(q, 5 * SECOND);
+    assert_true(q->committed > 5);
+    q_deinit(q);
+    free(q);
+}
+
+static void test_chaos(void **state) {
+    (void)state;
+    uint64_t from = getenv("QUORUM_SEED") ? strtoull(getenv("QUORUM_SEED"), NULL, 10) : 1;
+    uint64_t seeds = getenv("QUORUM_SEEDS") ? strtoull(getenv("QUORUM_SEEDS"), NULL, 10) : 40;
+    for (uint64_t seed = from; seed < from + seeds; seed++) {
+        if (seeds > 100 || getenv("RIG_LOG")) fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+        chaos(seed, seed % 4 == 0 ? 5 : 3, seed % 4 == 0 ? 5 : 3, seed % 2);
+    }
+}
+
+/* ---- Memory ---- */
+
+/* The n-th allocation of a run fails: the node that it hits goes on, or fails with a text; the cluster stays one. */
+static void test_failing_allocation(void **state) {
+    (void)state;
+    for (int64_t n = 0; n < 3000; n += 1 + n / 40) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 3, 3, 12);
+        set_all(q, "metadata.log.max.record.bytes.between.snapshots", "600");
+        q_boot_all(q);
+        kw_alloc_fail_after(n);
+        q_pass(q, SECOND);
+        struct host *l = q_leader(q);
+        int64_t offset;
+        for (int i = 0; l && i < 10; i++) (void)q_append(l, &offset);
+        q_pass(q, SECOND);
+        kw_alloc_fail_after(-1);
+        for (int i = 0; i < 3; i++) {
+            struct host *h = &q->h[i];
+            if (!h->failed) continue;
+            assert_non_null(kb_node_failure(h->r.node));
+            q_kill(h, false);
+            q_boot(h);
+        }
+        q_agree(q, 30 * SECOND);
+        q_deinit(q);
+        free(q);
+    }
+}
+
+static void test_full_disk(void **state) {
+    (void)state;
+    for (int who = 0; who < 3; who++) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 3, 3, 13);
+        q_boot_all(q);
+        struct host *l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        append_some(q, l, 3);
+        q_agree(q, SECOND);
+        sim_disk_faults(q->h[who].r.disk)->free_bytes = 0;
+        for (int i = 0; i < 20; i++) {
+            int64_t offset;
+            l = q_leader(q);
+            if (l) (void)q_append(l, &offset);
+            q_pass(q, SECOND / 4);
+        }
+        sim_disk_faults(q->h[who].r.disk)->free_bytes = -1;
+        q_pass(q, 2 * SECOND);
+        for (int i = 0; i < 3; i++)
+            if (q->h[i].failed) {
+                q_kill(&q->h[i], false);
+                q_boot(&q->h[i]);
+            }
+        q_agree(q, 20 * SECOND);
+        q_deinit(q);
+        free(q);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_start),
+        cmocka_unit_test(test_first_start_needs_all),
+        cmocka_unit_test(test_leader_is_killed),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_clean_stop_hands_over),
+        cmocka_unit_test(test_whole_cluster_restarts),
+        cmocka_unit_test(test_snapshot_for_one_behind),
+        cmocka_unit_test(test_install_is_killed_at_any_step),
+        cmocka_unit_test(test_wiped_voter_comes_back),
+        cmocka_unit_test(test_rejoin_by_hand),
+        cmocka_unit_test(test_foreign_folder_is_refused),
+        cmocka_unit_test(test_voters_that_disagree),
+        cmocka_unit_test(test_committed_is_not_cut),
+        cmocka_unit_test(test_observers_follow),
+        cmocka_unit_test(test_chaos),
+        cmocka_unit_test(test_failing_allocation),
+        cmocka_unit_test(test_full_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
