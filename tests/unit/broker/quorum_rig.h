@@ -351,6 +351,13 @@ static inline bool q_same_images(struct quorum *q) {
     kw_out_deinit(&first);
     return same;
 }
+static inline void q_print(const struct host *h) {
+    const struct kb_store *s = h->up ? q_store(h) : NULL;
+    if (!s || !s->log) return;
+    fprintf(stderr, "host %d: failed %d applied %lld log %lld..%lld synced %lld hw %lld leader %d epoch %d phase %d install %d\n", h->id, h->failed,
+            (long long)h->r.node->image.offset, (long long)s->log->start, (long long)s->log->leo, (long long)s->log->synced, (long long)s->raft->hw,
+            s->raft->leader, s->raft->epoch, (int)s->raft->phase, (int)s->raft->install.step);
+}
 /* With all voters there, none is left out of the votes. */
 static inline bool q_belongs(const struct host *h) {
     for (int i = 0; i < h->q->voters; i++)
@@ -369,14 +376,7 @@ static inline void q_agree(struct quorum *q, int64_t at_most_us) {
             if (q->h[i].up && (q->h[i].failed || q->h[i].r.node->image.offset != offset || !q_belongs(&q->h[i]))) same = false;
         if (same) break;
         if (q->now.mono_us >= until)
-            for (int i = 0; i < q->hosts; i++)
-                if (q->h[i].up)
-                    fprintf(stderr, "host %d: failed %d applied %lld log %lld..%lld hw %lld leader %d epoch %d phase %d install %d\n", i, q->h[i].failed,
-                            (long long)q->h[i].r.node->image.offset, q_store(&q->h[i]) && q_store(&q->h[i])->log ? (long long)q_store(&q->h[i])->log->start : -1,
-                            q_store(&q->h[i]) && q_store(&q->h[i])->log ? (long long)q_store(&q->h[i])->log->leo : -1,
-                            q_store(&q->h[i]) ? (long long)q_store(&q->h[i])->raft->hw : -1, q_store(&q->h[i]) ? q_store(&q->h[i])->raft->leader : -9,
-                            q_store(&q->h[i]) ? q_store(&q->h[i])->raft->epoch : -9, q_store(&q->h[i]) ? (int)q_store(&q->h[i])->raft->phase : -9,
-                            q_store(&q->h[i]) ? (int)q_store(&q->h[i])->raft->install.step : -9);
+            for (int i = 0; i < q->hosts; i++) q_print(&q->h[i]);
         if (q->now.mono_us >= until) fail_msg("they do not come to agree; the leader %d is at %lld", l->id, (long long)offset);
         q_pass(q, 1000);
     }
