@@ -88,15 +88,31 @@ static void test_new_epoch(void **state) {
     lead_down(&l);
 }
 
+/* An epoch that this log has nothing of, and of which it would not know otherwise: who was led in it is told where the one before ended. */
+static void test_epoch_unknown_here(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 20, 2, 2);
+    lead_fill(&l, 0, 3);
+    lead_change(&l, 0, 1, NULL, -1); /* 1 leads in 6, and appends; this node gets nothing of it */
+    lead_change(&l, 0, 0, NULL, -1);
+    rig_fetched *f = lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 6, .leader_epoch = 7));
+    assert_int_equal(f->error_code, KE_NONE);
+    assert_int_equal(f->diverging_epoch.epoch, 5);
+    assert_int_equal(f->diverging_epoch.end_offset, 3);
+    lead_down(&l);
+}
+
 /* P3: a time, not a number of records: all that there was at its last fetch is enough, however much there is now. */
 static void test_burst_keeps_isr(void **state) {
     (void)state;
     struct lead l;
     lead_up(&l, 4, 2, 2);
-    for (int round = 0; round < 12; round++) { /* always behind by what came since */
-        int64_t end = lead_part(&l, 0)->log->written;
-        lead_fetch(&l, BY(.id = 1, .offset = end, .last_epoch = end ? 5 : -1));
+    int64_t has = 0;
+    for (int round = 0; round < 12; round++) { /* always behind by what came since its last fetch */
         lead_fill(&l, 0, 50);
+        lead_fetch(&l, BY(.id = 1, .offset = has, .last_epoch = has ? 5 : -1));
+        has = lead_part(&l, 0)->log->written;
         rig_pass(&l.r, LAG_US / 3);
     }
     assert_int_equal(l.asks, 0);
@@ -343,6 +359,22 @@ static void test_old_answer(void **state) {
     lead_change(&l, 0, 0, NULL, -1); /* a new leader epoch: what is under way is void */
     assert_int_equal(p->leader_epoch, 6);
     lead_down(&l);
+    lead_up(&l, 21, 3, 3);
+    p = lead_part(&l, 0);
+    rig_pass(&l.r, 2 * LAG_US);
+    lead_commit(&l, 10, only0, 1); /* no newer than what is known */
+    assert_int_equal(p->isr_count, 3);
+    rig_pass(&l.r, 2000000);
+    lead_commit(&l, 12, only0, 1);
+    assert_int_equal(p->isr_count, 1);
+    lead_change(&l, 0, -2, with1, 2); /* the image is at 11 now */
+    assert_int_equal(p->isr_count, 1);
+    lead_change(&l, 0, -2, only0, 1);
+    assert_int_equal(p->isr_count, 1);
+    assert_int_equal(p->partition_epoch, 12);
+    lead_change(&l, 0, -2, with1, 2);
+    assert_int_equal(p->isr_count, 2);
+    lead_down(&l);
 }
 
 /* Many partitions, one request; those that come while it is under way go with the next. */
@@ -479,6 +511,7 @@ int main(void) {
         cmocka_unit_test(test_hw),
         cmocka_unit_test(test_what_counts),
         cmocka_unit_test(test_new_epoch),
+        cmocka_unit_test(test_epoch_unknown_here),
         cmocka_unit_test(test_burst_keeps_isr),
         cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_silent_but_whole),
