@@ -60,13 +60,19 @@ static void end_delays(struct kb_peer *peer, struct kb_now now) {
 
 /* ---- The session's memory ---- */
 
+void kb_follower_set_session(struct kb_follower *f, bool in_session) {
+    if (f->in_session != in_session) f->peer->session_count += in_session ? 1 : SIZE_MAX;
+    f->in_session = f->asked = in_session;
+    f->missed = false;
+}
+
 void kb_peer_session_reset(struct kb_peer *peer) {
     peer->session_id = peer->session_epoch = 0;
     peer->session_serial++;
     peer->forgotten_count = 0;
     for (struct kw_list *l = peer->followers.next; l != &peer->followers; l = l->next) {
         struct kb_follower *f = KW_CONTAINER_OF(l, struct kb_follower, link);
-        f->in_session = f->asked = false;
+        kb_follower_set_session(f, false);
     }
     kb_peer_touch(peer);
 }
@@ -85,7 +91,7 @@ static void forget(struct kb_follower *f) {
         peer->forgotten_cap = cap;
     }
     peer->forgotten[peer->forgotten_count++] = (struct kb_forgotten){f->p->topic_id, f->p->index};
-    f->in_session = f->asked = false;
+    kb_follower_set_session(f, false);
 }
 
 /* ---- Peers ---- */
@@ -223,8 +229,8 @@ static void detach(struct kb_follower *f) {
     if (!peer) return;
     forget(f);
     kb_follower_set_writing(f, false);
+    kb_follower_set_session(f, false);
     f->peer = NULL;
-    f->in_session = f->asked = false;
     kw_list_remove(&f->link);
     kw_list_remove(&f->changed);
     kw_list_remove(&f->delayed);
@@ -334,7 +340,7 @@ static void leave_all(struct kb_followers *fs) {
         peer->forgotten_count = 0;
         for (struct kw_list *l; (l = peer->followers.next) != &peer->followers;) {
             struct kb_follower *f = KW_CONTAINER_OF(l, struct kb_follower, link);
-            f->in_session = false; /* the session goes with the link */
+            kb_follower_set_session(f, false); /* the session goes with the link */
             kb_follower_leave(f->p);
         }
         peer_free(peer);

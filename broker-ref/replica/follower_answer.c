@@ -85,9 +85,10 @@ void kb_follower_raise_hw(struct kb_follower *f, struct kb_now now) {
 
 static void take(struct kb_peer *peer, struct kb_follower *f, const part_answer *a, struct kw_blk *blk, struct kb_now now) {
     const struct kb_log *log = f->p->log;
-    if (f->peer != peer || !f->asked || f->p->state != KB_PART_ONLINE) return;
-    if (!kb_follower_is_ready(f) || log->leo != f->sent_offset) { /* it was cut back, or a lot was */
+    if (f->peer != peer || !f->in_session) return;
+    if (!f->asked || !kb_follower_is_ready(f) || log->leo != f->sent_offset) { /* of another epoch; or the log was cut meanwhile */
         f->asked = false;
+        f->missed = true;
         kb_follower_changed(f);
         return;
     }

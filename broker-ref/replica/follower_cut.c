@@ -58,6 +58,7 @@ static void point_stored(struct kb_point_waiter *w, bool stored, struct kb_now n
     struct kb_follower *f = w->ctx;
     struct kb_partition *p = f->p;
     (void)stored; /* it was: the waiter is patient */
+    p->points[KB_POINT_RECOVERY] = KW_MIN(p->points[KB_POINT_RECOVERY], f->cut_to);
     if (f->cut_again || f->cut_generation != f->generation || !f->peer || p->state != KB_PART_ONLINE)
         end(f);
     else
@@ -89,7 +90,8 @@ static void begin(struct kb_follower *f, int64_t to, bool reset, struct kb_now n
     f->cut_reset = reset;
     f->cut_generation = f->generation;
     f->recovery_max = to;
-    if (p->log->recovery_point > to)
+    /* What a start found in the file stands there until it is written anew, though the log may vouch for less after it. */
+    if (KW_MAX(p->log->recovery_point, p->points[KB_POINT_RECOVERY]) > to)
         store_point(f);
     else
         cut_now(f, now);

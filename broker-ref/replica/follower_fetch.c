@@ -20,6 +20,7 @@ struct builder {
     part_request *parts;
     struct kb_forgotten *forget; /* of this request alone, besides the peer's */
     size_t part_count, forget_count;
+    struct kw_list later; /* those that the next request has to name */
     int32_t bytes_max;
     bool full;
 };
@@ -50,7 +51,7 @@ static void name(struct builder *b, struct kb_follower *f) {
                                                .partition_max_bytes = b->bytes_max,
                                                .high_watermark = INT64_MAX};
     t->partitions.n++;
-    f->in_session = f->asked = true;
+    kb_follower_set_session(f, true);
     f->sent_offset = p->log->leo;
     f->sent_start = p->log->start;
 }
@@ -63,11 +64,12 @@ static void add(struct builder *b, struct kb_follower *f) {
         (void)!kb_log_sync(f->p->log);
     }
     if (ready && f->asked && f->sent_offset == f->p->log->leo && f->sent_start == f->p->log->start) return; /* it is known */
-    if (ready) {
+    if (ready && !f->missed) {
         name(b, f);
     } else if (f->in_session) {
         b->forget[b->forget_count++] = (struct kb_forgotten){f->p->topic_id, f->p->index};
-        f->in_session = f->asked = false;
+        kb_follower_set_session(f, false);
+        if (ready) kw_list_push(&b->later, &f->changed);
     }
 }
 
@@ -108,7 +110,7 @@ static size_t list_count(const struct kw_list *l) {
 static int32_t wait_ms(const struct kb_peer *peer, struct kb_now now) {
     const struct kb_followers *fs = peer->fs;
     int64_t ms = kb_config_int(fs->node->parts.config, "replica.fetch.wait.max.ms");
-    bool soon = peer->writing > 0 || kb_partitions_opening(fs->node) > 0 || now.mono_us - fs->moved_us < GATHERING_US;
+    bool soon = peer->writing > 0 || !kw_list_empty(&peer->changed) || kb_partitions_opening(fs->node) > 0 || now.mono_us - fs->moved_us < GATHERING_US;
     if (soon) ms = KW_MIN(ms, SHORT_WAIT_MS);
     const struct kw_list *delays = &peer->delays[KB_DELAY_METADATA];
     if (!kw_list_empty(delays)) {
@@ -130,7 +132,9 @@ static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_re
     m->topics.v = kw_arena_alloc(a, count * sizeof(topic_request));
     m->forgotten_topics_data.v = kw_arena_calloc(a, forgotten, sizeof(forgotten_request));
     if ((count > 0 && (!b.parts || !b.forget || !m->topics.v)) || (forgotten > 0 && !m->forgotten_topics_data.v)) return KW_ENOMEM;
+    kw_list_init(&b.later);
     add_all(peer, &b);
+    for (struct kw_list *l; (l = kw_list_shift(&b.later));) kw_list_push(&peer->changed, l);
     drop_returned(peer);
     forget(&b, peer->forgotten, peer->forgotten_count);
     forget(&b, b.forget, b.forget_count);
@@ -151,6 +155,11 @@ kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) {
     kw_arena_init(&arena, 0);
     kw_err err = build(peer, &arena, &m, now);
     int64_t timeout_us = kb_peer_config_us(peer, "replica.socket.timeout.ms") + (int64_t)m.max_wait_ms * 1000;
+    if (err == KW_OK && peer->session_count == 0 && kw_list_empty(&peer->changed)) { /* nothing can be fetched now: what can again, will come back here */
+        kb_peer_session_reset(peer);
+        kw_arena_deinit(&arena);
+        return KW_OK;
+    }
     if (err == KW_OK) err = kb_link_call(peer->link, &peer->call, api->request, api->max, &m, timeout_us, now);
     kw_arena_deinit(&arena);
     if (err != KW_OK) {

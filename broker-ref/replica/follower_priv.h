@@ -33,6 +33,7 @@ struct kb_follower { /* made when the partition first follows; stays as long as 
     /* the leader's session */
     bool in_session; /* has the partition, as was sent last */
     bool asked;      /* and that is still what we want: its answers count */
+    bool missed;     /* one did not: what it told (a high watermark) the session does not tell again. So it leaves the session, and comes back */
     int64_t sent_offset, sent_start;
     /* as the leader said last; -1: nothing yet */
     int64_t leader_hw, leader_start;
@@ -71,6 +72,7 @@ struct kb_peer { /* a broker that leads something that we follow */
     struct kw_list delays[KB_DELAY_COUNT]; /* each in the order of until_us */
     /* the session, KIP-227 */
     int32_t session_id, session_epoch;
+    size_t session_count; /* partitions that the leader has in it */
     uint32_t session_serial, call_serial; /* an answer of another session is worth nothing */
     struct kb_forgotten *forgotten;
     size_t forgotten_count, forgotten_cap;
@@ -95,6 +97,7 @@ static inline int64_t kb_follower_mark(const struct kb_follower *f) {
 void kb_peer_touch(struct kb_peer *peer); /* to be looked at by the end of the turn */
 void kb_follower_changed(struct kb_follower *f);
 void kb_follower_set_writing(struct kb_follower *f, bool writing);
+void kb_follower_set_session(struct kb_follower *f, bool in_session);
 void kb_follower_delay(struct kb_follower *f, enum kb_delay why);
 void kb_peer_session_reset(struct kb_peer *peer);
 /* follower_fetch.c */

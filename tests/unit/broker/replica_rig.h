@@ -14,7 +14,7 @@
 #include "replica/follower.h"
 #include "replica/partitions_priv.h"
 
-enum { HOSTS_MAX = 4, PIPES_MAX = 16, JOURNAL_MAX = 4096, REPLICAS_MAX = 3 };
+enum { HOSTS_MAX = 4, PIPES_MAX = 16, JOURNAL_MAX = 4096, REPLICAS_MAX = 3, TOPICS_MAX = 4, PARTS_MAX = 8, ASKED_MAX = 8 };
 
 struct news { /* one change of the metadata */
     enum { NEWS_BROKER, NEWS_TOPIC, NEWS_PARTITION, NEWS_LEADER, NEWS_CONFIG, NEWS_GONE } kind;
@@ -33,6 +33,16 @@ struct host {
     bool up, clean, stopped, scripted;
     size_t read; /* of the journal */
 };
+struct part_state { /* of a partition, as the controller has it */
+    int32_t leader, leader_epoch, partition_epoch;
+    unsigned isr;
+};
+struct asked { /* an AlterPartition that is to be answered */
+    struct kb_call *call; /* NULL: none */
+    struct host *host;
+    struct kw_blk *answer;
+    size_t size;
+};
 struct pipe { /* from a link of one host to a connection of another */
     struct kb_dial *dial;
     struct host *from, *to;
@@ -50,7 +60,14 @@ struct cluster {
     size_t news_count;
     int32_t correlation;
     bool held[HOSTS_MAX]; /* links of that host stall */
+    struct part_state parts[TOPICS_MAX][PARTS_MAX];
+    int64_t broker_epochs[HOSTS_MAX];
+    bool dead[HOSTS_MAX]; /* by the controller's view: not electable, no member of an ISR */
+    bool isr_stays;       /* the controller does not answer */
+    struct asked asked[ASKED_MAX];
 };
+
+#define CL_SAME_LEADER (-2)
 
 static inline struct kw_uuid cl_topic_id(uint8_t topic) {
     struct kw_uuid u = {{9}};
@@ -71,7 +88,7 @@ static inline void cl_read_one(struct host *h, const struct news *w) {
     switch (w->kind) {
     case NEWS_BROKER: {
         struct kw_register_broker_record r;
-        char host[16];
+        char host[32];
         snprintf(host, sizeof(host), "n%d", w->id);
         struct kw_register_broker_record_broker_endpoint e = {.name = kw_str_of("PLAINTEXT"), .host = kw_str_of(host), .port = w->port};
         kw_msg_init(&kw_register_broker_record_desc, &r);
@@ -149,6 +166,20 @@ static inline void cl_read_all(struct cluster *c) {
 }
 static inline void cl_tell(struct cluster *c, struct news w) {
     assert_true(c->news_count < JOURNAL_MAX);
+    if (w.kind == NEWS_BROKER) c->broker_epochs[w.id] = w.epoch;
+    if ((w.kind == NEWS_PARTITION || w.kind == NEWS_LEADER) && w.topic < TOPICS_MAX && w.id < PARTS_MAX) {
+        struct part_state *s = &c->parts[w.topic][w.id];
+        if (w.kind == NEWS_PARTITION)
+            *s = (struct part_state){.leader = w.leader};
+        else
+            s->partition_epoch++;
+        if (w.kind == NEWS_LEADER && w.leader != CL_SAME_LEADER) {
+            s->leader = w.leader;
+            s->leader_epoch++;
+        }
+        s->isr = 0;
+        for (int32_t i = 0; i < w.isr_count; i++) s->isr |= 1u << w.isr[i];
+    }
     c->journal[c->news_count++] = w;
 }
 
@@ -244,6 +275,98 @@ static inline bool cl_pipe_turn(struct cluster *c, struct pipe *p) {
     return any || done > 0;
 }
 
+/* ---- The controller, as leaders see it ---- */
+
+static inline struct host *cl_host_of(struct cluster *c, const struct kb_node *n) {
+    for (int i = 0; i < c->hosts; i++)
+        if (c->h[i].r.node == n) return &c->h[i];
+    return NULL;
+}
+static struct cluster *cl_now; /* the one at work: a node does not know it */
+
+static inline int16_t cl_alter(struct cluster *c, uint8_t topic, const struct kw_alter_partition_request_partition_data *q) {
+    struct part_state *s = &c->parts[topic][q->partition_index];
+    struct news w = {.kind = NEWS_LEADER, .topic = topic, .id = q->partition_index, .leader = CL_SAME_LEADER, .recovery = 0};
+    if (q->leader_epoch != s->leader_epoch) return KE_FENCED_LEADER_EPOCH;
+    if (q->partition_epoch != s->partition_epoch) return KE_INVALID_UPDATE_VERSION;
+    for (int32_t i = 0; i < q->new_isr_with_epochs.n; i++) {
+        int32_t id = q->new_isr_with_epochs.v[i].broker_id;
+        if (c->dead[id] || q->new_isr_with_epochs.v[i].broker_epoch != c->broker_epochs[id]) return KE_INELIGIBLE_REPLICA;
+        w.isr[w.isr_count++] = id;
+    }
+    cl_tell(c, w);
+    return KE_NONE;
+}
+
+static inline void cl_cancel(struct kb_call *call) {
+    ((struct asked *)call->carrier)->call = NULL;
+}
+
+static inline kw_err cl_ask(struct kb_node *n, struct kb_call *call, const struct kw_desc *request, int16_t version, const void *msg,
+                            int64_t timeout_us, struct kb_now now) {
+    (void)request, (void)timeout_us, (void)now;
+    struct cluster *c = cl_now;
+    const struct kw_alter_partition_request *rq = msg;
+    struct asked *a = NULL;
+    if (c->isr_stays) return KW_EBUSY;
+    for (size_t i = 0; i < ASKED_MAX && !a; i++)
+        if (!c->asked[i].answer) a = &c->asked[i];
+    if (!a) return KW_EBUSY;
+    struct kw_alter_partition_response resp;
+    struct kw_alter_partition_response_topic_data topics[TOPICS_MAX];
+    struct kw_alter_partition_response_partition_data parts[TOPICS_MAX * PARTS_MAX];
+    int32_t ids[TOPICS_MAX * PARTS_MAX][REPLICAS_MAX], count = 0;
+    kw_msg_init(&kw_alter_partition_response_desc, &resp);
+    resp.topics.v = topics;
+    for (int32_t i = 0; i < rq->topics.n; i++) {
+        topics[resp.topics.n++] = (struct kw_alter_partition_response_topic_data){.topic_id = rq->topics.v[i].topic_id, .partitions.v = &parts[count]};
+        for (int32_t j = 0; j < rq->topics.v[i].partitions.n; j++) {
+            const struct kw_alter_partition_request_partition_data *q = &rq->topics.v[i].partitions.v[j];
+            uint8_t topic = rq->topics.v[i].topic_id.b[15];
+            int16_t code = cl_alter(c, topic, q);
+            const struct part_state *s = &c->parts[topic][q->partition_index];
+            int32_t k = 0;
+            for (int32_t id = 0; id < REPLICAS_MAX; id++)
+                if (s->isr & 1u << id) ids[count][k++] = id;
+            parts[count] = (struct kw_alter_partition_response_partition_data){.partition_index = q->partition_index,
+                                                                               .error_code = code,
+                                                                               .leader_id = s->leader,
+                                                                               .leader_epoch = s->leader_epoch,
+                                                                               .isr = {ids[count], k},
+                                                                               .partition_epoch = s->partition_epoch};
+            count++;
+            topics[resp.topics.n - 1].partitions.n++;
+        }
+    }
+    struct kw_out out;
+    kw_out_init(&out);
+    assert_int_equal(kw_encode(&kw_alter_partition_response_desc, version, &resp, &out), KW_OK);
+    *a = (struct asked){.call = call, .host = cl_host_of(c, n), .answer = kw_blk_new(out.len + 1), .size = out.len};
+    memcpy(a->answer->data, out.p, out.len);
+    kw_out_deinit(&out);
+    call->cancel = cl_cancel;
+    call->carrier = a;
+    return KW_OK;
+}
+
+static inline bool cl_answer_asked(struct cluster *c) {
+    bool any = false;
+    for (size_t i = 0; i < ASKED_MAX; i++) {
+        struct asked a = c->asked[i];
+        if (!a.answer) continue;
+        c->asked[i] = (struct asked){0};
+        struct kw_in in;
+        kw_in_init(&in, a.answer->data, a.size);
+        if (a.call) {
+            a.call->cancel = NULL;
+            a.call->done(a.call, KW_OK, &in, a.answer, a.host->r.now);
+        }
+        kw_blk_unref(a.answer);
+        any = true;
+    }
+    return any;
+}
+
 /* ---- Turns ---- */
 
 static inline bool cl_turn(struct cluster *c) {
@@ -262,6 +385,7 @@ static inline bool cl_turn(struct cluster *c) {
             }
         }
     }
+    any = cl_answer_asked(c) || any;
     for (int i = 0; i < PIPES_MAX; i++) any = cl_pipe_turn(c, &c->pipes[i]) || any;
     return any;
 }
@@ -296,10 +420,11 @@ static inline void cl_pass(struct cluster *c, int64_t us) {
 static inline void cl_init(struct cluster *c, int hosts, uint64_t seed) {
     memset(c, 0, sizeof(*c));
     c->hosts = hosts;
+    cl_now = c;
     c->now = (struct kb_now){1000000, 1700000000000};
     for (int i = 0; i < hosts; i++) {
         struct host *h = &c->h[i];
-        char id[8], text[400];
+        char id[16], text[400];
         rig_init(&h->r, seed * 16 + (uint64_t)i);
         h->c = c;
         h->id = i;
@@ -308,13 +433,6 @@ static inline void cl_init(struct cluster *c, int hosts, uint64_t seed) {
         if (kb_config_finish(h->r.config, text, sizeof(text)) != KW_OK) fail_msg("%s", text);
         h->clean = true;
     }
-}
-
-/* The controller is the test, which changes no ISR by itself. */
-static inline kw_err cl_ask(struct kb_node *n, struct kb_call *call, const struct kw_desc *request, int16_t version, const void *msg,
-                            int64_t timeout_us, struct kb_now now) {
-    (void)n, (void)call, (void)request, (void)version, (void)msg, (void)timeout_us, (void)now;
-    return KW_EBUSY;
 }
 
 /* Starts a node with the metadata up to `to`. */
@@ -356,6 +474,8 @@ static inline void cl_cut_off(struct host *h) { /* its connections end */
 static inline void cl_kill(struct host *h, bool power) {
     h->r.now = h->c->now;
     cl_cut_off(h);
+    for (size_t i = 0; i < ASKED_MAX; i++)
+        if (h->c->asked[i].host == h) h->c->asked[i].call = NULL;
     rig_close_conns(&h->r);
     if (power)
         sim_disk_power_loss(h->r.disk, h->r.now);
@@ -366,20 +486,13 @@ static inline void cl_kill(struct host *h, bool power) {
     h->up = false;
 }
 
-static inline struct host *cl_host_of(struct cluster *c, const struct kb_node *n) {
-    for (int i = 0; i < c->hosts; i++)
-        if (c->h[i].r.node == n) return &c->h[i];
-    return NULL;
-}
-static struct cluster *cl_stopping;
 static inline void cl_stopped(struct kb_node *n, bool clean, struct kb_now now) {
     (void)now;
-    struct host *h = cl_host_of(cl_stopping, n);
+    struct host *h = cl_host_of(cl_now, n);
     h->stopped = true;
     h->clean = clean;
 }
 static inline void cl_stop(struct host *h) {
-    cl_stopping = h->c;
     h->r.now = h->r.node->now = h->c->now;
     kb_followers_stop(h->r.node);
     kb_partitions_stop(h->r.node, cl_stopped, h->c->now);
