@@ -352,12 +352,15 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
     struct kw_list_offsets_response m;
     kc_err err = kc_admin_decode(a, &kw_list_offsets_response_desc, body, arena, &m, &m.throttle_time_ms);
     if (err != KC_OK) return err;
+    bool again = false; /* a leader that has just been elected may not know it yet */
     for (int32_t i = 0; m.topics.n == 1 && i < m.topics.v[0].partitions.n; i++) {
         const struct kw_list_offsets_response_list_offsets_partition_response *r = &m.topics.v[0].partitions.v[i];
         const kc_partition_info key = {.partition = r->partition_index};
         kc_partition_info *p = bsearch(&key, t->partitions, t->info.partition_count, sizeof key, by_number);
         if (!p) continue;
-        if (r->error_code != KE_NONE)
+        if (r->error_code != KE_NONE && a->tries + 1 < LEADER_TRIES && kc_admin_again(a, r->error_code))
+            again = true;
+        else if (r->error_code != KE_NONE)
             p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
         else if (d->asking == ASK_START)
             p->log_start = r->offset;
@@ -366,7 +369,7 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
         else
             p->log_end = r->offset;
     }
-    return KC_OK;
+    return again ? ADMIN_AGAIN : KC_OK;
 }
 
 /* The next leader to ask, or the next question; KC_OK when all is known. */

@@ -10,6 +10,7 @@
 static struct server *srv;
 static struct kw_arena arena;
 static _Atomic bool healthy, no_quorum;
+static _Atomic int new_leader; /* so many questions for offsets come too early */
 
 #define PARTITIONS 5
 static const struct {
@@ -123,6 +124,10 @@ static void list_offsets(struct server_conn *c, struct kw_frame_request *h, stru
             .timestamp = -1,
             .offset = q.topics.v[0].partitions.v[i].timestamp == -2 ? 10 : q.replica_id == -2 ? 33 : 22,
             .leader_epoch = -1};
+    if (t.partitions.n > 0 && new_leader > 0) {
+        new_leader--;
+        p[0].error_code = KE_NOT_LEADER_OR_FOLLOWER;
+    }
     m.topics.v = &t;
     m.topics.n = 1;
     server_reply(c, h, &m);
@@ -179,7 +184,9 @@ static void holds(const char *text, const char *part) {
 static void test_topic_describe(void **state) {
     (void)state;
     healthy = no_quorum = false;
+    new_leader = 2; /* is asked again */
     const char *out = kc("topic describe t");
+    assert_int_equal(new_leader, 0);
     holds(out, "0          1       6      1,2,3     1    2,3  10     22  33   read only\n");
     holds(out, "2          none    8      2,4       2    4    -      -   -    offline\n");
     holds(out, "\npartition 0: " P0 "\n");
@@ -193,6 +200,12 @@ static void test_topic_describe(void **state) {
                "\"state\":\"read only\",\"problem\":\"" P0 "\"}");
     holds(out, "\"leader_epoch\":9,\"replicas\":[1,3],\"isr\":[1,3],\"osr\":[],\"log_start\":10,\"hw\":22,\"leo\":33,\"state\":\"ok\"}");
     holds(out, "\"state\":\"moving\"");
+    healthy = true;
+    new_leader = 1000; /* is told in the end */
+    out = kc("topic describe t");
+    new_leader = 0;
+    holds(out, "\npartition 0: the leader, broker 1, did not answer: ");
+    assert_null(strstr(out, "partition 1:"));
 }
 
 static void test_cluster(void **state) {
