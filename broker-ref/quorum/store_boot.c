@@ -5,6 +5,7 @@
  */
 #include "advertise.h"
 #include "effective.h"
+#include "elect.h"
 #include "kw_messages.h"
 #include "store_priv.h"
 
@@ -89,62 +90,55 @@ static kw_err registration(struct kb_store *s, struct kb_meta_batch *b) {
     return err ? err : kb_meta_batch_add(b, KW_RECORD_BROKER_REGISTRATION_CHANGE, 0, &unfence);
 }
 
-static bool has(const int32_t *v, int32_t n, int32_t id) {
-    for (int32_t i = 0; i < n; i++)
-        if (v[i] == id) return true;
-    return false;
-}
-
-enum { DIRECTORY_RESERVED = 100 }; /* ids below have meanings of their own: unassigned, lost, migrating */
-
-/* The partition was last on a disk of another id than this folder's: that one was wiped, or exchanged. */
-static bool other_disk(const struct kb_store *s, const struct kb_image_partition *p) {
-    for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++) {
-        if (p->replicas[i] != s->load.node_id || kw_uuid_eq(p->directories[i], s->load.directory_id)) continue;
-        for (size_t k = 0; k < 15; k++)
-            if (p->directories[i].b[k]) return true;
-        return p->directories[i].b[15] >= DIRECTORY_RESERVED;
+/* What is known of a replica. Of this node: the machine went down, or the disk is another one; of other brokers what the image says. */
+static uint8_t replica_state(const struct kb_store *s, const struct kb_image_topic *t, const struct kb_image_partition *p, int32_t id) {
+    const struct kb_image_broker *b = kb_image_broker(s->o.image, id);
+    if (id != s->load.node_id) {
+        if (!b || b->fenced) return 0;
+        uint8_t wiped = kb_elect_other_disk(p, id, b->log_dirs, b->log_dir_count) ? KB_REPLICA_WIPED : 0;
+        return (uint8_t)(wiped | KB_REPLICA_ALIVE | (b->in_controlled_shutdown ? 0 : KB_REPLICA_STAYS));
     }
-    return false;
+    uint8_t state = KB_REPLICA_ALIVE | KB_REPLICA_STAYS;
+    if (kb_elect_other_disk(p, id, &s->load.directory_id, 1)) state |= KB_REPLICA_WIPED;
+    if (s->o.unclean && kb_effective_topic_int(s->o.image, s->o.config, kw_str_of(t->name), "flush.on.ack") <= 0) state |= KB_REPLICA_LOST;
+    return state;
 }
 
-/* May this replica have lost what it acknowledged? */
-static bool doubtful(const struct kb_store *s, const struct kb_image_topic *t, const struct kb_image_partition *p) {
-    if (other_disk(s, p)) return true;
-    return s->o.unclean && kb_effective_topic_int(s->o.image, s->o.config, kw_str_of(t->name), "flush.on.ack") <= 0;
-}
-
-static kw_err change(struct kb_store *s, struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p, bool whole,
-                     bool leads) {
-    int32_t self = s->load.node_id;
+static kw_err change(struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_elected *e) {
     struct kw_partition_change_record r;
     kw_msg_init(&kw_partition_change_record_desc, &r);
     r.partition_id = p->index;
     r.topic_id = t->id;
-    r.leader = leads ? self : -1;
+    if (e->led_anew) r.leader = e->leader;
+    bool isr = e->isr_count != p->isr_count || memcmp(e->isr, p->isr, (size_t)e->isr_count * sizeof(*e->isr)) != 0;
+    bool whole = e->doubtful || e->gave_up || e->cleared || isr;
     if (whole) {
-        r.isr.v = r.eligible_leader_replicas.v = r.last_known_elr.v = &self;
-        r.isr.n = leads;
+        r.isr.v = r.eligible_leader_replicas.v = r.last_known_elr.v = e->isr;
+        r.isr.n = e->isr_count;
         r.eligible_leader_replicas.n = 0;
-        r.last_known_elr.n = !leads;
+        r.last_known_elr.n = e->gave_up;
     }
     return kb_meta_batch_add(b, KW_RECORD_PARTITION_CHANGE, whole ? 2 : 0, &r);
 }
 
-/* What this node may lead: it is in sync, or (as Apache Kafka leaves it after a clean stop) eligible; or it is the last that was, and the
- * switch is on. A quorum of one has no other replica that might know more. */
+/* What this node has a say in: it is in sync, or (as Apache Kafka leaves it after a clean stop) eligible; or it is the last that was. What it leads
+ * gets a new epoch. */
 static kw_err lead(struct kb_store *s, struct kb_meta_batch *b, const struct kb_image_topic *t, const struct kb_image_partition *p) {
     int32_t self = s->load.node_id;
-    bool in_sync = has(p->isr, p->isr_count, self), eligible = p->isr_count == 0 && has(p->elr, p->elr_count, self);
-    bool last_known = p->isr_count == 0 && p->elr_count == 0 && has(p->last_known_elr, p->last_known_elr_count, self);
-    if ((!in_sync && !eligible && !last_known) || (p->leader != self && p->leader != -1)) return KW_OK;
-    if (!last_known && !doubtful(s, t, p)) return change(s, b, t, p, eligible, true);
-    bool leads = kb_config_bool(s->o.config, "last.known.leader.enable");
-    if (leads)
-        s->unclean_leads++;
-    else
-        s->leaderless++;
-    return last_known && !leads ? KW_OK : change(s, b, t, p, true, leads);
+    bool in_sync = kb_elect_has(p->isr, p->isr_count, self), eligible = p->isr_count == 0 && kb_elect_has(p->elr, p->elr_count, self);
+    bool last_known = p->isr_count == 0 && p->elr_count == 0 && kb_elect_has(p->last_known_elr, p->last_known_elr_count, self);
+    if (!in_sync && !eligible && !last_known) return KW_OK;
+    struct kb_elect_rules rules = {.last_known = kb_config_bool(s->o.config, "last.known.leader.enable"), .anew = p->leader == self};
+    struct kw_arena *arena = &s->replay.arena; /* nothing is replayed now */
+    kw_arena_reset(arena);
+    struct kb_elected e = {.isr = kw_arena_alloc(arena, ((size_t)p->replica_count + 1) * sizeof(int32_t))};
+    uint8_t *states = kw_arena_alloc(arena, (size_t)p->replica_count + 1);
+    if (!e.isr || !states) return KW_ENOMEM;
+    for (int32_t i = 0; i < p->replica_count; i++) states[i] = replica_state(s, t, p, p->replicas[i]);
+    kb_elect(p, states, &rules, &e);
+    s->unclean_leads += e.doubtful;
+    s->leaderless += e.gave_up || (last_known && e.leader < 0);
+    return e.changed ? change(b, t, p, &e) : KW_OK;
 }
 
 static void say_doubts(const struct kb_store *s) {

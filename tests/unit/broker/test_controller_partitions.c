@@ -161,7 +161,7 @@ static void test_many_partitions_are_one_batch(void **state) {
     assert_int_equal(rig_topic(&r, "t", N, AR, 3), 0);
     struct isr *s = calloc(N, sizeof(*s));
     struct kb_isr_alter *items = calloc(N, sizeof(*items));
-    for (int32_t i = 0; i < N; i++) items[i] = isr_of(&s[i], "t", i, i == 7 ? "0148" : "02")->a;
+    for (int32_t i = 0; i < N; i++) items[i] = isr_of(&s[i], "t", i, i == 7 ? "0147" : "02")->a;
     struct kb_isr_request q = {.broker = rig_id(0), .broker_epoch = r.b[0].epoch, .items = items};
     struct meta_change c;
     int64_t leo = r.m.store->log->leo;
