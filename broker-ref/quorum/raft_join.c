@@ -149,7 +149,8 @@ static void member(struct kb_raft *r, struct kb_now now) {
     r->s->load.has_vote = true;
     kb_raft_leave_join(r);
     kb_raft_start_election(r, &r->s->load.vote, false, now);
-    if (before.leader_id >= 0) kb_election_heard(&r->election, before.leader_id, before.leader_id, before.epoch, now.mono_us);
+    /* What was heard while that was being stored stays known: a vote in an epoch below could contradict what was acknowledged since. */
+    kb_election_heard(&r->election, before.leader_id < 0 ? r->id : before.leader_id, before.leader_id, before.epoch, now.mono_us);
     kb_raft_drain(r, now);
 }
 

@@ -158,7 +158,6 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     compare(p, y);
     y->life = b->lives;
     y->hw_epoch = -1;
-    if (y->suspect && sim_copy_agrees(p, b->index)) y->suspect = false;
 }
 
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
@@ -177,7 +176,8 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     struct sim_copy *y = &p->copies[b->index];
     const struct kb_log *g = x->log;
     struct sim_world *w = &c->run->w;
-    if (!(0 <= g->start && g->start <= x->hw && x->hw <= g->leo) || !(g->synced <= g->written && g->written <= g->leo))
+    bool reset = g->busy && g->start > x->hw; /* begun anew where its leader's log begins: the rest follows with the end of that */
+    if (!(0 <= g->start && (g->start <= x->hw || reset) && x->hw <= g->leo) || !(g->synced <= g->written && g->written <= g->leo))
         sim_fail(w, 7, "node %d: %s: start %lld, high watermark %lld, synced %lld, written %lld, end %lld", b->index, g->dir, (long long)g->start,
                  (long long)x->hw, (long long)g->synced, (long long)g->written, (long long)g->leo);
     if (x->leader_epoch < y->leader_epoch)
@@ -212,8 +212,8 @@ static void lose(struct sim_part *p, int node, bool all, bool promised) {
     if (all) y->have.count = 0;
     while (y->agreed > y->have.count || (y->agreed && y->have.v[y->agreed - 1].last >= y->synced)) y->agreed--;
     if (promised && !all) return;
-    y->suspect = true;
-    y->out = false;
+    y->suspect = true; /* though all that was committed be there: it may have acknowledged more, and its leader count on that */
+    y->out = !sim_part_in_isr(p, node);
 }
 
 void sim_check_copies_lost(struct sim_cluster *c, int node, bool all) {

@@ -61,6 +61,10 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     struct sim_world *w = &c->run->w;
     const char *name = c->run->model.topics[topic].name;
     if (!p->known || !kw_uuid_eq(p->id, x->topic_id)) return;
+    if (x->role != KB_PART_LEADS && x->replica_count == 1) { /* the only copy is what everyone has */
+        if (x->hw > p->end) committed(c, p, b, x, topic);
+        return;
+    }
     if (x->role != KB_PART_LEADS) {
         if (x->hw > p->end && !p->copies[b->index].suspect)
             sim_fail(w, 18, "%s-%d: node %d, which does not lead, has a high watermark of %lld; no leader has had more than %lld", name, x->index, b->index,

@@ -112,8 +112,9 @@ static void check_leader(struct sim_cluster *c, struct sim_broker *b) {
     int32_t epoch, leader = kb_store_leader(b->node->parts.store, &epoch);
     struct sim_meta_node *m = &c->nodes[b->index];
     struct sim_world *w = &c->run->w;
-    if (epoch < m->epoch && m->life == b->lives) sim_fail(w, 16, "node %d: the quorum's epoch goes from %d to %d", b->index, m->epoch, epoch);
-    m->epoch = epoch;
+    int32_t known = b->node->parts.store->raft->election.state.epoch; /* what is told may have to wait for its being stored */
+    if (known < m->epoch && m->life == b->lives) sim_fail(w, 16, "node %d: the quorum's epoch goes from %d to %d", b->index, m->epoch, known);
+    m->epoch = known;
     if (leader < 0) return;
     int node = sim_cluster_node(c, leader);
     if (node < 0 || !c->voter[node]) sim_fail(w, 16, "node %d: the leader of epoch %d is %d, which does not vote", b->index, epoch, leader);
@@ -164,14 +165,13 @@ void sim_check_quorum(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
     struct kb_store *s = b->node->parts.store;
-    if (!s || !s->raft) return;
-    if (s->log && kb_raft_is_up(s->raft)) sim_copy_look(c, &c->meta, b, s->log);
+    if (!s || !s->raft || !s->log || !kb_raft_is_up(s->raft) || kb_node_state(b->node) == KB_NODE_FAILED) return; /* an image that is being read is none */
+    sim_copy_look(c, &c->meta, b, s->log);
     if (b->node->image.offset >= c->replay.next) {
         replay_to(c, b, b->node->image.offset);
         check_majority(c);
     }
     check_image(c, b);
-    if (!kb_raft_is_up(s->raft)) return;
     check_leader(c, b);
     check_vote(c, b, s->raft);
     c->nodes[b->index].life = b->lives;
