@@ -8,6 +8,7 @@
 #include "node_priv.h"
 
 enum { BUSY_S = 90, CONTROLLER_ID = 1000 };
+#define QUIET_US (5 * SIM_S) /* in which the dead are found out, mostly; who is fenced by then is seen in the ISR */
 
 int sim_cluster_node(const struct sim_cluster *c, int32_t id) {
     for (int i = 0; i < c->run->node_count; i++)
@@ -216,10 +217,10 @@ static struct sim_cluster *make(struct sim_run *r) {
 
 /* ---- The run ---- */
 
-/* Nodes that stay down at first: not so many that a quorum or a partition cannot be served. */
+/* A node that stays down at first, where a quorum and all partitions can be served without it. */
 static void choose_core(struct sim_run *r) {
     struct sim_cluster *c = r->cluster;
-    if (sim_below(&r->w, 2) || sim_atlas_fragile(c)) return;
+    if (sim_below(&r->w, 3) == 0 || sim_atlas_fragile(c) || r->w.now_us - c->trouble_us < QUIET_US) return; /* else some may still be taken for dead */
     int node = (int)sim_below(&r->w, (uint64_t)r->node_count);
     for (int t = 0; t < r->model.topic_count && c->broker[node]; t++) {
         if (r->model.topics[t].rf == 1) return;
