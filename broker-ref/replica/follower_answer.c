@@ -40,10 +40,23 @@ static void refused(struct kb_follower *f, const part_answer *a, struct kb_now n
 
 /* ---- Batches ---- */
 
+/* Records were deleted up to the middle of a batch, where this log was made to begin (KIP-107): the first that comes holds its end. */
+static bool is_begun_inside(const struct kb_log *log, const struct kw_records *records, int64_t *base) {
+    struct kw_batch_header h;
+    if (log->leo != log->start || kw_batch_parse(records->p, (size_t)records->len, &h) != KW_OK) return false;
+    *base = h.base_offset;
+    return h.base_offset >= 0 && h.base_offset < log->leo && h.base_offset + h.last_offset_delta >= log->leo;
+}
+
 static void append(struct kb_follower *f, const struct kw_records *records, struct kw_blk *blk, struct kb_now now) {
     struct kb_partition *p = f->p;
     struct kb_follower_stats *stats = &p->node->followers->stats;
     struct kb_replicated r;
+    int64_t base;
+    if (is_begun_inside(p->log, records, &base)) {
+        kb_follower_begin_lower(f, base, now);
+        return;
+    }
     kw_err err = kb_replicate_append(p->log, records->p, (size_t)records->len, blk, f->leader_epoch, p->node->compressor, &r, now);
     if (r.batches > 0) {
         stats->batches += r.batches;

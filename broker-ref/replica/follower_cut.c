@@ -27,6 +27,10 @@ static bool may_cut(struct kb_follower *f, int64_t to) {
     struct kb_partition *p = f->p;
     struct kb_follower_stats *stats = &p->node->followers->stats;
     if (to >= p->hw) return true;
+    if (p->log->leo == p->log->start) { /* nothing is there to be cut */
+        p->hw = to;
+        return true;
+    }
     if (!was_unclean(f)) {
         if (f->said != KE_UNKNOWN_SERVER_ERROR)
             KB_SAY(p->node, KB_ERROR,
@@ -152,6 +156,10 @@ void kb_follower_diverged(struct kb_follower *f, int32_t epoch, int64_t end_offs
         return;
     }
     begin(f, to, to < f->p->log->start, now); /* below the start nothing is shared */
+}
+
+void kb_follower_begin_lower(struct kb_follower *f, int64_t base, struct kb_now now) {
+    begin(f, base, true, now);
 }
 
 void kb_follower_out_of_range(struct kb_follower *f, int64_t leader_start, struct kb_now now) {

@@ -110,6 +110,8 @@ void kb_follower_raise_hw(struct kb_follower *f, struct kb_now now);
 /* follower_cut.c */
 void kb_follower_diverged(struct kb_follower *f, int32_t epoch, int64_t end, struct kb_now now);
 void kb_follower_out_of_range(struct kb_follower *f, int64_t leader_start, struct kb_now now);
+/* The leader's log begins inside of a batch, which is sent whole: this log, which is empty, is to begin where that does. */
+void kb_follower_begin_lower(struct kb_follower *f, int64_t base, struct kb_now now);
 void kb_follower_cut_left(struct kb_follower *f); /* the partition has left, or moved on */
 
 #endif

@@ -410,6 +410,36 @@ static void test_out_of_range(void **state) {
     down(&l);
 }
 
+/* The leader's log begins inside of a batch: records up to there were deleted. What it sends begins below our empty log, which takes it whole. */
+static void test_start_inside_batch(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 7, 1);
+    start(&l);
+    assert_true(fetched(&l, 100000));
+    give(&l, 0, 0, 6, 6);
+    wait_asked(&l, 0);
+    part_answer a = plain(0, -1);
+    a.error_code = KE_OFFSET_OUT_OF_RANGE;
+    a.log_start_offset = 50;
+    answer(&l, a);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 50, 0, -1);
+    a = plain(0, 52);
+    a.log_start_offset = 50;
+    a.records = batch_at(&l, 48, 0, 4, 20);
+    answer(&l, a);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 48, 0, -1);
+    a.records = batch_at(&l, 48, 0, 4, 20);
+    answer(&l, a);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 52, 0, 0);
+    assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 52);
+    assert_int_equal(log_of(&l, 0)->start, 50);
+    down(&l);
+}
+
 /* What the metadata is about to settle is tried again soon; what is wrong, after a while. The others go on meanwhile. */
 static void test_errors(void **state) {
     (void)state;
@@ -592,6 +622,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session),      cmocka_unit_test(test_session_lost), cmocka_unit_test(test_link_lost),
         cmocka_unit_test(test_corrupt),      cmocka_unit_test(test_diverging),    cmocka_unit_test(test_below_hw),
+        cmocka_unit_test(test_start_inside_batch),
         cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),
         cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
     };
