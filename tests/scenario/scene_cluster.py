@@ -10,7 +10,7 @@ from scene import KBROKER, KC, eventually, run
 
 
 class Cluster:
-    def __init__(self, data, nodes, *options, controllers=0, wait=60):
+    def __init__(self, data, nodes, *options, controllers=0, wait=30):
         self.data = data
         self.log = tempfile.TemporaryFile()
         args = [KBROKER, "cluster", "--nodes", str(nodes), "--base-port", "0", "--data", str(data)]
@@ -54,6 +54,13 @@ class Cluster:
         r = run(KBROKER, "fault", "add", json.dumps(rule), "--data", self.data, "--node", node)
         if r.returncode:
             raise AssertionError(f"fault {rule}: {r.stderr}")
+
+    def struck(self, node, hits):
+        """Waits until the node's rules have struck so often: what was under way when they came is over then."""
+        def enough():
+            r = run(KBROKER, "fault", "list", "--data", self.data, "--node", node)
+            return sum(x["hits"] for x in json.loads(r.stdout.split(": ", 1)[1])["rules"]) >= hits
+        eventually(f"{hits} strikes on node {node}", enough)
 
     def mend(self, node):
         r = run(KBROKER, "fault", "clear", "--data", self.data, "--node", node)
@@ -105,6 +112,18 @@ class Cluster:
         if r.returncode:
             raise AssertionError(f"consume: {r.stderr}\n{self.logs()}")
         return r.stdout.split()
+
+    def reads(self, topic, wanted):
+        """What is committed shows as soon as the in-sync replicas have told their leader that they have it."""
+        seen = []
+
+        def all_there():
+            seen[:] = self.consume(topic)
+            return seen == wanted
+        try:
+            eventually("", all_there, 10)
+        except AssertionError:
+            raise AssertionError(f"seen {seen}, wanted {wanted}\n{self.logs()}") from None
 
     def stop(self, wait=60):
         self.p.send_signal(signal.SIGTERM)
