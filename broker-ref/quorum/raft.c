@@ -128,6 +128,7 @@ void kb_raft_loaded(struct kb_raft *r, struct kb_now now) {
     }
     r->hw = KW_MAX(r->s->snapshot_end, 0);
     kb_raft_join(r, now);
+    if (r->s->state != KB_STORE_FAILED) kb_raft_applied(r, now);
 }
 
 /* ---- Facts ---- */

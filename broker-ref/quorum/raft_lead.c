@@ -136,6 +136,8 @@ static struct kb_raft_replica *replica_of(struct kb_raft *r, int32_t id, bool co
 void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory, int64_t offset, struct kb_now now) {
     if (id < 0 || id == r->id) return;
     bool counts = !kw_uuid_is_zero(directory);
+    for (size_t i = 0; i < r->voter_count && !counts; i++)
+        if (r->voters[i] == id) r->replicas[i].end = -1; /* what it acknowledged once it has no more */
     if (counts) kb_election_fetched(&r->election, id, offset, now.mono_us);
     struct kb_raft_replica *o = replica_of(r, id, counts);
     if (!o) return;
@@ -148,7 +150,7 @@ void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory,
     o->fetched_us = now.mono_us;
     o->fetched_ms = now.wall_ms;
     o->end_then = leo;
-    if (offset > o->end) o->end = offset;
+    if (offset >= 0) o->end = offset; /* back, too: a replica says what it has now */
     kb_raft_advance(r, now);
 }
 

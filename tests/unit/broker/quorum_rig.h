@@ -20,7 +20,11 @@ struct host {
     struct quorum *q;
     int32_t id;
     bool up, failed;
+    bool wiped; /* once: what it acknowledged before that counted rightly, as nobody can know */
     int64_t applied; /* offset that was looked at last */
+    int64_t durable; /* what it had synced when it was looked at last: no crash takes that */
+    int32_t led;     /* the epoch that it leads, and the high watermark with which it began; -1 */
+    int64_t led_from;
 };
 struct pipe { /* from a link of one host to a connection of another */
     struct kb_dial *dial;
@@ -147,7 +151,14 @@ static inline void q_watch(struct host *h) {
     }
     struct kb_store *s = q_store(h);
     if (!s || !s->log || !kb_raft_is_up(s->raft)) return;
+    h->durable = s->log->synced;
+    if (!s->raft->leading || h->led != s->epoch) h->led = -1;
     if (s->raft->leading) {
+        /* Copies of an earlier epoch's records prove nothing: one of this epoch comes first. */
+        if (h->led < 0) h->led_from = s->raft->hw;
+        h->led = s->epoch;
+        if (s->raft->hw != h->led_from && (s->raft->epoch_start < 0 || s->raft->hw <= s->raft->epoch_start))
+            fail_msg("host %d: %lld is committed in epoch %d, which began at %lld", h->id, (long long)s->raft->hw, s->epoch, (long long)s->raft->epoch_start);
         assert_true(s->epoch < EPOCHS_MAX);
         int32_t *leader = &q->leader_of[s->epoch];
         if (*leader < 0) *leader = h->id;
@@ -165,7 +176,11 @@ static inline void q_watch(struct host *h) {
         if (q->epoch_at[i] != epoch)
             fail_msg("host %d: at offset %lld is a record of epoch %d, elsewhere one of %d was applied", h->id, (long long)i, epoch, q->epoch_at[i]);
     }
-    q->committed = KW_MAX(q->committed, im->offset);
+    if (im->offset <= q->committed) return;
+    q->committed = im->offset;
+    int durable = 0;
+    for (int i = 0; i < q->voters; i++) durable += q->h[i].durable > im->offset || q->h[i].wiped;
+    if (durable <= q->voters / 2) fail_msg("host %d: offset %lld was applied, and %d voters have it", h->id, (long long)im->offset, durable);
 }
 
 /* ---- Turns ---- */
@@ -246,6 +261,7 @@ static inline void q_boot(struct host *h) {
     h->applied = -1;
     h->failed = false;
     h->up = true;
+    h->led = -1;
     rig_load(&h->r);
 }
 static inline void q_boot_all(struct quorum *q) {
@@ -301,6 +317,7 @@ static inline void q_wipe(struct host *h) {
     sim_disk_remove(h->r.disk, "/data/__cluster_metadata-0");
     sim_disk_remove(h->r.disk, "/data/meta.properties");
     h->applied = -1;
+    h->wiped = true;
 }
 
 /* ---- Acting ---- */
