@@ -108,6 +108,7 @@ void kb_raft_stop(struct kb_raft *r, struct kb_now now) {
 
 void kb_raft_free(struct kb_raft *r) {
     if (!r) return;
+    r->leading = r->leads = false; /* nobody is told any more */
     kb_raft_stop(r, r->node->now);
     kb_raft_install_deinit(r);
     struct kb_raft_replica *o;

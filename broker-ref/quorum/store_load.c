@@ -158,8 +158,8 @@ static bool same_voters(struct kb_store_load *l, const int32_t *v, size_t n) {
     char text[KB_VOTERS_MAX * 12] = "";
     for (size_t i = 0, at = 0; i < n; i++) at += (size_t)snprintf(text + at, sizeof(text) - at, i ? ",%d" : "%d", (int)v[i]);
     WHY(l,
-        "%.160s/quorum-state names the voters %s, controller.quorum.voters names others: voters cannot be exchanged while the quorum has metadata; "
-        "configure them as they were",
+        "%.120s/quorum-state names the voters %s, controller.quorum.voters others: they cannot be exchanged while the quorum has metadata; name "
+        "them as they were",
         l->meta_dir, text);
     return false;
 }
@@ -399,7 +399,8 @@ static kw_err open_log(struct kb_store *s) {
         .create = true,
         .clean = s->o.clean,
         .whole = true,
-        .start_checkpoint = l->previous_end >= 0 ? l->previous_end : l->snapshot_end,
+        /* Of several voters: what stands before the only snapshot tells whether the log agrees with it. */
+        .start_checkpoint = l->previous_end >= 0 || s->raft ? l->previous_end : l->snapshot_end,
         .recovery_point = l->snapshot_end, /* what a snapshot holds was synced in the log before */
         .done = opened,
         .ctx = s,

@@ -242,7 +242,7 @@ static inline void q_init(struct quorum *q, int voters, int hosts, uint64_t seed
     for (int i = 0; i < voters; i++) snprintf(list + strlen(list), sizeof(list) - strlen(list), i ? ",%d@h%d:9093" : "%d@h%d:9093", i, i);
     for (int i = 0; i < hosts; i++) {
         struct host *h = &q->h[i];
-        char id[8], text[400];
+        char id[12], text[400];
         rig_init(&h->r, seed * 64 + (uint64_t)i);
         h->q = q;
         h->id = i;

@@ -244,6 +244,42 @@ static void test_install_is_killed_at_any_step(void **state) {
     free(q);
 }
 
+/* Killed between the snapshot's new name and the log's end: the log is longer than the snapshot, and of another leader's making. */
+static void test_snapshot_over_a_log_that_parts(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 14);
+    set_all(q, "metadata.log.max.record.bytes.between.snapshots", "1500");
+    q_boot_all(q);
+    struct host *old = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(old);
+    append_some(q, old, 5);
+    q_agree(q, SECOND);
+    for (int i = 0; i < 3; i++)
+        if (i != old->id) q->cut[old->id][i] = q->cut[i][old->id] = true;
+    int64_t offset;
+    for (int i = 0; i < 300; i++) assert_true(q_append(old, &offset));
+    q_pass(q, 4 * SECOND);
+    struct host *next = q_leader(q);
+    assert_non_null(next);
+    for (int i = 0; i < 8; i++) append_some(q, next, 20);
+    assert_true(q_store(next)->log->start > 20 && q_store(next)->snapshot_end < q_store(old)->log->leo);
+    char name[KB_SNAPSHOT_NAME_SIZE], path[128];
+    size_t n;
+    kb_snapshot_name(q_store(next)->snapshot_end, q_store(next)->snapshot_epoch, name);
+    snprintf(path, sizeof(path), "/data/__cluster_metadata-0/%s", name);
+    const uint8_t *p = sim_disk_peek(next->r.disk, path, &n);
+    assert_non_null(p);
+    q_kill(old, false);
+    sim_disk_poke(old->r.disk, path, p, n);
+    memset(q->cut, 0, sizeof(q->cut));
+    q_boot(old);
+    q_agree(q, 10 * SECOND);
+    assert_true(said(old, "not in agreement"));
+    q_deinit(q);
+    free(q);
+}
+
 /* ---- Folders that are not as they were ---- */
 
 static void test_wiped_voter_comes_back(void **state) {
@@ -587,6 +623,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_whole_cluster_restarts),
         cmocka_unit_test(test_snapshot_for_one_behind),
         cmocka_unit_test(test_install_is_killed_at_any_step),
+        cmocka_unit_test(test_snapshot_over_a_log_that_parts),
         cmocka_unit_test(test_wiped_voter_comes_back),
         cmocka_unit_test(test_rejoin_by_hand),
         cmocka_unit_test(test_foreign_folder_is_refused),
