@@ -16,7 +16,12 @@ kw_err kb_epochs_assign(struct kb_epochs *e, int32_t epoch, int64_t start) {
     if (epoch < 0 || start < 0) return KW_EINVAL;
     if (e->count && e->v[e->count - 1].epoch == epoch && e->v[e->count - 1].start <= start) return KW_OK;
     size_t keep = e->count;
-    while (keep && (e->v[keep - 1].epoch >= epoch || e->v[keep - 1].start >= start)) keep--;
+    while (keep && (e->v[keep - 1].epoch > epoch || e->v[keep - 1].start >= start)) keep--;
+    if (keep && e->v[keep - 1].epoch == epoch) { /* it goes on, behind one that was begun here and had no batch */
+        e->count = keep;
+        e->dirty = true;
+        return KW_OK;
+    }
     if (keep == e->cap) {
         size_t cap = e->cap ? e->cap * 2 : 4;
         struct kb_epoch_entry *v = kw_realloc(e->v, cap * sizeof(*v));

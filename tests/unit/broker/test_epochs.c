@@ -53,6 +53,22 @@ static void test_end_offsets(void **state) {
     kb_epochs_deinit(&e);
 }
 
+/* A leader whose epoch had no batch follows one that goes on with an earlier epoch. */
+static void test_begun_in_vain(void **state) {
+    (void)state;
+    struct kb_epochs e;
+    kb_epochs_init(&e);
+    assert_int_equal(kb_epochs_assign(&e, 0, 0), KW_OK);
+    assert_int_equal(kb_epochs_assign(&e, 1, 19), KW_OK);
+    assert_int_equal(kb_epochs_assign(&e, 2, 35), KW_OK);
+    assert_int_equal(kb_epochs_assign(&e, 1, 35), KW_OK);
+    assert_int_equal(e.count, 2);
+    assert_int_equal(e.v[1].epoch, 1);
+    assert_int_equal(e.v[1].start, 19);
+    ask(&e, 1, 40, 1, 40);
+    kb_epochs_deinit(&e);
+}
+
 static void test_text(void **state) {
     (void)state;
     struct kb_epochs e, d;
@@ -107,6 +123,7 @@ static void test_cut_files(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut_files), cmocka_unit_test(test_end_offsets), cmocka_unit_test(test_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut_files), cmocka_unit_test(test_end_offsets), cmocka_unit_test(test_begun_in_vain),
+                                       cmocka_unit_test(test_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
