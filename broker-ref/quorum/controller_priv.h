@@ -65,6 +65,7 @@ struct kb_session {
     int64_t heard_us;
     const void *conn;      /* its heartbeats come by this one; NULL: none known */
     bool heard, closed;    /* in this session; the connection was closed since */
+    int64_t closed_us;
     bool dialing;
     int refusals;
     int64_t grace_us;      /* it counts as dead from then on; KW_NEVER */

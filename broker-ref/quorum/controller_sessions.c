@@ -4,14 +4,15 @@
  * carries out in one change what has become due of all brokers. KIP-631; the rules:
  *
  * - A broker that is silent for broker.session.timeout.ms is fenced.
- * - When the connection of its heartbeats has closed it is dialed at once; does nothing listen there, it counts as dead 50 ms later.
+ * - When the connection of its heartbeats has closed it is dialed at once, and every 50 ms of the next second until it is heard of; does nothing listen
+ *   there, it counts as dead 50 ms later.
  * - A new controller dials who has not been heard of 200 ms after it took over; two refusals, 50 ms apart, confirm a death.
  * - When the first of several suspects is due, all suspects are fenced in one decision, so that brokers that died together stay together in sync.
  * - A timer that comes much too late means that this process itself stood still: every session begins anew.
  */
 #include "controller_priv.h"
 
-enum { GRACE_US = 50000, SILENT_US = 200000 };
+enum { GRACE_US = 50000, SILENT_US = 200000, AGAIN_US = 1000000 };
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 
@@ -106,8 +107,9 @@ bool kb_session_lives(const struct kb_controller *k, const struct kb_session *s)
 }
 
 static int64_t dial_at(const struct kb_controller *k, const struct kb_session *s) {
-    if (!k->o.dial || s->dialing || s->heard || s->id == k->self) return KW_NEVER;
-    return s->refusals > 0 ? s->redial_us : s->closed ? KW_NEVER : s->heard_us + SILENT_US;
+    if (!k->o.dial || s->dialing || s->id == k->self) return KW_NEVER;
+    if (s->redial_us != KW_NEVER) return s->redial_us;
+    return s->heard || s->closed ? KW_NEVER : s->heard_us + SILENT_US;
 }
 
 static int64_t due_of(const struct kb_controller *k, const struct kb_session *s) {
@@ -128,8 +130,9 @@ void kb_sessions_arm(struct kb_controller *k) {
 static void dial(struct kb_controller *k, struct kb_session *s) {
     const struct kb_image_broker *b = kb_image_broker(k->o.image, s->id);
     s->redial_us = KW_NEVER;
-    if (!k->o.dial || s->dialing || !b || b->endpoint_count == 0) return;
-    s->dialing = k->o.dial(k->o.ctx, s->id, b->endpoints[0].host, (uint16_t)b->endpoints[0].port, k->now) == KW_OK;
+    if (!k->o.dial || s->dialing || !b) return;
+    s->dialing = b->endpoint_count > 0 && k->o.dial(k->o.ctx, s->id, b->endpoints[0].host, (uint16_t)b->endpoints[0].port, k->now) == KW_OK;
+    if (!s->dialing) s->redial_us = k->now.mono_us + SILENT_US;
 }
 
 /* Silent for so long that it may well have died together with one whose session ends now. */
@@ -184,6 +187,7 @@ void kb_controller_conn_closed(struct kb_controller *k, const void *conn, struct
         if (s->conn != conn) continue;
         s->conn = NULL;
         s->closed = true;
+        s->closed_us = now.mono_us;
         if (k->active && is_watched(k, s)) dial(k, s);
     }
 }
@@ -193,12 +197,17 @@ void kb_controller_dialed(struct kb_controller *k, int32_t broker, bool refused,
     k->now = now;
     if (!s || !s->dialing) return;
     s->dialing = false;
-    if (!k->active || !refused || s->conn || (s->heard && !s->closed)) {
+    s->redial_us = KW_NEVER;
+    if (!k->active || s->conn || (s->heard && !s->closed)) {
         s->refusals = 0;
         return;
     }
-    s->refusals++;
-    if (s->closed)
+    s->refusals = refused ? s->refusals + 1 : 0;
+    if (!refused && s->closed) /* a process that is being killed may listen for a moment longer than its connections last */
+        s->redial_us = now.mono_us - s->closed_us < AGAIN_US ? now.mono_us + GRACE_US : KW_NEVER;
+    else if (!refused)
+        s->redial_us = now.mono_us + SILENT_US;
+    else if (s->closed)
         s->grace_us = now.mono_us + GRACE_US;
     else if (s->refusals == 1)
         s->redial_us = now.mono_us + GRACE_US;
