@@ -43,6 +43,7 @@ kw_err kb_store_new(const struct kb_store_options *o, struct kb_store **out) {
     s->load.node_id = (int32_t)kb_config_int(o->config, "node.id");
     s->single = kb_config_is_single(o->config);
     kw_list_init(&s->pending);
+    kb_image_init(&s->bootstrap);
     kw_timer_init(&s->sync_again, sync_again, s);
     s->load.single = s->single;
     s->load.rejoin = kb_config_bool(o->config, "controller.quorum.rejoin");
@@ -85,6 +86,7 @@ void kb_store_free(struct kb_store *s) {
     if (s->log) kb_log_free(s->log);
     while (!kw_list_empty(&s->pending)) pending_free(pending_of(s->pending.next));
     kb_replay_deinit(&s->replay);
+    kb_image_deinit(&s->bootstrap);
     kb_store_snapshot_deinit(s);
     kw_out_deinit(&s->vote_bytes);
     kw_free(s->vote_path);

@@ -48,6 +48,12 @@ kw_err kb_store_boot_features(struct kb_store *s, struct kb_meta_batch *b, struc
     level.feature_level = KB_METADATA_VERSION;
     kw_err err = kb_meta_batch_add(b, KW_RECORD_BEGIN_TRANSACTION, 0, &begin);
     if (!err) err = kb_meta_batch_add(b, KW_RECORD_FEATURE_LEVEL, 0, &level);
+    struct kb_image_level *f;
+    for (size_t it = 0; !err && (f = kw_map_next(&s->bootstrap.features, &it));) {
+        level.name = kw_str_of(f->name);
+        level.feature_level = f->level;
+        if (strcmp(f->name, "metadata.version") != 0) err = kb_meta_batch_add(b, KW_RECORD_FEATURE_LEVEL, 0, &level);
+    }
     if (!err) err = kb_meta_batch_add(b, KW_RECORD_END_TRANSACTION, 0, &end);
     return err ? err : kb_store_append_batch(s, b, false, now);
 }

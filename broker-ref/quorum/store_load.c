@@ -452,8 +452,11 @@ static void load_done(struct kb_disk_req *r, struct kb_now now) {
     if (l->corrupt[0]) kb_say(s->o.env->logger, KB_ERROR, "%s/%s is corrupt: it is not used", l->meta_dir, l->corrupt);
     if (l->snapshot) {
         char why[200];
-        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->single ? l->node_id : -1, s->o.env->compressor,
-                                      s->o.image, why, sizeof(why));
+        /* What Apache Kafka's formatting left before the log's first record is the first leader's to say, or nodes would not have the same. */
+        bool first = s->raft && l->snapshot_end == 0;
+        kw_err err = kb_snapshot_load(l->snapshot, l->snapshot_size, l->snapshot_end, l->snapshot_epoch, l->single ? l->node_id : -1,
+                                      s->o.env->compressor, first ? &s->bootstrap : s->o.image, why, sizeof(why));
+        if (first) s->snapshot_end = -1;
         kw_free(l->snapshot);
         l->snapshot = NULL;
         if (err) {

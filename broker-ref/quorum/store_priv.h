@@ -75,6 +75,7 @@ struct kb_store {
     size_t pending_bytes;
     bool catching_up, news; /* what is committed is read from the log; something was applied and not told */
     struct kb_raft *raft;   /* NULL: a quorum of one */
+    struct kb_image bootstrap; /* features that formatting asked for */
     struct kw_timer sync_again;
     bool dirty; /* appended since the last flush */
     int32_t epoch;

@@ -369,6 +369,43 @@ static void test_foreign_folder_is_refused(void **state) {
     free(q);
 }
 
+/* Folders as `kafka-storage format` leaves them: an id, and what the first leader is to write. One node's folder is new all the same. */
+static void test_formatted_folders(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    struct kb_image im;
+    struct kw_feature_level_record level;
+    struct kw_out bytes;
+    q_init(q, 3, 3, 15);
+    kb_image_init(&im);
+    kw_msg_init(&kw_feature_level_record_desc, &level);
+    level.name = kw_str_of("group.version");
+    level.feature_level = 1;
+    assert_int_equal(kb_image_apply(&im, 0, 0, KW_RECORD_FEATURE_LEVEL, &level), KW_OK);
+    kw_out_init(&bytes);
+    assert_int_equal(kb_snapshot_encode(&im, 0, 0, &bytes), KW_OK);
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        int n = snprintf(text, sizeof(text), "#\ncluster.id=formatted-cluster-00000\ndirectory.id=AAAAAAAAAAAAAAAAAAAA%cA\nnode.id=%d\nversion=1\n", 'x' + i, i);
+        sim_disk_poke(q->h[i].r.disk, "/data/meta.properties", text, (size_t)n);
+        sim_disk_poke(q->h[i].r.disk, "/data/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint", bytes.p, bytes.len);
+    }
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    q_agree(q, SECOND);
+    for (int i = 0; i < 3; i++) assert_string_equal(kb_store_cluster_id(q_store(&q->h[i])), "formatted-cluster-00000");
+    bool formatted = l->id < 2;
+    assert_int_equal(kw_map_get_str(&l->r.node->image.features, kw_str_of("group.version")) != NULL, formatted);
+    for (int i = 0; i < 3; i++) q_kill(&q->h[i], false);
+    q_boot_all(q);
+    q_agree(q, 5 * SECOND);
+    kw_out_deinit(&bytes);
+    kb_image_deinit(&im);
+    q_deinit(q);
+    free(q);
+}
+
 static void test_voters_that_disagree(void **state) {
     (void)state;
     struct quorum *q = malloc(sizeof(*q));
@@ -627,6 +664,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_wiped_voter_comes_back),
         cmocka_unit_test(test_rejoin_by_hand),
         cmocka_unit_test(test_foreign_folder_is_refused),
+        cmocka_unit_test(test_formatted_folders),
         cmocka_unit_test(test_voters_that_disagree),
         cmocka_unit_test(test_committed_is_not_cut),
         cmocka_unit_test(test_observers_follow),
