@@ -297,6 +297,7 @@ void kb_follower_leave(struct kb_partition *p) {
 void kb_follower_free(struct kb_partition *p) {
     if (!p->follower) return;
     if (p->node->followers) kb_follower_leave(p);
+    kw_blk_unref(p->follower->held);
     kw_free(p->follower);
     p->follower = NULL;
 }

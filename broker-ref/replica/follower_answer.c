@@ -48,13 +48,13 @@ static bool is_begun_inside(const struct kb_log *log, const struct kw_records *r
     return h.base_offset >= 0 && h.base_offset < log->leo && h.base_offset + h.last_offset_delta >= log->leo;
 }
 
-static void append(struct kb_follower *f, const struct kw_records *records, struct kw_blk *blk, struct kb_now now) {
+void kb_follower_append(struct kb_follower *f, const struct kw_records *records, struct kw_blk *blk, struct kb_now now) {
     struct kb_partition *p = f->p;
     struct kb_follower_stats *stats = &p->node->followers->stats;
     struct kb_replicated r;
     int64_t base;
     if (is_begun_inside(p->log, records, &base)) {
-        kb_follower_begin_lower(f, base, now);
+        kb_follower_begin_lower(f, base, records, blk, now);
         return;
     }
     kw_err err = kb_replicate_append(p->log, records->p, (size_t)records->len, blk, f->leader_epoch, p->node->compressor, &r, now);
@@ -116,7 +116,7 @@ static void take(struct kb_peer *peer, struct kb_follower *f, const part_answer 
     f->refusals = f->said = 0;
     if (a->high_watermark >= 0) f->leader_hw = a->high_watermark;
     if (a->log_start_offset >= 0) f->leader_start = a->log_start_offset;
-    if (a->records.len > 0) append(f, &a->records, blk, now);
+    if (a->records.len > 0) kb_follower_append(f, &a->records, blk, now);
     kb_follower_raise_hw(f, now);
 }
 

@@ -52,6 +52,11 @@ static bool may_cut(struct kb_follower *f, int64_t to) {
 
 /* ---- The checkpoint, before ---- */
 
+static void let_go(struct kb_follower *f) {
+    kw_blk_unref(f->held);
+    f->held = NULL;
+}
+
 static void end(struct kb_follower *f) {
     f->cutting = f->cut_again = false;
     f->recovery_max = INT64_MAX;
@@ -63,10 +68,12 @@ static void point_stored(struct kb_point_waiter *w, bool stored, struct kb_now n
     struct kb_partition *p = f->p;
     (void)stored; /* it was: the waiter is patient */
     p->points[KB_POINT_RECOVERY] = KW_MIN(p->points[KB_POINT_RECOVERY], f->cut_to);
-    if (f->cut_again || f->cut_generation != f->generation || !f->peer || p->state != KB_PART_ONLINE)
+    if (f->cut_again || f->cut_generation != f->generation || !f->peer || p->state != KB_PART_ONLINE) {
+        let_go(f);
         end(f);
-    else
+    } else {
         cut_now(f, now);
+    }
     kb_partition_unpin(p); /* may be the end of both */
 }
 
@@ -114,10 +121,16 @@ static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
         return;
     }
     end(f);
-    if (err != KW_OK) return; /* the log has failed, and says so */
+    if (err != KW_OK) { /* the log has failed, and says so */
+        let_go(f);
+        return;
+    }
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
     if (f->cut_reset) kb_partitions_point_moved(p->node, KB_POINT_START);
     if (p->role == KB_PART_FOLLOWS) kb_partition_set_hw(p, p->hw, now); /* not below the log's start */
+    if (f->held && f->peer && f->cut_generation == f->generation && log->leo == f->cut_to && !log->busy)
+        kb_follower_append(f, &f->held_records, f->held, now);
+    let_go(f);
 }
 
 static void cut_now(struct kb_follower *f, struct kb_now now) {
@@ -137,6 +150,7 @@ static void cut_now(struct kb_follower *f, struct kb_now now) {
                    p->index, (long long)from, (long long)f->cut_to, f->peer->id, f->leader_epoch);
         return;
     }
+    let_go(f);
     end(f);
     if (err != KW_EIO) kb_follower_delay(f, KB_DELAY_TROUBLE); /* no memory, or the disk is full and that cut is under way */
 }
@@ -158,8 +172,12 @@ void kb_follower_diverged(struct kb_follower *f, int32_t epoch, int64_t end_offs
     begin(f, to, to < f->p->log->start, now); /* below the start nothing is shared */
 }
 
-void kb_follower_begin_lower(struct kb_follower *f, int64_t base, struct kb_now now) {
+void kb_follower_begin_lower(struct kb_follower *f, int64_t base, const struct kw_records *records, struct kw_blk *blk, struct kb_now now) {
+    let_go(f);
+    f->held = kw_blk_ref(blk);
+    f->held_records = *records;
     begin(f, base, true, now);
+    if (!f->cutting) let_go(f);
 }
 
 void kb_follower_out_of_range(struct kb_follower *f, int64_t leader_start, struct kb_now now) {

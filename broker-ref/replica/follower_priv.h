@@ -41,6 +41,8 @@ struct kb_follower { /* made when the partition first follows; stays as long as 
     int64_t cut_to;
     bool cut_reset;
     uint32_t cut_generation;
+    struct kw_blk *held; /* what the log is to begin with after the cut; NULL: nothing */
+    struct kw_records held_records;
     struct kb_point_waiter point;
     int64_t recovery_max;
 };
@@ -106,12 +108,14 @@ kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) KW_CHECK;
 int64_t kb_peer_config_us(const struct kb_peer *peer, const char *name);
 /* follower_answer.c */
 void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);
+void kb_follower_append(struct kb_follower *f, const struct kw_records *records, struct kw_blk *blk, struct kb_now now);
 void kb_follower_raise_hw(struct kb_follower *f, struct kb_now now);
 /* follower_cut.c */
 void kb_follower_diverged(struct kb_follower *f, int32_t epoch, int64_t end, struct kb_now now);
 void kb_follower_out_of_range(struct kb_follower *f, int64_t leader_start, struct kb_now now);
-/* The leader's log begins inside of a batch, which is sent whole: this log, which is empty, is to begin where that does. */
-void kb_follower_begin_lower(struct kb_follower *f, int64_t base, struct kb_now now);
+/* The leader's log begins inside of a batch, which is sent whole: this log, which is empty, is to begin where that does, with these records (a
+ * fetch from there would be out of the leader's range). */
+void kb_follower_begin_lower(struct kb_follower *f, int64_t base, const struct kw_records *records, struct kw_blk *blk, struct kb_now now);
 void kb_follower_cut_left(struct kb_follower *f); /* the partition has left, or moved on */
 
 #endif

@@ -119,6 +119,11 @@ static part_answer plain(int32_t index, int64_t hw) {
                          .snapshot_id = {-1, -1},
                          .records = {.len = -1}};
 }
+static part_answer plain_from(int32_t index, int64_t hw, int64_t start) {
+    part_answer a = plain(index, hw);
+    a.log_start_offset = start;
+    return a;
+}
 static void answer_all(struct lead *l, const part_answer *v, int32_t n, int16_t error) {
     struct kw_fetch_response resp;
     struct kw_fetch_response_fetchable_topic_response t = {.topic_id = cl_topic_id(1), .partitions = {(part_answer *)(uintptr_t)v, n}};
@@ -429,12 +434,10 @@ static void test_start_inside_batch(void **state) {
     a.log_start_offset = 50;
     a.records = batch_at(&l, 48, 0, 4, 20);
     answer(&l, a);
-    wait_asked(&l, 0);
-    expect_asked(&l, 0, 48, 0, -1);
-    a.records = batch_at(&l, 48, 0, 4, 20);
-    answer(&l, a);
-    wait_asked(&l, 0);
+    wait_asked(&l, 0); /* a fetch from 48 would be out of the leader's range */
     expect_asked(&l, 0, 52, 0, 0);
+    answer(&l, plain_from(0, 52, 50));
+    cl_pass(&l.c, 10000);
     assert_int_equal(cl_partition(&l.c.h[0], 1, 0)->hw, 52);
     assert_int_equal(log_of(&l, 0)->start, 50);
     down(&l);

@@ -344,6 +344,43 @@ static void run(uint64_t seed, int hosts, bool unclean) {
     free(w);
 }
 
+/* The leader's records were deleted up to the middle of a batch while the follower was away. */
+static void test_start_inside_batch(void **state) {
+    (void)state;
+    struct cluster *c = calloc(1, sizeof(*c));
+    cl_init(c, 2, 5);
+    for (int32_t i = 0; i < 2; i++) cl_add_broker(c, i, 100 + i);
+    cl_tell(c, (struct news){.kind = NEWS_TOPIC, .topic = 1});
+    cl_add_partition(c, 1, 0, 2, 0);
+    cl_elect(c, 1, 0, 0, 1, false);
+    cl_boot(&c->h[0]);
+    struct rig_conn *k = rig_connect(&c->h[0].r);
+    for (int i = 0; i < 3; i++) {
+        struct rig_batch b = {.pid = -1, .epoch = -1, .seq = -1, .count = 4, .value_size = 100};
+        size_t n;
+        uint8_t *p = rig_batch(&c->h[0].r, &b, &n);
+        struct kw_produce_response resp;
+        rig_request(k, KW_API_PRODUCE, 9, 1, &rig_produce_msg(&c->h[0].r, "t1", 0, -1, p, n)->req);
+        cl_pass(c, 100000);
+        assert_true(rig_response(k, KW_API_PRODUCE, 9, 1, &resp));
+        assert_int_equal(resp.responses.v[0].partition_responses.v[0].error_code, KE_NONE);
+    }
+    struct kb_partition *a = cl_partition(&c->h[0], 1, 0);
+    assert_int_equal(a->hw, 12);
+    assert_int_equal(kb_log_raise_start(a->log, 6, a->hw, c->now), KW_OK);
+    cl_boot(&c->h[1]);
+    cl_pass(c, 2000000);
+    cl_read_all(c);
+    struct kb_partition *b = cl_partition(&c->h[1], 1, 0);
+    assert_int_equal(b->log->leo, 12);
+    assert_int_equal(b->log->start, 6);
+    assert_int_equal(b->hw, 12);
+    assert_int_equal(kb_followers_stats(c->h[1].r.node)->resets, 2);
+    assert_int_equal(c->parts[1][0].isr, 3);
+    cl_deinit(c);
+    free(c);
+}
+
 static void run_seeds(uint64_t from, int hosts, bool unclean) {
     const char *one = getenv("REPLICAS_SEED"), *many = getenv("REPLICAS_SEEDS");
     uint64_t count = one ? 1 : many ? strtoull(many, NULL, 10) : 20;
@@ -369,7 +406,7 @@ static void test_three(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two), cmocka_unit_test(test_two_unclean), cmocka_unit_test(test_three)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_start_inside_batch), cmocka_unit_test(test_two), cmocka_unit_test(test_two_unclean), cmocka_unit_test(test_three)};
     if (getenv("REPLICAS_TEST")) cmocka_set_test_filter(getenv("REPLICAS_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
