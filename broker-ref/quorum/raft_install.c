@@ -87,7 +87,8 @@ static void reset_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
     err = kb_store_replace_image(s, &in->image, in->end);
     drop_image(in);
     if (err) {
-        kb_store_fail(s, now, "%s: out of memory for the metadata of the snapshot at %lld", s->load.meta_dir, (long long)in->end);
+        kb_store_fail(s, now, "%s: the metadata of the leader's snapshot at %lld cannot be taken over: %s", s->load.meta_dir, (long long)in->end,
+                      err == KW_ENOMEM ? "out of memory" : "it contradicts what was committed here");
         return;
     }
     r->hw = KW_MAX(r->hw, in->end);
