@@ -539,4 +539,27 @@ static inline void cl_elect(struct cluster *c, uint8_t topic, int32_t index, int
     cl_tell(c, w);
 }
 
+/* All segments of a partition of topic 1, one behind the other; to be freed. */
+static inline uint8_t *cl_log_bytes(struct host *h, int32_t index, size_t *size) {
+    char dir[32], path[128], **names;
+    snprintf(dir, sizeof(dir), "/data/t1-%d", index);
+    size_t count = sim_disk_names(h->r.disk, dir, &names);
+    uint8_t *all = malloc(1);
+    *size = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(names[i]), n;
+        if (len > 4 && strcmp(names[i] + len - 4, ".log") == 0) {
+            snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+            const uint8_t *p = sim_disk_peek(h->r.disk, path, &n);
+            all = realloc(all, *size + n + 1);
+            assert_non_null(all);
+            if (n > 0) memcpy(all + *size, p, n);
+            *size += n;
+        }
+        free(names[i]);
+    }
+    free(names);
+    return all;
+}
+
 #endif

@@ -190,28 +190,6 @@ static void step(struct world *w) {
 
 /* ---- What must hold ---- */
 
-static uint8_t *log_bytes(struct host *h, int32_t index, size_t *size) {
-    char dir[32], path[128], **names;
-    snprintf(dir, sizeof(dir), "/data/t1-%d", index);
-    size_t count = sim_disk_names(h->r.disk, dir, &names);
-    uint8_t *all = malloc(1);
-    *size = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t len = strlen(names[i]), n;
-        if (len > 4 && strcmp(names[i] + len - 4, ".log") == 0) {
-            snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-            const uint8_t *p = sim_disk_peek(h->r.disk, path, &n);
-            all = realloc(all, *size + n + 1);
-            assert_non_null(all);
-            if (n > 0) memcpy(all + *size, p, n);
-            *size += n;
-        }
-        free(names[i]);
-    }
-    free(names);
-    return all;
-}
-
 static void expect_same_state(struct kb_partition *a, struct kb_partition *b) {
     assert_int_equal(a->log->leo, b->log->leo);
     assert_int_equal(a->log->start, b->log->start);
@@ -310,9 +288,9 @@ static void expect_whole(struct world *w) {
     }
     for (int32_t i = 0; i < PARTITIONS; i++) {
         size_t n, m;
-        uint8_t *a = log_bytes(&c->h[0], i, &n);
+        uint8_t *a = cl_log_bytes(&c->h[0], i, &n);
         for (int j = 1; j < c->hosts; j++) {
-            uint8_t *b = log_bytes(&c->h[j], i, &m);
+            uint8_t *b = cl_log_bytes(&c->h[j], i, &m);
             assert_int_equal(n, m);
             assert_memory_equal(a, b, n);
             free(b);
@@ -406,7 +384,8 @@ static void test_three(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_start_inside_batch), cmocka_unit_test(test_two), cmocka_unit_test(test_two_unclean), cmocka_unit_test(test_three)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_start_inside_batch),
+                                       cmocka_unit_test(test_two), cmocka_unit_test(test_two_unclean), cmocka_unit_test(test_three)};
     if (getenv("REPLICAS_TEST")) cmocka_set_test_filter(getenv("REPLICAS_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
