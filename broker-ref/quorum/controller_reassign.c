@@ -192,7 +192,8 @@ static kw_err revert(struct kb_controller *k, struct kb_reassign *a, const struc
     if (!x->replicas || !x->isr) return KW_ENOMEM;
     x->adding_count = x->removing_count = 0;
     if (x->replica_count == 0 || (x->isr_count == 0 && !kb_elect_rules_of(k, t).unclean))
-        kb_result_set(&a->result, KE_INVALID_REPLICA_ASSIGNMENT, "none of the replicas that the partition had before is in sync: going back would lose records");
+        kb_result_set(&a->result, KE_INVALID_REPLICA_ASSIGNMENT,
+                      "none of the replicas that the partition had before is in sync: going back would lose records");
     return KW_OK;
 }
 

@@ -210,31 +210,38 @@ static void test_alter_partition(void **state) {
     assert_int_equal(alter(1, 2, &top), KE_OPERATION_NOT_ATTEMPTED); /* before there was a code of its own */
 }
 
-static void test_moves_and_elections(void **state) {
-    (void)state;
-    int16_t top;
+struct move {
     struct kw_alter_partition_reassignments_request q;
-    struct kw_alter_partition_reassignments_response a;
     struct kw_alter_partition_reassignments_request_reassignable_topic t;
     struct kw_alter_partition_reassignments_request_reassignable_partition p[2];
-    int32_t to[] = {8, 7}, more[] = {7, 8, 0};
-    make_topic("t");
-    kw_msg_init(&kw_alter_partition_reassignments_request_desc, &q);
-    memset(&t, 0, sizeof(t));
-    memset(p, 0, sizeof(p));
-    t.name = kw_str_of("t");
-    t.partitions.v = p, t.partitions.n = 2;
-    p[0].replicas.v = to, p[0].replicas.n = 2;
-    p[1].partition_index = 5;
-    p[1].replicas.n = -1;
-    q.topics.v = &t, q.topics.n = 1;
-    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, 1, &q, &a);
+};
+/* t-0 to these replicas (NULL: back), and a partition that is not there. */
+static struct kw_alter_partition_reassignments_response move(struct move *m, int16_t version, int32_t *to, int32_t n, bool free) {
+    struct kw_alter_partition_reassignments_response a;
+    memset(m, 0, sizeof(*m));
+    kw_msg_init(&kw_alter_partition_reassignments_request_desc, &m->q);
+    m->t.name = kw_str_of("t");
+    m->t.partitions.v = m->p, m->t.partitions.n = 2;
+    m->p[0].replicas.v = to, m->p[0].replicas.n = n;
+    m->p[1].partition_index = 5;
+    m->p[1].replicas.n = -1;
+    m->q.topics.v = &m->t, m->q.topics.n = 1;
+    m->q.allow_replication_factor_change = free;
+    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, version, &m->q, &a);
     assert_int_equal(a.error_code, 0);
-    assert_int_equal(a.responses.v[0].partitions.v[0].error_code, 0);
     assert_int_equal(a.responses.v[0].partitions.v[1].error_code, KE_UNKNOWN_TOPIC_OR_PARTITION);
+    return a;
+}
+#define MOVED(code, ...) assert_int_equal(move(&m, __VA_ARGS__).responses.v[0].partitions.v[0].error_code, code)
+
+static void test_elections(void **state) {
+    (void)state;
+    struct move m;
+    int32_t to[] = {8, 7};
+    make_topic("t");
+    MOVED(0, 1, to, 2, true);
     assert_int_equal(part("t")->replicas[0], 8);
     assert_int_equal(part("t")->leader, 7);
-
     struct kw_elect_leaders_request e;
     struct kw_elect_leaders_response f;
     kw_msg_init(&kw_elect_leaders_request_desc, &e);
@@ -253,35 +260,32 @@ static void test_moves_and_elections(void **state) {
     e.election_type = 9;
     rig_call(admin, KW_API_ELECT_LEADERS, 1, &e, &f);
     assert_int_equal(f.error_code, KE_INVALID_REQUEST);
+}
 
-    p[0].replicas.v = more, p[0].replicas.n = 3;
-    t.partitions.n = 1;
-    q.allow_replication_factor_change = false;
-    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, 1, &q, &a);
-    assert_int_equal(a.responses.v[0].partitions.v[0].error_code, KE_INVALID_REPLICATION_FACTOR);
-    q.allow_replication_factor_change = true;
-    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, &q, &a);
-    assert_int_equal(a.responses.v[0].partitions.v[0].error_code, 0);
+static void test_moves(void **state) {
+    (void)state;
+    struct move m;
+    int32_t more[] = {7, 8, 0}, zero = 0;
+    make_topic("t");
+    MOVED(KE_INVALID_REPLICATION_FACTOR, 1, more, 3, false);
+    MOVED(0, 0, more, 3, true);
     struct kw_list_partition_reassignments_request l;
-    struct kw_list_partition_reassignments_response m;
-    struct kw_list_partition_reassignments_request_list_partition_reassignments_topics lt = {.name = kw_str_of("t"), .partition_indexes = {&zero, 1}};
+    struct kw_list_partition_reassignments_response now;
+    struct kw_list_partition_reassignments_request_list_partition_reassignments_topics named = {.name = kw_str_of("t"),
+                                                                                                    .partition_indexes = {&zero, 1}};
     kw_msg_init(&kw_list_partition_reassignments_request_desc, &l);
     for (int i = 0; i < 2; i++) {
-        rig_call(admin, KW_API_LIST_PARTITION_REASSIGNMENTS, 0, &l, &m);
-        assert_int_equal(m.topics.n, 1);
-        assert_int_equal(m.topics.v[0].partitions.v[0].replicas.n, 3);
-        assert_int_equal(m.topics.v[0].partitions.v[0].adding_replicas.v[0], 0);
-        assert_int_equal(m.topics.v[0].partitions.v[0].removing_replicas.n, 0);
-        l.topics.v = &lt, l.topics.n = 1; /* then by name */
+        rig_call(admin, KW_API_LIST_PARTITION_REASSIGNMENTS, 0, &l, &now);
+        assert_int_equal(now.topics.n, 1);
+        assert_int_equal(now.topics.v[0].partitions.v[0].replicas.n, 3);
+        assert_int_equal(now.topics.v[0].partitions.v[0].adding_replicas.v[0], 0);
+        assert_int_equal(now.topics.v[0].partitions.v[0].removing_replicas.n, 0);
+        l.topics.v = &named, l.topics.n = 1; /* then by name */
     }
-    p[0].replicas.n = -1; /* cancelled */
-    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, 1, &q, &a);
-    assert_int_equal(a.responses.v[0].partitions.v[0].error_code, 0);
-    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, 1, &q, &a);
-    assert_int_equal(a.responses.v[0].partitions.v[0].error_code, KE_NO_REASSIGNMENT_IN_PROGRESS);
-    rig_call(admin, KW_API_LIST_PARTITION_REASSIGNMENTS, 0, &l, &m);
-    assert_int_equal(m.topics.n, 0);
-    (void)top;
+    MOVED(0, 1, NULL, -1, true); /* cancelled */
+    MOVED(KE_NO_REASSIGNMENT_IN_PROGRESS, 1, NULL, -1, true);
+    rig_call(admin, KW_API_LIST_PARTITION_REASSIGNMENTS, 0, &l, &now);
+    assert_int_equal(now.topics.n, 0);
 }
 
 static void test_producer_ids(void **state) {
@@ -323,7 +327,7 @@ static void test_not_the_controller(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_brokers),         TEST(test_a_closed_connection_is_looked_into), TEST(test_a_dial_at_the_end), TEST(test_alter_partition),
-        TEST(test_moves_and_elections), TEST(test_producer_ids),                       TEST(test_not_the_controller),
+        TEST(test_elections),       TEST(test_moves),                              TEST(test_producer_ids),     TEST(test_not_the_controller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
