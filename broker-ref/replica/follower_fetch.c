@@ -154,6 +154,10 @@ kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) {
     struct kw_fetch_request m;
     kw_arena_init(&arena, 0);
     kw_err err = build(peer, &arena, &m, now);
+    if (err == KW_OK && m.session_id == 0 && m.topics.n == 0) { /* none is ready, and a leader answers nothing at once: what they wait for comes first */
+        kw_arena_deinit(&arena);
+        return KW_OK;
+    }
     int64_t timeout_us = kb_peer_config_us(peer, "replica.socket.timeout.ms") + (int64_t)m.max_wait_ms * 1000;
     if (err == KW_OK && peer->session_count == 0 && kw_list_empty(&peer->changed)) { /* nothing can be fetched now: what can again, will come back here */
         kb_peer_session_reset(peer);

@@ -14,7 +14,7 @@
 #include "replica/follower.h"
 #include "replica/partitions_priv.h"
 
-enum { HOSTS_MAX = 4, PIPES_MAX = 16, JOURNAL_MAX = 4096, REPLICAS_MAX = 3, TOPICS_MAX = 4, PARTS_MAX = 8, ASKED_MAX = 8 };
+enum { HOSTS_MAX = 4, PIPES_MAX = 64, JOURNAL_MAX = 4096, REPLICAS_MAX = 3, TOPICS_MAX = 4, PARTS_MAX = 8, ASKED_MAX = 8 };
 
 struct news { /* one change of the metadata */
     enum { NEWS_BROKER, NEWS_TOPIC, NEWS_PARTITION, NEWS_LEADER, NEWS_CONFIG, NEWS_GONE } kind;
