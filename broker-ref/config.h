@@ -93,7 +93,8 @@ struct kb_voter {
     uint16_t port;
 };
 size_t kb_config_voters(const struct kb_config *c, struct kb_voter *out, size_t max); /* returns how many there are */
-bool kb_config_is_single(const struct kb_config *c); /* this node is the quorum's only voter */
+/* No voters are named: this node is the quorum, and nobody can join. One that is named as the only voter is a quorum that brokers can join. */
+bool kb_config_is_single(const struct kb_config *c);
 /* Checks a value against an entry: KW_EINVAL with a text that says what to do. */
 kw_err kb_config_check(const struct kb_config_def *d, const char *value, char *text, size_t size) KW_CHECK;
 /* A checked value as a number: bool 0/1, compression and other texts -1. */

@@ -184,9 +184,7 @@ size_t kb_config_voters(const struct kb_config *c, struct kb_voter *out, size_t 
 }
 
 bool kb_config_is_single(const struct kb_config *c) {
-    struct kb_voter v[KB_VOTERS_MAX];
-    size_t n = kb_config_voters(c, v, KB_VOTERS_MAX);
-    return n == 0 || (n == 1 && v[0].id == kb_config_int(c, "node.id"));
+    return kb_config_voters(c, NULL, 0) == 0;
 }
 
 int kb_config_roles(const struct kb_config *c) {

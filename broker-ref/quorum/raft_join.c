@@ -56,10 +56,28 @@ static bool has_nothing(const struct kb_raft *r) {
     return r->leader < 0 && kb_raft_log_end(r).offset == 0;
 }
 
+static void take_name(struct kb_raft *r, struct kb_now now);
+static void claim(struct kb_raft *r, struct kb_now now);
+
+static void name_cluster(struct kb_raft *r, struct kb_now now) {
+    memcpy(r->s->load.cluster_id, r->s->load.new_cluster_id, sizeof(r->s->load.cluster_id));
+    kb_say(r->s->o.env->logger, KB_INFO, "a new cluster: its id is %s", r->s->load.cluster_id);
+    take_name(r, now);
+}
+
+/* The only voter has nobody to ask: what it knows is all that there is. */
+static void alone(struct kb_raft *r, struct kb_now now) {
+    if (r->phase == KB_RAFT_NAMELESS)
+        name_cluster(r, now);
+    else
+        claim(r, now);
+}
+
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_raft *r = ctx;
     struct kb_now now = kb_raft_now(r, now_us);
     (void)t;
+    if (r->peer_count == 0 && r->voter && asks(r)) alone(r, now);
     for (size_t i = 0; i < r->peer_count && asks(r); i++) probe(&r->peers[i], now);
     if (r->phase == KB_RAFT_NAMELESS || r->phase == KB_RAFT_FORGETFUL) kb_raft_arm(r, &r->join_timer, now_us + PROBE_US);
 }
@@ -135,9 +153,7 @@ static void hear_name(struct kb_raft_peer *p, struct kw_in *body, struct kb_now 
     }
     p->probed = is_lowest(r); /* the others wait until someone knows */
     if (!is_lowest(r) || !all_probed(r)) return;
-    memcpy(r->s->load.cluster_id, r->s->load.new_cluster_id, sizeof(r->s->load.cluster_id));
-    kb_say(r->s->o.env->logger, KB_INFO, "a new cluster: its id is %s", r->s->load.cluster_id);
-    take_name(r, now);
+    name_cluster(r, now);
 }
 
 /* ---- May it vote ---- */
@@ -157,6 +173,15 @@ static void member(struct kb_raft *r, struct kb_now now) {
 static void begin_new(struct kb_raft *r, struct kb_now now) {
     r->s->load.vote = (struct kb_election_state){.epoch = KW_MAX(r->epoch, r->join_epoch) + 1, .leader_id = -1, .voted_id = -1};
     kb_raft_store_state(r, &r->s->load.vote, member, now);
+}
+
+/* The only voter leads from its start on, in an epoch of its own, which is stored first. */
+static void claim(struct kb_raft *r, struct kb_now now) {
+    struct kb_election_options o = {.id = r->id, .directory = r->s->load.directory_id};
+    if (kb_election_claim(&o, &r->s->load.vote, KW_MAX(r->epoch, kb_raft_log_end(r).epoch)))
+        kb_store_fail(r->s, now, "%s: no epoch is left after %d", r->state_path, (int)r->s->load.vote.epoch);
+    else
+        kb_raft_store_state(r, &r->s->load.vote, member, now);
 }
 
 void kb_raft_joined(struct kb_raft *r, struct kb_now now) {
@@ -210,7 +235,10 @@ static void next_phase(struct kb_raft *r, struct kb_now now) {
         begin_probes(r, now);
         return;
     }
-    if (r->voter && !l->has_vote && !kb_config_bool(r->s->o.config, "controller.quorum.rejoin")) {
+    if (r->voter && r->peer_count == 0) {
+        r->phase = KB_RAFT_FORGETFUL; /* until the epoch is stored */
+        begin_probes(r, now);
+    } else if (r->voter && !l->has_vote && !kb_config_bool(r->s->o.config, "controller.quorum.rejoin")) {
         r->phase = KB_RAFT_FORGETFUL;
         kb_say(r->s->o.env->logger, KB_INFO,
                "voter %d has no quorum-state in %s: it gives no vote until it has caught up with a leader, or all other voters have none either",

@@ -180,9 +180,8 @@ static void test_not_ready_without_a_quorum(void **state) {
     cl_pass(&c, 10000000);
     assert_int_equal(kb_node_state(c.h[0].r.node), KB_NODE_LOADING);
     stop(0, 1000000); /* nothing to hand over */
-    up(0);
-    up(1);
-    until_ready(0, 2, 5000000);
+    for (int i = 0; i < 3; i++) up(i);
+    until_ready(0, 3, 5000000);
     teardown_hosts();
 }
 
@@ -282,9 +281,13 @@ static void test_stop_without_hand_over(void **state) {
     rig_set(&c.h[0].r, "controlled.shutdown.enable", "false");
     up(0);
     until_ready(0, 1, 5000000);
+    assert_int_equal(create(0, "t", 9, 3, 5000), KE_NONE);
+    cl_pass(&c, 500000);
+    assert_int_equal(led_by(1, 0), 3);
     c.h[0].r.now = c.now;
     kb_node_stop(c.h[0].r.node, c.now);
-    assert_int_equal(kb_node_state(c.h[0].r.node), KB_NODE_STOPPING);
+    while (kb_node_state(c.h[0].r.node) == KB_NODE_READY) cl_pass(&c, 1000);
+    assert_int_equal(led_by(1, 0), 3); /* nobody was asked to take over */
     stop(0, 1500000);
     teardown_hosts();
 }
@@ -388,6 +391,7 @@ static void test_producer_ids(void **state) {
         struct kw_init_producer_id_request q;
         struct kw_init_producer_id_response res;
         kw_msg_init(&kw_init_producer_id_request_desc, &q);
+        q.transactional_id = kw_str_null();
         ask(round % 4, KW_API_INIT_PRODUCER_ID, 4, &q, &res);
         assert_int_equal(res.error_code, KE_NONE);
         for (int k = 0; k < n; k++) assert_true(seen[k] != res.producer_id);
