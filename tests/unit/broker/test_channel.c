@@ -161,8 +161,8 @@ static void test_addresses(void **state) {
     rig_init(&r, 5);
     rig_set(&r, "listeners", "PLAINTEXT://127.0.0.1:9092,INTERNAL://10.1.2.3:9093");
     rig_set(&r, "listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT");
-    rig_set(&r, "controller.quorum.voters", "0@c0.example:9095");
     rig_start(&r);
+    rig_set(&r, "controller.quorum.voters", "0@c0.example:9095");
     assert_true(kb_channel_broker_address(r.node, 0, host, &port));
     assert_string_equal(host, "127.0.0.1");
     assert_int_equal(port, 9092);
