@@ -69,22 +69,27 @@ static bool read_batch(struct sim_cluster *c, int node, const char *name, int64_
 }
 
 /* Takes in what is written and was not looked at yet. */
-void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written) {
+static bool follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written) {
     struct sim_copy *y = &p->copies[node];
     struct sim_batches *v = &y->have;
     const char *name = p->name;
     while (y->end < written) {
         struct sim_batch_id b;
         const struct sim_batch_id *l = v->count ? &v->v[v->count - 1] : NULL;
-        if (!(l && read_batch(c, node, name, l->segment, l->position + l->size, &b)) && !read_batch(c, node, name, y->end, 0, &b))
-            sim_fail(&c->run->w, 11, "%s on node %d: %lld are written, and the files have no batch at %lld", name, node, (long long)written,
-                     (long long)y->end);
+        if (!(l && read_batch(c, node, name, l->segment, l->position + l->size, &b)) && !read_batch(c, node, name, y->end, 0, &b)) return false;
         if (b.base != y->end)
             sim_fail(&c->run->w, 6, "%s on node %d: behind offset %lld comes %lld", name, node, (long long)y->end - 1, (long long)b.base);
         sim_batches_add(v, &b);
         stamp(c, p, node, v, v->count - 1);
         y->end = b.last + 1;
     }
+    return true;
+}
+
+void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written) {
+    if (!follow(c, p, node, written))
+        sim_fail(&c->run->w, 11, "%s on node %d: %lld are written, and the files have no batch at %lld", p->name, node, (long long)written,
+                 (long long)p->copies[node].end);
 }
 
 /* All that was committed and is at or above `to` is gone from a copy. */
@@ -168,7 +173,7 @@ void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker 
         y->have.count = y->agreed = 0;
         y->end = g->start;
     }
-    sim_copy_follow(c, p, b->index, KW_MIN(g->written, g->leo));
+    if (!follow(c, p, b->index, KW_MIN(g->written, g->leo))) begin(c, p, b, g); /* it was begun anew since the last look */
     y->synced = g->synced;
 }
 
@@ -176,13 +181,13 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     struct sim_copy *y = &p->copies[b->index];
     const struct kb_log *g = x->log;
     struct sim_world *w = &c->run->w;
-    bool reset = g->busy && g->start > x->hw; /* begun anew where its leader's log begins: the rest follows with the end of that */
+    bool reset = g->leo == g->start; /* begun anew where its leader's log begins: the high watermark follows with the end of that */
     if (!(0 <= g->start && (g->start <= x->hw || reset) && x->hw <= g->leo) || !(g->synced <= g->written && g->written <= g->leo))
         sim_fail(w, 7, "node %d: %s: start %lld, high watermark %lld, synced %lld, written %lld, end %lld", b->index, g->dir, (long long)g->start,
                  (long long)x->hw, (long long)g->synced, (long long)g->written, (long long)g->leo);
     if (x->leader_epoch < y->leader_epoch)
         sim_fail(w, 16, "node %d: %s: leader epoch %d, and it was %d", b->index, g->dir, x->leader_epoch, y->leader_epoch);
-    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw)
+    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw && !reset) /* an empty log may have to begin lower, with the batch that its leader's start lies in */
         sim_fail(w, 8, "node %d: %s: the high watermark went down in epoch %d, from %lld to %lld", b->index, g->dir, x->leader_epoch, (long long)y->hw,
                  (long long)x->hw);
     y->leader_epoch = x->leader_epoch;
