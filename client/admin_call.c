@@ -1,6 +1,8 @@
 /* admin_call.c - sends an administrative request, retries it, ends the operation. Loop context, but for making and starting one. */
 #include "admin_call.h"
 
+#define UNSENT_WAIT_US 10000 /* what a broker is asked for that the core has not heard of yet: it asks for metadata at once */
+
 static void finish(struct kc_admin *a, kc_err err, kc_error *error) {
     kw_timers_cancel(kc_core_timers(a->op.client->core), &a->timer);
     kc_op_complete(&a->op, err, error);
@@ -20,6 +22,7 @@ static void again(struct kc_admin *a) {
     const struct kc_settings *s = a->op.client->settings;
     int64_t now_us = kc_core_now(core).mono_us;
     int64_t wait = s->retry_backoff_us << KW_MIN(a->tries, 6);
+    if (a->tries == 0 && !a->rq.sent) wait = KW_MIN(wait, UNSENT_WAIT_US);
     int64_t at = now_us + KW_MIN(wait, s->retry_backoff_max_us);
     a->tries++;
     if (at >= a->deadline_us)
@@ -62,7 +65,8 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
         return;
     }
     a->last = err;
-    if (kc_err_retriable(err) && err != KC_TIMED_OUT) {
+    bool slow = err == KC_TIMED_OUT && a->step_us > 0 && kc_core_now(a->op.client->core).mono_us < a->deadline_us;
+    if (slow || (kc_err_retriable(err) && err != KC_TIMED_OUT)) {
         if (rq->sent && a->kind->unsure) a->kind->unsure(a);
         kc_metadata_refresh(a->op.client->core, "an administrative request failed");
         go_on(a, a->kind->unreachable ? a->kind->unreachable(a, err) : ADMIN_AGAIN, NULL);
@@ -89,6 +93,7 @@ static void send_step(struct kc_admin *a) {
     a->rq.broker = a->broker;
     a->rq.channel = KC_CHANNEL_CONTROL;
     a->rq.deadline_us = a->deadline_us;
+    if (a->step_us > 0) a->rq.deadline_us = KW_MIN(a->deadline_us, kc_core_now(core).mono_us + a->step_us);
     a->rq.encode = encode;
     a->rq.done = answered;
     a->rq.ctx = a;

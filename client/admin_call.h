@@ -37,6 +37,9 @@ struct kc_admin {
     const struct kc_admin_kind *kind;
     int32_t tries;
     bool outstanding;
+    /* 0, or how long one broker may take over a step: one that is frozen must not take the whole call's time. Then it counts as unreachable. Only for
+     * calls that change nothing. Set once it is made. */
+    int64_t step_us;
     kc_err last; /* of a retriable failure: the reason when the time is up */
     /* of the step: as the kind says at first; read and unreachable may set another */
     int16_t api, version_min;

@@ -198,7 +198,8 @@ struct describe {
     bool *away;  /* per partition: its leader cannot be reached */
     bool brokers_known; /* DescribeCluster was asked */
 };
-#define LEADER_TRIES 3 /* then its partitions are shown without offsets */
+#define DESCRIBE_STEP_US 3000000
+#define LEADER_TRIES 4 /* then its partitions are shown without offsets */
 
 static void describe_free(void *call) {
     struct describe *d = call;
@@ -372,6 +373,11 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
     return again ? ADMIN_AGAIN : KC_OK;
 }
 
+static int by_id(const void *a, const void *b) {
+    int32_t x = ((const kc_broker_info *)a)->id, y = ((const kc_broker_info *)b)->id;
+    return x < y ? -1 : x > y;
+}
+
 /* The next leader to ask, or the next question; KC_OK when all is known. */
 static kc_err next_question(struct kc_admin *a) {
     struct describe *d = a->call;
@@ -379,6 +385,7 @@ static kc_err next_question(struct kc_admin *a) {
         kc_admin_step(a, KW_API_DESCRIBE_CLUSTER, 0, KC_BROKER_ANY);
         return ADMIN_NEXT;
     }
+    qsort(d->info->brokers, d->info->broker_count, sizeof *d->info->brokers, by_id); /* answers list them in any order */
     if (!d->topic || d->info->topic_count != 1 || d->info->topics[0].info.err != KC_OK) return KC_OK;
     const struct topic *t = &d->info->topics[0];
     if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
@@ -410,7 +417,8 @@ static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
         d->brokers_known = true; /* a cluster of before 2.8 shows no more */
         return next_question(a);
     }
-    if (err != KC_UNSUPPORTED && (a->api != KW_API_LIST_OFFSETS || a->tries + 1 < LEADER_TRIES)) return ADMIN_AGAIN;
+    if (a->api != KW_API_LIST_OFFSETS) return ADMIN_AGAIN; /* of any broker: the next time of another */
+    if (err != KC_UNSUPPORTED && err != KC_TIMED_OUT && a->tries + 1 < LEADER_TRIES) return ADMIN_AGAIN;
     struct topic *t = &d->info->topics[0];
     for (size_t i = 0; i < t->info.partition_count; i++) {
         if (t->partitions[i].leader != a->broker) continue;
@@ -434,6 +442,12 @@ static struct describe *describe_new(const char *topic) {
     return NULL;
 }
 
+static kc_err describe_make(kc_client *c, const char *topic, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    kc_err err = kc_admin_make(c, &describe_kind, describe_new(topic), timeout_us, opaque, op, error);
+    if (err == KC_OK) kc_admin_of(*op)->step_us = DESCRIBE_STEP_US;
+    return err;
+}
+
 kc_cluster_info *kc_op_result_cluster(kc_op *op) {
     struct describe *d = kc_admin_done_call(op, &describe_kind);
     kc_cluster_info *i = d && op->err == KC_OK ? d->info : NULL;
@@ -444,7 +458,7 @@ kc_cluster_info *kc_op_result_cluster(kc_op *op) {
 kc_err kc_admin_describe(kc_client *c, const char *topic, int64_t timeout_us, kc_cluster_info **out, kc_error **error) {
     kc_op *op = NULL;
     if (!out) return kc_admin_invalid(&describe_kind, error);
-    kc_err err = kc_admin_make(c, &describe_kind, describe_new(topic), timeout_us, 0, &op, error);
+    kc_err err = describe_make(c, topic, timeout_us, 0, &op, error);
     if (err != KC_OK) return err;
     err = kc_op_run(op, KC_FOREVER, error);
     if (err == KC_OK) *out = kc_op_result_cluster(op);
@@ -455,7 +469,7 @@ kc_err kc_admin_describe(kc_client *c, const char *topic, int64_t timeout_us, kc
 kc_err kc_admin_describe_start(kc_client *c, const char *topic, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
     kc_op *made = NULL;
     if (!op) return kc_admin_invalid(&describe_kind, error);
-    kc_err err = kc_admin_make(c, &describe_kind, describe_new(topic), timeout_us, opaque, &made, error);
+    kc_err err = describe_make(c, topic, timeout_us, opaque, &made, error);
     return kc_admin_begin(err, made, op);
 }
 

@@ -18,22 +18,20 @@ static bool has(const int32_t *v, size_t n, int32_t id) {
 }
 
 kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error) {
-    kc_op *moves = NULL, *quorum = NULL, *op = NULL;
+    kc_op *moves = NULL, *quorum = NULL;
     *v = (struct cli_view){.session = s};
-    kc_err err = kc_admin_describe_start(s->client, topic, 0, 0, &op, error);
+    kc_err err = cli_describe(s, topic, &v->info, error);
     if (err != KC_OK) return err;
+    /* Only now: where the quorum has no leader a broker keeps them for as long as they may wait, and all answers behind them on that connection. */
     (void)kc_admin_describe_quorum_start(s->client, ASIDE_US, 0, &quorum, NULL);
     (void)kc_admin_list_reassignments_start(s->client, ASIDE_US, 0, &moves, NULL);
-    err = cli_wait(s, op, error);
-    if (err == KC_OK && !(v->info = kc_op_result_cluster(op))) err = KC_NO_MEMORY;
-    if (quorum && err == KC_OK) v->quorum_err = cli_wait(s, quorum, NULL);
-    if (moves && err == KC_OK) (void)cli_wait(s, moves, NULL);
+    if (quorum) v->quorum_err = cli_wait(s, quorum, NULL);
+    if (moves) (void)cli_wait(s, moves, NULL);
     v->quorum = kc_op_result_quorum(quorum);
     v->moves = kc_op_result_reassignments(moves);
-    kc_op_free(op);
     kc_op_free(quorum);
     kc_op_free(moves);
-    return err;
+    return KC_OK;
 }
 
 void cli_view_close(struct cli_view *v) {
@@ -170,6 +168,10 @@ enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, co
         say_waiting(&l, v, t, p, known ? p->isr : p->replicas, known ? p->isr_count : p->replica_count, true);
         return CLI_OFFLINE;
     }
+    if (p->err < 0) { /* no answer at all: what metadata says of it may be old */
+        say(&l, "the leader, broker %d, does not answer: %s", (int)p->leader, kc_err_text(p->err));
+        return CLI_OFFLINE;
+    }
     if (p->isr_count < p->replica_count) {
         int32_t min = min_isr_of(v, t->name);
         if ((int32_t)p->isr_count < min) {
@@ -186,7 +188,7 @@ enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, co
         return moves ? CLI_MOVING : CLI_DEGRADED;
     }
     if (p->err != KC_OK) {
-        say(&l, "the leader, broker %d, did not answer: %s", (int)p->leader, kc_err_text(p->err));
+        say(&l, "the leader, broker %d, did not tell its offsets: %s", (int)p->leader, kc_err_text(p->err));
         return CLI_DEGRADED;
     }
     return CLI_HEALTHY;

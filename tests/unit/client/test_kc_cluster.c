@@ -9,7 +9,7 @@
 
 static struct server *srv;
 static struct kw_arena arena;
-static _Atomic bool healthy, no_quorum;
+static _Atomic bool healthy, no_quorum, frozen; /* frozen: leaders take no question for offsets */
 static _Atomic int new_leader; /* so many questions for offsets come too early */
 
 #define PARTITIONS 5
@@ -116,7 +116,7 @@ static void list_offsets(struct server_conn *c, struct kw_frame_request *h, stru
     struct kw_list_offsets_response m;
     struct kw_list_offsets_response_list_offsets_partition_response p[PARTITIONS];
     struct kw_list_offsets_response_list_offsets_topic_response t = {.name = kw_str_of("t"), .partitions = {p, 0}};
-    if (kw_decode(&kw_list_offsets_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
+    if (frozen || kw_decode(&kw_list_offsets_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
     kw_msg_init(&kw_list_offsets_response_desc, &m);
     for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < PARTITIONS; i++)
         p[t.partitions.n++] = (struct kw_list_offsets_response_list_offsets_partition_response){
@@ -204,8 +204,20 @@ static void test_topic_describe(void **state) {
     new_leader = 1000; /* is told in the end */
     out = kc("topic describe t");
     new_leader = 0;
-    holds(out, "\npartition 0: the leader, broker 1, did not answer: ");
+    holds(out, "\npartition 0: the leader, broker 1, did not tell its offsets: ");
     assert_null(strstr(out, "partition 1:"));
+}
+
+/* A leader that hangs does not take the rest with it. */
+static void test_a_frozen_leader(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    frozen = true;
+    const char *out = kc("topic describe t");
+    frozen = false;
+    holds(out, "\npartition 1: the leader, broker 1, does not answer: ");
+    holds(out, "\npartition 2: " P2 "\n");
+    holds(out, "3          1       9      1,3       1,3  -    -      -   -    offline\n");
 }
 
 static void test_cluster(void **state) {
@@ -250,6 +262,6 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_cluster)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_a_frozen_leader), cmocka_unit_test(test_cluster)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
