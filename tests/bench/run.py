@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 
+import cluster
 import measure
 from measure import cache, fresh_topic, drop_topic, interleave, loadgen, program, servers, wire, with_broker
 
@@ -418,6 +419,9 @@ def client_memory(b):
         p.wait()
         servers.forget(p)
     b.row("idle client over an empty process", pss["client"] - pss["empty"], "MB", None, 3, of_peer=False)
+
+
+SECTIONS.update(cluster.SECTIONS)
 
 
 def main():
