@@ -17,8 +17,9 @@ enum {
     FENCED_US = 50000,       /* between heartbeats that wait for being unfenced */
     LEAVING_US = 20000,      /* between those that wait for leaderships to go */
     LEAVE_US = 5000000,      /* at most */
-    UNREACHABLE_US = 1000000, /* no controller answers: nobody takes anything over */
-    DUPLICATE_US = 200000,
+    UNREACHABLE_US = 500000, /* no controller is known or can be connected: nobody takes anything over */
+    UNHEARD_US = 1500000,    /* nor where this node is the controller itself, and nothing is committed any more */
+    DUPLICATE_US = 500000,
     DUPLICATE_MIN_US = 10000000, /* how long a broker of the same id is waited for at least */
 };
 enum { REGISTRATION_VERSION = 4, HEARTBEAT_VERSION = 1 };
@@ -211,9 +212,14 @@ static void leave_now(struct kb_lifecycle *l, struct kb_now now) {
     l->left(l->node, now);
 }
 
+static bool is_left_alone(struct kb_lifecycle *l, struct kb_now now) {
+    if (l->leader >= 0 && l->link && kb_link_is_open(l->link)) l->heard_us = now.mono_us; /* it may take its time */
+    return now.mono_us - l->heard_us >= (l->leader == l->node->id ? UNHEARD_US : UNREACHABLE_US);
+}
+
 static void step(struct kb_lifecycle *l, struct kb_now now) {
     if (l->state == IDLE || l->state == LEFT || l->node->state == KB_NODE_FAILED) return;
-    if (l->state == LEAVING && (now.mono_us >= l->leave_by_us || now.mono_us - l->heard_us >= UNREACHABLE_US)) {
+    if (l->state == LEAVING && (now.mono_us >= l->leave_by_us || is_left_alone(l, now))) {
         KB_SAY(l->node, KB_WARN, "%s: this broker stops without handing over what it still leads",
                now.mono_us >= l->leave_by_us ? "the controller did not let it go within 5 s" : "no controller can be reached");
         leave_now(l, now);

@@ -16,7 +16,7 @@ static void setup_hosts(int hosts, int voters, uint64_t seed) {
     for (int i = 0; i < voters; i++) snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%d@n%d:9092", i ? "," : "", i, i);
     for (int i = 0; i < hosts; i++) {
         struct host *h = &c.h[i];
-        char id[8], listener[64];
+        char id[16], listener[64];
         rig_init(&h->r, seed * 16 + (uint64_t)i);
         h->c = &c;
         h->id = i;
