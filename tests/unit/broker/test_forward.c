@@ -150,6 +150,81 @@ static void test_alter_configs(void **state) {
     assert_int_equal(ires.responses.v[0].resource_type, 4);
 }
 
+/* The other APIs that are the controller's, each in every version: an answer that can be read, with the error where that API has it. */
+static bool says(const struct kw_desc *d, const void *msg, int16_t code) {
+    for (size_t i = 0; i < d->field_count; i++) {
+        const struct kw_field *f = &d->fields[i];
+        const uint8_t *p = (const uint8_t *)msg + f->offset;
+        int16_t v;
+        struct kw_array a;
+        if (f->type == KW_T_I16 && strcmp(f->name, "errorCode") == 0) {
+            memcpy(&v, p, sizeof(v));
+            if (v == code) return true;
+        }
+        if (f->type != KW_T_ARRAY || !f->desc) continue;
+        memcpy(&a, p, sizeof(a));
+        for (int32_t k = 0; k < a.n; k++)
+            if (says(f->desc, (const uint8_t *)a.v + (size_t)k * f->desc->size, code)) return true;
+    }
+    return false;
+}
+
+static void expect_timed_out(int16_t key, const void *q) {
+    const struct kw_api *api = kw_api_by_key(key);
+    uint64_t res[64];
+    assert_true(api->response->size <= sizeof(res));
+    lose_office();
+    for (int16_t v = api->min; v <= api->max; v++) {
+        rig_request(c, key, v, 300 + v, q);
+        if (!answers_within(key, v, 300 + v, 30200, res)) fail_msg("%s v%d is not answered", api->name, v);
+        if (!says(api->response, res, KE_REQUEST_TIMED_OUT)) fail_msg("%s v%d does not say it", api->name, v);
+    }
+    take_office();
+}
+
+static void test_other_apis(void **state) {
+    (void)state;
+    int32_t zero = 0;
+    struct kw_elect_leaders_request elect;
+    struct kw_elect_leaders_request_topic_partitions tp = {.topic = kw_str_of("t"), .partitions = {&zero, 1}};
+    kw_msg_init(&kw_elect_leaders_request_desc, &elect);
+    elect.topic_partitions.v = &tp;
+    elect.topic_partitions.n = 1;
+    elect.timeout_ms = 50;
+    expect_timed_out(KW_API_ELECT_LEADERS, &elect);
+    elect.topic_partitions.n = -1; /* all */
+    const struct kw_api *api = kw_api_by_key(KW_API_ELECT_LEADERS);
+    struct kw_elect_leaders_response er;
+    lose_office();
+    rig_request(c, api->key, api->max, 1, &elect);
+    assert_true(answers_within(api->key, api->max, 1, 100, &er));
+    assert_int_equal(er.error_code, KE_REQUEST_TIMED_OUT);
+    struct kw_alter_partition_reassignments_request move;
+    struct kw_alter_partition_reassignments_request_reassignable_partition mp = {.partition_index = 0, .replicas = {&zero, 1}};
+    struct kw_alter_partition_reassignments_request_reassignable_topic mt = {.name = kw_str_of("t"), .partitions = {&mp, 1}};
+    kw_msg_init(&kw_alter_partition_reassignments_request_desc, &move);
+    move.topics.v = &mt;
+    move.topics.n = 1;
+    move.timeout_ms = 50;
+    expect_timed_out(KW_API_ALTER_PARTITION_REASSIGNMENTS, &move);
+    struct kw_list_partition_reassignments_request list;
+    kw_msg_init(&kw_list_partition_reassignments_request_desc, &list);
+    list.topics.n = -1;
+    list.timeout_ms = 50;
+    expect_timed_out(KW_API_LIST_PARTITION_REASSIGNMENTS, &list);
+    struct kw_unregister_broker_request gone;
+    kw_msg_init(&kw_unregister_broker_request_desc, &gone);
+    gone.broker_id = 5;
+    expect_timed_out(KW_API_UNREGISTER_BROKER, &gone);
+    struct kw_describe_quorum_request quorum;
+    struct kw_describe_quorum_request_partition_data qp = {.partition_index = 0};
+    struct kw_describe_quorum_request_topic_data qt = {.topic_name = kw_str_of("__cluster_metadata"), .partitions = {&qp, 1}};
+    kw_msg_init(&kw_describe_quorum_request_desc, &quorum);
+    quorum.topics.v = &qt;
+    quorum.topics.n = 1;
+    expect_timed_out(KW_API_DESCRIBE_QUORUM, &quorum);
+}
+
 /* ---- Until there is one ---- */
 
 static void test_goes_on_with_a_controller(void **state) {
@@ -336,7 +411,7 @@ int main(void) {
         TEST(test_alter_configs),     TEST(test_order),           TEST(test_goes_on_with_a_controller),
         TEST(test_made_on_first_use), TEST(test_from_a_node),     TEST(test_malformed),
         TEST(test_faults),            TEST(test_connection_goes), TEST(test_node_stops_and_dies),
-        TEST(test_no_memory),
+        TEST(test_no_memory),         TEST(test_other_apis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
