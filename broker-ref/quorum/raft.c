@@ -394,7 +394,7 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     kb_raft_drain(r, now);
 }
 
-void kb_raft_start_election(struct kb_raft *r, const struct kb_election_state *st, bool observes, struct kb_now now) {
+static struct kb_election_options options(struct kb_raft *r, bool observes) {
     struct kb_election_options o = {.id = r->id,
                                     .directory = r->s->load.directory_id,
                                     .cluster_id = r->s->load.cluster_id,
@@ -409,6 +409,11 @@ void kb_raft_start_election(struct kb_raft *r, const struct kb_election_state *s
                                     .log_end = log_end,
                                     .ctx = r};
     memcpy(o.voters, r->voters, sizeof(o.voters));
+    return o;
+}
+
+void kb_raft_start_election(struct kb_raft *r, const struct kb_election_state *st, bool observes, struct kb_now now) {
+    struct kb_election_options o = options(r, observes);
     for (size_t i = 0; i < r->peer_count; i++) { /* of the machine before this one */
         kb_call_cancel(&r->peers[i].ask);
         r->peers[i].ask_failed = false;
@@ -454,7 +459,7 @@ void kb_raft_resign(struct kb_raft *r, void (*done)(void *ctx, struct kb_now now
 void kb_raft_ask(struct kb_raft *r, const struct kb_election_request *q, struct kb_raft_ask *a, struct kb_now now) {
     a->reply = (struct kb_election_reply){.leader_id = -1};
     kw_list_init(&a->reply.link);
-    if (r->stopped || r->phase == KB_RAFT_DOWN || r->phase == KB_RAFT_NAMELESS) {
+    if (r->stopped || !r->election.started) {
         a->reply.error = KE_BROKER_NOT_AVAILABLE; /* asked again a little later */
         a->answer(a);
         return;

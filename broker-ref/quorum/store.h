@@ -1,9 +1,9 @@
 /* store.h - the metadata log `__cluster_metadata-0`, its snapshots, quorum-state and meta.properties: append, commit, replay into the
  * image.
  *
- * A quorum of one has the records of the first day: LeaderChange control record of each epoch, registration of itself, feature levels;
- * epoch raised and (epoch, vote) stored before anything is appended. Calls log/ with keep_offsets off, sync before commit.
- * Of several voters (or where this node is none of them) the log is a replica: raft*.c elects, fetches, and moves the high watermark, up to
+ * A node alone (no voters are configured) has the records of the first day: LeaderChange control record of each epoch, registration of itself,
+ * feature levels; epoch raised and (epoch, vote) stored before anything is appended. Calls log/ with keep_offsets off, sync before commit.
+ * Where voters are configured, be it this node only, the log is a replica: raft*.c elects, fetches, and moves the high watermark, up to
  * which records are committed; the broker's registration and the partitions' leaders are then the controller's to write.
  */
 #ifndef KB_STORE_H
@@ -67,7 +67,7 @@ void kb_store_set_broker_epoch(struct kb_store *s, int64_t broker_epoch);
 /* The quorum's leader as far as it is known here, -1: none; and the epoch (that of kb_store_epoch). s may be NULL: none. */
 int32_t kb_store_leader(const struct kb_store *s, int32_t *epoch);
 bool kb_store_leads(const struct kb_store *s);     /* this node is the active controller: see role */
-bool kb_store_is_single(const struct kb_store *s); /* a quorum of one, this node */
+bool kb_store_is_single(const struct kb_store *s); /* a cluster of this node alone: no voters are configured */
 bool kb_store_is_loaded(const struct kb_store *s); /* requests of the quorum can be served */
 bool kb_store_has_written(const struct kb_store *s); /* since the start: until then the log is as it was found */
 

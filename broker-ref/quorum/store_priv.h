@@ -17,7 +17,7 @@ struct kb_store_load {
     /* in */
     char *dir, *meta_dir;
     int32_t node_id;
-    bool single; /* this node is the only voter: a new folder gets its id at once, and each start is an epoch */
+    bool single; /* no voters are configured: a new folder gets its id at once, and each start is an epoch */
     int32_t voters[KB_VOTERS_MAX];
     size_t voter_count;
     bool rejoin;
@@ -59,7 +59,7 @@ struct kb_store {
     struct kb_store_options o;
     enum { KB_STORE_NEW, KB_STORE_LOADING, KB_STORE_STARTING, KB_STORE_READY, KB_STORE_STOPPING, KB_STORE_STOPPED, KB_STORE_FAILED } state;
     bool ready_told, has_written;
-    bool single; /* this node is the only voter */
+    bool single; /* no voters are configured */
     char failure[480];
     struct kb_store_load load;
     struct kb_log *log;
@@ -74,7 +74,7 @@ struct kb_store {
     struct kw_list pending;
     size_t pending_bytes;
     bool catching_up, news; /* what is committed is read from the log; something was applied and not told */
-    struct kb_raft *raft;   /* NULL: a quorum of one */
+    struct kb_raft *raft;   /* NULL: a node alone */
     struct kb_image bootstrap; /* features that formatting asked for */
     struct kw_timer sync_again;
     bool dirty; /* appended since the last flush */
