@@ -3,6 +3,7 @@ import fnmatch
 import os
 import re
 import shutil
+import socket
 import subprocess
 
 from scene import BUILD, ROOT, Broker, equal, holds, kc, main, run, test
@@ -30,6 +31,36 @@ def the_five_minutes_run_as_written(folder):
     r = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=60)
     equal(r.returncode, 0, r.stderr + r.stdout)
     holds(r.stdout, f"ready 127.0.0.1:{port}", "en hello", "fr bonjour", "topic greetings, 2 partitions")
+
+
+def three_ports():
+    """The first of three free ones in a row."""
+    for base in range(21000, 32000, 7):
+        held = []
+        try:
+            for i in range(3):
+                held.append(socket.socket())
+                held[-1].bind(("127.0.0.1", base + i))
+            return base
+        except OSError:
+            continue
+        finally:
+            for s in held:
+                s.close()
+    raise AssertionError("no three free ports in a row")
+
+
+@test
+def the_cluster_runs_as_written(folder):
+    tour = next(b for b in blocks("sh") if "kbroker cluster" in b)
+    os.symlink(BUILD, folder / "build")
+    base = three_ports()
+    tour = tour.replace("cluster --nodes 3", f"cluster --nodes 3 --base-port {base}").replace("127.0.0.1:9093", f"127.0.0.1:{base + 1}")
+    tour = tour.replace("topic create orders", f"topic create orders -b 127.0.0.1:{base}").replace("kc cluster", f"kc cluster -b 127.0.0.1:{base}")
+    tour = re.sub(r"&.*\n", f"& for i in $(seq 300); do build/bin/kc cluster -b 127.0.0.1:{base} 2>/dev/null | grep -c ' up' | grep -qx 3 && break; sleep 0.1; done\n", tour, count=1)
+    r = subprocess.run(["bash", "-c", "set -eu\ntrap 'kill $! 2>/dev/null; wait' EXIT\n" + tour], cwd=folder, capture_output=True, text=True, timeout=120)
+    equal(r.returncode, 0, r.stderr + r.stdout)
+    holds(r.stdout, "created topic orders", "topic orders, 1 partition", "waiting for broker 0", "controller")
 
 
 @test
