@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import threading
+import time
 
 import scene
 from scene import KBROKER, equal, eventually, holds, main, run, test
@@ -163,6 +165,106 @@ def scenario_6_control_the_only_replica_in_sync_loses_its_disk(folder):
     c.ok("topic", "alter", "t", "--config", "unclean.leader.election.enable=true")
     c.until("t", "1 leads", leader=1)
     c.reads("t", [])
+
+
+@test
+def scenario_7_the_first_in_sync_replica_leads_not_the_longest(folder):
+    c = begin(folder)
+    for v in range(4):
+        equal(c.produce("t", f"r{v}"), "")
+    equal(c.produce("t", "r4", acks=1, enable_idempotence="false"), "")
+    eventually("both have it", lambda: (c.partition("t") or {}).get("hw") == 5)
+    c.fault(0, {"api": "Fetch", "client_id": "kbroker-1", "stall": True})
+    c.struck(0, 1)
+    equal(c.produce("t", "r5", acks=1, enable_idempotence="false"), "")
+    log2 = c.data / "node-2" / "t-0" / "00000000000000000000.log"
+    eventually("2 has the last one", lambda: b"r5" in log2.read_bytes())
+    c.kill(0)
+    c.until("t", "1 leads", leader=1, isr=[1, 2])
+    c.reads("t", [f"r{v}" for v in range(5)])
+    c.start(0)
+    c.until("t", "all in sync", leader=1, isr=[0, 1, 2])
+    equal(c.produce("t", "after"), "")
+    c.reads("t", [*(f"r{v}" for v in range(5)), "after"])
+    equal(c.stop(), 0)
+    logs = [(c.data / f"node-{n}" / "t-0" / "00000000000000000000.log").read_bytes() for n in (0, 1, 2)]
+    if logs[0] != logs[1] or logs[1] != logs[2] or b"r5" in logs[0]:
+        raise AssertionError(f"the replicas differ: {[len(x) for x in logs]} bytes")
+
+
+def send_while(c, act, count, *sets):
+    """Sends values v0, v1, … at a steady pace, and acts in the middle; what was told of each: {value: report}."""
+    args = [x for kv in sets for x in ("--set", kv)]
+    p = subprocess.Popen([scene.KC, "produce", "-b", c.address, "-t", "t", "--rate", "400", "--reports", *args], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    scene._children.append(p)
+    values = [f"v{i}" for i in range(count)]
+    timer = threading.Timer(count / 400 / 3, act)
+    timer.start()
+    out, _ = p.communicate("".join(f"{v}\n" for v in values).encode(), timeout=150)
+    timer.join()
+    reports = [json.loads(line) for line in out.decode().splitlines()]
+    equal(len(reports), count)
+    return {values[r["record"] - 1] if "record" in r else v: r for v, r in zip(values, reports)}
+
+
+def judge(c, reports, doubles_allowed):
+    """acked => stored, and told so truly; a count of what became of the records."""
+    c.until("t", "a leader, enough in sync", wait=60)
+    stored = []
+    for n in range(12):
+        r = c.kc("consume", "-t", "t", "-p", n, "-o", "beginning", "-e", timeout=60)
+        equal(r.returncode, 0, r.stderr)
+        stored += r.stdout.split()
+    acked = {v for v, r in reports.items() if not r.get("error")}
+    lost, doubled = acked - set(stored), len(stored) - len(set(stored))
+    print(f"{len(reports)} sent, {len(acked)} acked, {len(set(stored))} stored, {len(lost)} lost, {doubled} doubled")
+    equal(sorted(lost), [], "acked and not stored")
+    if not doubles_allowed:
+        equal(doubled, 0, "doubled")
+    return acked
+
+
+def four(folder):
+    c = Cluster(folder / "c", 4)
+    c.ok("topic", "create", "t", "--partitions", 12, "--rf", 4, "--config", "min.insync.replicas=2")
+    return c
+
+
+def who_leads_not(c):
+    """Two brokers that are not the active controller: with them the quorum of three keeps its majority only if one votes not."""
+    controller = json.loads(c.ok("cluster", "--json"))["controller"]
+    return [n for n in (3, 2, 1, 0) if n != controller][:2]
+
+
+@test
+def benchmark_scenario_5_two_of_four_die_without_retries(folder):
+    c = four(folder)
+    victims = who_leads_not(c)
+    reports = send_while(c, lambda: c.kill(*victims), 2000, "enable.idempotence=false", "retries=0")
+    acked = judge(c, reports, doubles_allowed=False)
+    if len(acked) == 2000:
+        raise AssertionError("nothing failed: the two were not missed")
+
+
+@test
+def benchmark_scenario_5_two_of_four_die_with_retries(folder):
+    c = four(folder)
+    victims = who_leads_not(c)
+    reports = send_while(c, lambda: c.kill(*victims), 2000)
+    equal(len(judge(c, reports, doubles_allowed=False)), 2000, "acked")
+
+
+@test
+def benchmark_scenario_5_three_of_four_die_and_return(folder):
+    c = four(folder)
+
+    def act():
+        c.kill(1, 2, 3)
+        time.sleep(1)
+        c.start(1, 2, 3)
+    reports = send_while(c, act, 2000)
+    equal(len(judge(c, reports, doubles_allowed=False)), 2000, "acked")
 
 
 @test
