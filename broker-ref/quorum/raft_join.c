@@ -17,7 +17,11 @@
  */
 #include "raft_priv.h"
 
+#include <stdio.h>
+
 #define PROBE_US 10000
+#define SAY_US 30000000
+#define SAY_FIRST_US 3000000
 
 static void probe_done(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);
 static void next_phase(struct kb_raft *r, struct kb_now now);
@@ -73,16 +77,38 @@ static void alone(struct kb_raft *r, struct kb_now now) {
         claim(r, now);
 }
 
+/* Whom it waits for, after a while and then again now and then. */
+static void say_waiting(struct kb_raft *r, int64_t now_us) {
+    char text[KB_VOTERS_MAX * 300] = "";
+    size_t at = 0;
+    if (now_us < r->join_say_us || !asks(r)) return;
+    r->join_say_us = now_us + SAY_US;
+    for (size_t i = 0; i < r->peer_count && at < sizeof(text); i++) {
+        const struct kb_raft_peer *p = &r->peers[i];
+        if (p->probed || (r->phase == KB_RAFT_NAMELESS && p->answered) || (r->leader >= 0 && (p->answered || p->id == r->leader))) continue;
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d at %s:%u%s", at ? ", " : "", (int)p->id, p->host, (unsigned)p->port,
+                               p->answered ? " (not empty)" : "");
+    }
+    if (!text[0]) return;
+    kb_say(r->s->o.env->logger, KB_WARN,
+           r->phase == KB_RAFT_NAMELESS ? "the cluster's id is not known here; waiting for voters: %s (for a cluster's first start all voters are needed)"
+                                        : "this voter's folder is empty, so it gives no vote yet; waiting for a leader, or for voters: %s (for a cluster's "
+                                          "first start all voters are needed; should one be lost for good: controller.quorum.rejoin=true)",
+           text);
+}
+
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_raft *r = ctx;
     struct kb_now now = kb_raft_now(r, now_us);
     (void)t;
+    say_waiting(r, now_us);
     if (r->peer_count == 0 && r->voter && asks(r)) alone(r, now);
     for (size_t i = 0; i < r->peer_count && asks(r); i++) probe(&r->peers[i], now);
     if (r->phase == KB_RAFT_NAMELESS || r->phase == KB_RAFT_FORGETFUL) kb_raft_arm(r, &r->join_timer, now_us + PROBE_US);
 }
 
 static void begin_probes(struct kb_raft *r, struct kb_now now) {
+    r->join_say_us = now.mono_us + SAY_FIRST_US;
     for (size_t i = 0; i < r->peer_count; i++) {
         kb_call_cancel(&r->peers[i].probe);
         r->peers[i].probed = r->peers[i].answered = false;
@@ -151,6 +177,7 @@ static void hear_name(struct kb_raft_peer *p, struct kw_in *body, struct kb_now 
         take_name(r, now);
         return;
     }
+    p->answered = true;
     p->probed = is_lowest(r); /* the others wait until someone knows */
     if (!is_lowest(r) || !all_probed(r)) return;
     name_cluster(r, now);

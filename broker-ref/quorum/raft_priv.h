@@ -82,6 +82,7 @@ struct kb_raft {
         KB_RAFT_MEMBER     /* votes, or observes for good */
     } phase;
     struct kw_timer join_timer;
+    int64_t join_say_us; /* when it is said whom it waits for */
     int32_t join_epoch; /* the highest that another voter named */
     bool naming;        /* meta.properties is being written */
     struct kb_disk_req properties;

@@ -66,6 +66,7 @@ static void test_first_start_needs_all(void **state) {
     q_boot(&q->h[1]);
     q_boot(&q->h[2]);
     assert_null(q_wait_leader(q, 10 * SECOND));
+    assert_true(said(&q->h[1], "waiting for voters: 0 at h0:9093"));
     q_boot(&q->h[0]);
     assert_non_null(q_wait_leader(q, 5 * SECOND));
     q_agree(q, SECOND);
