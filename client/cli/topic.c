@@ -39,7 +39,7 @@ static int topic_create(int argc, char **argv) {
         CLI_SESSION_OPTIONS(&s),
         {0, "partitions", "N", "partitions (default: the broker's num.partitions)", CLI_COUNT, &partitions},
         {0, "rf", "N", "replication factor (default: the broker's)", CLI_COUNT, &rf},
-        {0, "replicas", "ID:ID,...", "brokers of each partition, in place of the two", CLI_TEXT, &replicas},
+        {0, "replicas", "ID:ID,...", "brokers of each partition, as 0:1:2,1:2:0, in place of the two", CLI_TEXT, &replicas},
         {0, "config", "NAME=VALUE", "a topic config; may be repeated", CLI_MANY, &config},
         {0, "dry-run", NULL, "only check, change nothing", CLI_FLAG, &dry},
         {0, "json", NULL, "print JSON", CLI_FLAG, &json},
@@ -47,7 +47,7 @@ static int topic_create(int argc, char **argv) {
     const struct cli_command c = {
         "topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options,
                                   "  kc topic create orders --partitions 6 --config retention.ms=86400000\n"
-                                  "  kc topic create orders --replicas 0:1:2,1:2:0\n"};
+                                  "  kc topic create placed --replicas 0,0\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0) return rc;
