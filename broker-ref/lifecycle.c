@@ -241,6 +241,11 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     step(l, n->now);
 }
 
+bool kb_lifecycle_may_be_fenced(const struct kb_node *n, struct kb_now now) {
+    const struct kb_lifecycle *l = n->lifecycle;
+    return l && now.mono_us - l->heard_us > KW_MAX(l->session_us - l->interval_us, l->session_us / 2); /* it heard of us before we heard of it */
+}
+
 /* ---- What is answered ---- */
 
 static bool is_unfenced(const struct kb_lifecycle *l) {

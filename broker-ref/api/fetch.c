@@ -12,6 +12,7 @@
 #include "api.h"
 #include "fetch_old.h"
 #include "fetch_session.h"
+#include "lifecycle.h"
 #include "log/epochs.h"
 #include "log/log.h"
 #include "node_priv.h"
@@ -227,6 +228,14 @@ static void find(struct part *pt) {
     }
 }
 
+/* A leader that is cut off from the controller may have been followed by another, whose log goes on: a client that comes from there must not be
+ * sent to the beginning. */
+static int16_t out_of_range(const struct part *pt, struct kb_now now) {
+    const struct kb_partition *p = pt->p;
+    bool superseded = p->replica_count > 1 && pt->offset > p->log->leo && kb_lifecycle_may_be_fenced(p->node, now);
+    return superseded ? KE_NOT_LEADER_OR_FOLLOWER : KE_OFFSET_OUT_OF_RANGE;
+}
+
 static void note_seen(struct part *pt) {
     pt->seen.limit = limit_of(pt);
     pt->seen.hw = pt->p->hw;
@@ -243,7 +252,7 @@ static bool judge(struct part *pt, struct kb_now now) {
     pt->old_offset = pt->offset;
     find(pt);
     bool agrees = pt->code == KE_NONE && check_divergence(pt);
-    if (agrees && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = KE_OFFSET_OUT_OF_RANGE;
+    if (agrees && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = out_of_range(pt, now);
     if (pt->code == KE_NONE && agrees && f->replica >= 0 && !pt->counted) {
         struct kb_replica_fetch told = told_by_replica(pt);
         pt->counted = true;
