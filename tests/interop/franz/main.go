@@ -5,10 +5,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,7 +113,7 @@ func producerOf(boot string, j job) (*kgo.Client, error) {
 	}
 	acks := map[int]kgo.Acks{0: kgo.NoAck(), 1: kgo.LeaderAck(), -1: kgo.AllISRAcks()}[j.Acks]
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(boot), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
+		kgo.SeedBrokers(strings.Split(boot, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerBatchMaxBytes(recordSizeMax), kgo.RequiredAcks(acks),
 	}
 	opts = append(opts, versionOf(j)...)
@@ -223,7 +226,7 @@ func consumerOf(boot string, j job) (*kgo.Client, error) {
 			from[name][int32(p)] = kgo.NewOffset().AtStart()
 		}
 	}
-	return kgo.NewClient(append(versionOf(j), kgo.SeedBrokers(boot), kgo.FetchMaxWait(20*time.Millisecond),
+	return kgo.NewClient(append(versionOf(j), kgo.SeedBrokers(strings.Split(boot, ",")...), kgo.FetchMaxWait(20*time.Millisecond),
 		kgo.ConsumePartitions(from))...)
 }
 
@@ -246,40 +249,159 @@ func consume(boot string, j job) (int, error) {
 	enc.SetEscapeHTML(false)
 	n := 0
 	for len(left) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		fetches := cl.PollFetches(ctx)
-		cancel()
-		for _, e := range fetches.Errors() {
-			return -1, fmt.Errorf("%s-%d: %w", e.Topic, e.Partition, e.Err)
-		}
-		for it := fetches.RecordIter(); !it.Done(); n++ {
-			r := it.Next()
-			line := record{r.Topic, r.Partition, r.Offset, r.Timestamp.UnixMilli(), ref(r.Key), ref(r.Value), []headerT{}}
-			for _, h := range r.Headers {
-				line.Headers = append(line.Headers, headerT{h.Key, ref(h.Value)})
-			}
-			if err := enc.Encode(line); err != nil {
-				return -1, err
-			}
-			if p := (partition{r.Topic, r.Partition}); r.Offset+1 >= left[p] {
+		more, err := poll(cl, enc, 30*time.Second, func(p partition, next int64) {
+			if next >= left[p] {
 				delete(left, p)
 			}
+		})
+		if err != nil {
+			return -1, err
 		}
+		n += more
 	}
 	return n, nil
 }
 
+// poll writes what one poll brings, and tells how far each partition has come by it; nothing in time is an error.
+func poll(cl *kgo.Client, enc *json.Encoder, wait time.Duration, came func(p partition, next int64)) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	fetches := cl.PollFetches(ctx)
+	cancel()
+	for _, e := range fetches.Errors() {
+		return -1, fmt.Errorf("%s-%d: %w", e.Topic, e.Partition, e.Err)
+	}
+	n := 0
+	for it := fetches.RecordIter(); !it.Done(); n++ {
+		r := it.Next()
+		line := record{r.Topic, r.Partition, r.Offset, r.Timestamp.UnixMilli(), ref(r.Key), ref(r.Value), []headerT{}}
+		for _, h := range r.Headers {
+			line.Headers = append(line.Headers, headerT{h.Key, ref(h.Value)})
+		}
+		if err := enc.Encode(line); err != nil {
+			return -1, err
+		}
+		came(partition{r.Topic, r.Partition}, r.Offset+1)
+	}
+	return n, nil
+}
+
+// follow reads past the ends until the next line comes, and then up to where the ends are at that time.
+func follow(boot string, j job, lines <-chan []byte) (int, error) {
+	cl, err := consumerOf(boot, j)
+	if err != nil {
+		return -1, err
+	}
+	defer cl.Close()
+	out, err := os.Create(j.Out)
+	if err != nil {
+		return -1, err
+	}
+	defer out.Close()
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	at := map[partition]int64{}
+	n := 0
+	for {
+		more, err := poll(cl, enc, 200*time.Millisecond, func(p partition, next int64) { at[p] = next })
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return -1, err
+		}
+		n += max(more, 0)
+		select {
+		case <-lines:
+		default:
+			continue
+		}
+		break
+	}
+	left, err := ends(cl, j)
+	if err != nil {
+		return -1, err
+	}
+	behind := func() bool {
+		for p, end := range left {
+			if at[p] < end {
+				return true
+			}
+		}
+		return false
+	}
+	for behind() {
+		more, err := poll(cl, enc, 30*time.Second, func(p partition, next int64) { at[p] = next })
+		if err != nil {
+			return -1, err
+		}
+		n += more
+	}
+	return n, nil
+}
+
+// metadata writes what the client is told of the brokers and of one topic.
+func metadata(boot string, j job) (int, error) {
+	cl, err := kgo.NewClient(append(versionOf(j), kgo.SeedBrokers(strings.Split(boot, ",")...))...)
+	if err != nil {
+		return -1, err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(j.Topic)
+	req.Topics = append(req.Topics, t)
+	res, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return -1, err
+	}
+	type row struct {
+		Leader   int32   `json:"leader"`
+		Replicas []int32 `json:"replicas"`
+		Isr      []int32 `json:"isr"`
+		Offline  []int32 `json:"offline"`
+		Error    int16   `json:"error"`
+	}
+	said := struct {
+		Brokers    []int32       `json:"brokers"`
+		Controller int32         `json:"controller"`
+		Partitions map[int32]row `json:"partitions"`
+	}{Controller: res.ControllerID, Partitions: map[int32]row{}}
+	for _, b := range res.Brokers {
+		said.Brokers = append(said.Brokers, b.NodeID)
+	}
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			said.Partitions[p.Partition] = row{p.Leader, p.Replicas, p.ISR, p.OfflineReplicas, p.ErrorCode}
+		}
+	}
+	b, err := json.Marshal(said)
+	if err != nil {
+		return -1, err
+	}
+	return len(said.Partitions), os.WriteFile(j.Out, b, 0o644)
+}
+
 func main() {
-	in := bufio.NewScanner(os.Stdin)
-	for in.Scan() {
+	lines := make(chan []byte)
+	go func() {
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			lines <- bytes.Clone(in.Bytes())
+		}
+		close(lines)
+	}()
+	for line := range lines {
 		var j job
-		n, err := -1, json.Unmarshal(in.Bytes(), &j)
+		n, err := -1, json.Unmarshal(line, &j)
 		if err == nil {
 			switch j.Op {
 			case "produce":
 				n, err = produce(os.Args[1], j)
 			case "consume":
 				n, err = consume(os.Args[1], j)
+			case "follow":
+				n, err = follow(os.Args[1], j, lines)
+			case "metadata":
+				n, err = metadata(os.Args[1], j)
 			default:
 				err = fmt.Errorf("unknown op %q", j.Op)
 			}

@@ -11,11 +11,13 @@ import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
@@ -132,6 +134,53 @@ public final class Peer {
         return sent;
     }
 
+    /** The value of a load record, as in cpeer/job.c. */
+    private static byte[] loadValue(long id) {
+        byte[] head = String.format("%016x:", id).getBytes(StandardCharsets.US_ASCII);
+        byte[] value = Arrays.copyOf(head, head.length + (int) Long.remainderUnsigned(id * 2654435761L, 900));
+        for (int i = head.length; i < value.length; i++) {
+            value[i] = (byte) ('a' + (id + i) % 26);
+        }
+        return value;
+    }
+
+    /** Numbered records at a rate until the next line comes; every report goes to the log. */
+    private long load(JsonNode job, BufferedReader jobs, ObjectNode answer) throws Exception {
+        Properties p = base(job);
+        p.put("acks", Integer.toString(job.get("acks").asInt()));
+        p.put("enable.idempotence", Boolean.toString(job.get("idempotence").asBoolean()));
+        String topic = job.get("topic").asText();
+        int partitions = job.get("partitions").asInt();
+        long rate = job.get("rate").asLong();
+        long[] reports = new long[2];   // acked, failed: of the producer's thread until it is closed
+        long sent = 0;
+        long start = System.nanoTime();
+        try (BufferedWriter log = Files.newBufferedWriter(Path.of(job.get("log").asText()))) {
+            try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer())) {
+                while (!jobs.ready()) {
+                    for (long due = (System.nanoTime() - start) / 1_000_000 * rate / 1000; sent < due && !jobs.ready(); sent++) {
+                        long id = sent;
+                        int partition = (int) (id % partitions);
+                        producer.send(new ProducerRecord<>(topic, partition, null, loadValue(id)), (m, e) -> {
+                            reports[e == null ? 0 : 1]++;
+                            try {
+                                log.write((e == null ? "ack " : "fail ") + partition + " " + (m == null ? -1 : m.offset()) + " " + id + "\n");
+                            } catch (IOException io) {
+                                throw new UncheckedIOException(io);
+                            }
+                        });
+                    }
+                    Thread.sleep(2);
+                }
+            }
+        }
+        answer.put("acked", reports[0]).put("failed", reports[1]);
+        if (reports[0] + reports[1] != sent) {
+            throw new IllegalStateException("not every record has its report");
+        }
+        return sent;
+    }
+
     private static String line(ConsumerRecord<byte[], byte[]> r) throws IOException {
         ObjectNode n = JSON.createObjectNode();
         n.put("topic", r.topic()).put("partition", r.partition()).put("offset", r.offset()).put("timestamp", r.timestamp());
@@ -190,6 +239,7 @@ public final class Peer {
                     case "produce" -> peer.produce(job);
                     case "consume" -> peer.consume(job);
                     case "transact" -> peer.transact(job);
+                    case "load" -> peer.load(job, in, answer);
                     default -> throw new IllegalArgumentException("unknown op");
                 };
                 answer.put("ok", true).put("count", n).put("error", "");

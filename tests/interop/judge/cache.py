@@ -105,16 +105,16 @@ def kafka_libs(version=None):
 
 
 def java_peer():
-    """Class folder of the Java peer."""
+    """Class folder of the Java peer and of the toolbox."""
     libs = kafka_libs()
-    src = HERE / "java" / "Peer.java"
+    sources = [HERE / "java" / "Peer.java", HERE / "java" / "Tools.java"]
     out = CACHE / "java-peer"
-    key = fingerprint(src) + KAFKA_VERSION
+    key = fingerprint(*sources) + KAFKA_VERSION
     with locked("java-peer"):
         if not stamped(out, key):
             shutil.rmtree(out, ignore_errors=True)
             out.mkdir(parents=True)
-            run(["javac", "-Xlint:all,-processing,-classfile", "-Werror", "-cp", f"{libs}/*", "-d", out, src])
+            run(["javac", "-Xlint:all,-processing,-classfile", "-Werror", "-cp", f"{libs}/*", "-d", out, *sources])
             stamp(out, key)
     return out
 

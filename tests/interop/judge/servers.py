@@ -205,7 +205,7 @@ class Kbroker(Server):
             if select.select([fd], [], [], 0.05)[0]:
                 part = os.read(fd, 4096)
                 seen += part
-                m = re.search(rb"^ready (127\.0\.0\.1:\d+)\s*$", seen, re.M)
+                m = re.search(rb"^ready (127\.0\.0\.1:\d+(?:,127\.0\.0\.1:\d+)*)\s*$", seen, re.M)
                 if m and m.group(0).endswith(b"\n") or m and not part:
                     return m.group(1).decode()
                 if not part:

@@ -2,12 +2,16 @@
 
 Used by the test scripts. A tool that exits non-zero raises ToolError with what it printed.
 """
+import json
+import os
 import re
+import select
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
-from . import cache
+from . import cache, servers
 
 CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -21,6 +25,9 @@ CLASSES = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
 }
 
 
@@ -28,12 +35,47 @@ class ToolError(Exception):
     """A tool failed or printed what it must not."""
 
 
+def jvm(heap, classes=()):
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={cache.HERE / 'java' / 'log4j2.properties'}",
+            "-cp", ":".join([*map(str, classes), f"{cache.kafka_libs()}/*"])]
+
+
 def kafka(tool, *args, stdin=b"", timeout=300, check=True):
     """Runs a tool of Apache Kafka; returns what it printed on stdout (and stderr, when it failed)."""
-    cmd = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-           f"-Dlog4j2.configurationFile={cache.HERE / 'java' / 'log4j2.properties'}",
-           "-cp", f"{cache.kafka_libs()}/*", CLASSES[tool], *[str(a) for a in args]]
-    return _run(tool, cmd, stdin, timeout, check)
+    return _run(tool, [*jvm("256m"), CLASSES[tool], *[str(a) for a in args]], stdin, timeout, check)
+
+
+class Toolbox:
+    """Many calls of tools in one JVM (java/Tools.java): what each prints, as text. A broken one raises ToolError."""
+
+    def __init__(self):
+        self.proc = servers.spawn([*jvm("256m", [cache.java_peer()]), "Tools"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL)
+
+    def __call__(self, tool, *args, timeout=120, check=True):
+        job = {"class": CLASSES[tool], "args": [str(a) for a in args]}
+        self.proc.stdin.write(json.dumps(job).encode() + b"\n")
+        self.proc.stdin.flush()
+        line, end = b"", time.monotonic() + timeout
+        while not line.endswith(b"\n"):
+            if time.monotonic() > end:
+                self.close()
+                raise ToolError(f"{tool} {' '.join(job['args'])[:200]} did not end within {timeout} s")
+            if select.select([self.proc.stdout], [], [], 0.2)[0]:
+                part = os.read(self.proc.stdout.fileno(), 1 << 16)
+                if not part:
+                    raise ToolError(f"{tool}: the JVM ended with {self.proc.wait()}")
+                line += part
+        a = json.loads(line)
+        if check and a["code"]:
+            raise ToolError(f"{tool} {' '.join(job['args'])[:200]} exited {a['code']}: {(a['err'].strip() or a['out'].strip())[:1500]}")
+        return a["out"] if check else a["out"] + a["err"]
+
+    def close(self):
+        self.proc.kill()
+        self.proc.wait()
+        servers.forget(self.proc)
 
 
 def kcat(*args, stdin=b"", timeout=60, check=True):
@@ -65,12 +107,14 @@ def partition_folders(data):
 DUMP_FILES_MAX = 800  # one argument may have 128 kB
 
 
-def dump(files, *options):
+def dump(files, *options, call=None):
+    """call: a Toolbox, when there is one."""
+    call = call or (lambda *a: kafka(*a).decode(errors="replace"))
     # the index check reads at most --max-message-size at an entry's position: as large as the largest batch here
     text = []
     for i in range(0, len(files), DUMP_FILES_MAX):
         names = ",".join(str(f) for f in files[i:i + DUMP_FILES_MAX])
-        text.append(kafka("kafka-dump-log", *options, "--max-message-size", str(1 << 26), "--files", names, timeout=300).decode(errors="replace"))
+        text.append(call("kafka-dump-log", *options, "--max-message-size", str(1 << 26), "--files", names))
     return "\n".join(text)
 
 
@@ -79,7 +123,7 @@ def complaints(text):
     return [line[:300] for line in text.splitlines() if COMPLAINTS.search(line.split(" headerKeys: ")[0])]
 
 
-def dump_log_problems(folders):
+def dump_log_problems(folders, call=None):
     """kafka-dump-log over logs (deep iteration), indexes (sanity and content) and producer snapshots: its complaints.
 
     The broker must have been stopped cleanly: the indexes of an open segment end in zero padding, which the tool takes for
@@ -93,17 +137,17 @@ def dump_log_problems(folders):
     if len(indexes) != 2 * len(logs):
         return [f"{len(logs)} logs and {len(indexes)} indexes"]
     try:
-        text = dump(logs, "--deep-iteration")
+        text = dump(logs, "--deep-iteration", call=call)
         bad = complaints(text)
         if "baseOffset: " not in text and any(f.stat().st_size for f in logs):
             bad.append("kafka-dump-log showed no batch at all")
-        bad += complaints(dump(indexes, "--verify-index-only"))
-        sane = dump(indexes, "--index-sanity-check")
+        bad += complaints(dump(indexes, "--verify-index-only", call=call))
+        sane = dump(indexes, "--index-sanity-check", call=call)
         bad += complaints(sane)
         not_empty = [str(f) for f in indexes if f.stat().st_size]
         unsound = sorted(set(not_empty) - set(INDEX_FINE.findall(sane)))
         bad += [f"{f} did not pass the sanity check" for f in unsound[:5]]
-        return bad + (complaints(dump(snapshots)) if snapshots else [])
+        return bad + (complaints(dump(snapshots, call=call)) if snapshots else [])
     except ToolError as e:   # it crashes on some faults
         return [str(e)]
 
@@ -114,12 +158,12 @@ def dump_log_counts(folders):
     return text.count("baseOffset: "), len(re.findall(r"^\| offset: ", text, re.M))
 
 
-def metadata_log_problems(data):
+def metadata_log_problems(data, call=None):
     """The metadata log read by Apache Kafka's decoder, record types and all."""
     logs = sorted((Path(data) / "__cluster_metadata-0").glob("*.log"))
     if not logs:
         return ["no __cluster_metadata-0 log"]
-    text = dump(logs, "--cluster-metadata-decoder")
+    text = dump(logs, "--cluster-metadata-decoder", call=call)
     bad = complaints(text)
     if '"type":"' not in text and "payload:" not in text:
         bad.append(f"no metadata record decoded:\n{text[-800:]}")

@@ -87,6 +87,13 @@ class Wire:
 
     def partitions(self, topic):
         """{partition: (error, leader)}; empty when the topic is not there."""
+        return {p: (err, leader) for p, (err, leader, _, _) in self._partitions(topic).items()}
+
+    def replicas(self, topic):
+        """{partition: (leader, replicas, in-sync replicas)}."""
+        return {p: row[1:] for p, row in self._partitions(topic).items()}
+
+    def _partitions(self, topic):
         r = self.call(3, 1, struct.pack(">i", 1) + string(topic))
         r.array(lambda: (r.number("i"), r.string(), r.number("i"), r.string()))
         r.number("i")
@@ -94,9 +101,8 @@ class Wire:
 
         def partition():
             err, p, leader = r.number("h"), r.number("i"), r.number("i")
-            r.array(lambda: r.number("i"))
-            r.array(lambda: r.number("i"))
-            out[p] = (err, leader)
+            replicas = r.array(lambda: r.number("i"))
+            out[p] = (err, leader, replicas, r.array(lambda: r.number("i")))
 
         def one():
             r.number("h"), r.string(), r.number("b")

@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 RECORD_SIZE_MAX = 11 * 1024 * 1024
@@ -73,11 +73,28 @@ def consume(boot, job):
     return count
 
 
+def metadata(boot, job):
+    """What the client is told of the brokers and of one topic."""
+    admin = KafkaAdminClient(bootstrap_servers=boot.split(","), request_timeout_ms=30000, **job.get("conf", {}))
+    try:
+        cluster, (topic,) = admin.describe_cluster(), admin.describe_topics([job["topic"]])
+        said = {"brokers": [b["broker_id" if "broker_id" in b else "node_id"] for b in cluster["brokers"] if not b.get("is_fenced")],
+                "controller": cluster["controller_id"], "partitions": {}}
+        for p in topic["partitions"]:
+            said["partitions"][p["partition_index"]] = {"leader": p["leader_id"], "replicas": p["replica_nodes"], "isr": p["isr_nodes"],
+                                                        "offline": p["offline_replicas"], "error": p["error_code"]}
+        with open(job["out"], "w") as out:
+            json.dump(said, out)
+        return len(said["partitions"])
+    finally:
+        admin.close()
+
+
 def main():
     for line in sys.stdin:
         job = json.loads(line)
         try:
-            n = {"produce": produce, "consume": consume}[job["op"]](sys.argv[1], job)
+            n = {"produce": produce, "consume": consume, "metadata": metadata}[job["op"]](sys.argv[1], job)
             answer = {"ok": True, "count": n, "error": ""}
         except (KafkaError, OSError, KeyError, ValueError, TypeError, AssertionError, TimeoutError) as e:
             answer = {"ok": False, "count": -1, "error": f"{type(e).__name__}: {e}"}
