@@ -165,13 +165,13 @@ void sim_check_quorum(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
     struct kb_store *s = b->node->parts.store;
-    if (!s || !s->raft || !s->log || !kb_raft_is_up(s->raft) || kb_node_state(b->node) == KB_NODE_FAILED) return; /* an image that is being read is none */
+    if (!s || !s->raft || !s->log || !kb_raft_is_up(s->raft)) return; /* an image that is being read is none */
     sim_copy_look(c, &c->meta, b, s->log);
     if (b->node->image.offset >= c->replay.next) {
         replay_to(c, b, b->node->image.offset);
         check_majority(c);
     }
-    check_image(c, b);
+    if (kb_node_state(b->node) != KB_NODE_FAILED) check_image(c, b); /* it may have failed for what it had no memory to apply */
     check_leader(c, b);
     check_vote(c, b, s->raft);
     c->nodes[b->index].life = b->lives;

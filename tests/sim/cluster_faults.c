@@ -81,6 +81,7 @@ static void power(struct sim_cluster *c) {
     for (int i = 0; i < c->run->node_count; i++) {
         struct sim_broker *b = node_at(c, (node + i) % c->run->node_count);
         if ((i && (!more || sim_below(w, 2))) || b->life == SIM_DOWN || !sim_atlas_may_lose(c, b->index, false)) continue;
+        c->trouble_us = w->now_us;
         sim_broker_power_loss(b);
         start_later(c, b, sim_below(w, 4) ? 2 * SIM_S : 15 * SIM_S);
     }
@@ -129,6 +130,7 @@ static void wipe(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     if (b->life != SIM_UP || !sim_atlas_may_lose(c, b->index, true)) return;
     sim_fire(w, SIM_F_WIPED);
+    c->trouble_us = w->now_us;
     sim_broker_kill(b);
     sim_disk_remove(b->disk, SIM_DATA);
     sim_trace(w, "%s: its disk is replaced by an empty one", b->host.name);
