@@ -7,12 +7,13 @@
  * - When the connection of its heartbeats has closed it is dialed at once, and every 50 ms of the next second until it is heard of; does nothing listen
  *   there, it counts as dead 50 ms later.
  * - A new controller dials who has not been heard of 200 ms after it took over; two refusals, 50 ms apart, confirm a death.
- * - When the first of several suspects is due, all suspects are fenced in one decision, so that brokers that died together stay together in sync.
+ * - When the first of several suspects is due, all suspects are fenced in one decision, so that brokers that died together stay together in sync;
+ *   it waits for those whose connection closed as well and whose dial has not told yet.
  * - A timer that comes much too late means that this process itself stood still: every session begins anew.
  */
 #include "controller_priv.h"
 
-enum { GRACE_US = 50000, SILENT_US = 200000, AGAIN_US = 1000000 };
+enum { GRACE_US = 50000, SILENT_US = 200000, AGAIN_US = 1000000, PENDING_US = 10000 };
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 
@@ -161,20 +162,37 @@ static void all_anew(struct kb_controller *k) {
         if (s->grace_us == KW_NEVER) s->heard_us = k->now.mono_us;
 }
 
+/* Its connection closed, and whether something listens at its address is not known yet. */
+static bool is_pending(const struct kb_controller *k, const struct kb_session *s) {
+    return s->closed && s->grace_us == KW_NEVER && (s->dialing || s->redial_us != KW_NEVER) && k->now.mono_us - s->closed_us < AGAIN_US;
+}
+
+/* Those whose grace is over wait for it: they may have died together, and then they stay together in sync. */
+static void put_off(struct kb_controller *k) {
+    struct kb_session *s;
+    for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));)
+        if (s->grace_us <= k->now.mono_us) s->grace_us = k->now.mono_us + PENDING_US;
+}
+
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_controller *k = ctx;
     struct kb_session *s;
-    bool due = false;
+    bool over = false, graced = false, pending = false;
     (void)t;
     k->now.mono_us = now_us;
     if (!k->active) return;
     if (now_us - k->session_due_us > k->session_timeout_us / 2) all_anew(k);
     for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));) {
         if (!is_watched(k, s)) continue;
-        if (due_of(k, s) <= now_us) due = true;
+        over = over || s->heard_us + k->session_timeout_us <= now_us;
+        graced = graced || s->grace_us <= now_us;
         if (dial_at(k, s) <= now_us) dial(k, s);
+        pending = pending || is_pending(k, s);
     }
-    if (due) suspect_all(k);
+    if (over || (graced && !pending))
+        suspect_all(k);
+    else if (graced)
+        put_off(k);
     kb_sessions_arm(k);
 }
 

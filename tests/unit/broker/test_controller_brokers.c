@@ -216,6 +216,23 @@ static void test_brokers_that_die_together_are_fenced_in_one_decision(void **sta
     STATE(&r, "t", 0, "1 (1)");
 }
 
+/* One of them listens for a moment longer than the other: the decision waits until that is clear. */
+static void test_brokers_that_die_together_and_not_at_once(void **state) {
+    (void)state;
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    rig_kill(&r, 0);
+    rig_kill(&r, 1);
+    rig_kill(&r, 2);
+    r.dial_refused[0] = r.dial_refused[2] = false;
+    rig_run(&r, 40000);
+    r.dial_refused[0] = true;
+    rig_run(&r, 80000);
+    r.dial_refused[2] = true;
+    rig_run(&r, 300000);
+    for (int i = 0; i < 3; i++) assert_true(rig_fenced(&r, i));
+    STATE(&r, "t", 0, "- (0,1,2)");
+}
+
 static void test_brokers_that_fall_silent_together(void **state) {
     (void)state;
     static const int both[] = {0, 1};
@@ -410,6 +427,7 @@ int main(void) {
         TEST(test_a_broker_that_listens_and_is_silent),
         TEST(test_a_lost_connection_is_no_death),
         TEST(test_brokers_that_die_together_are_fenced_in_one_decision),
+        TEST(test_brokers_that_die_together_and_not_at_once),
         TEST(test_brokers_that_fall_silent_together),
         TEST(test_a_controller_that_stood_still_fences_nobody),
         TEST(test_controlled_shutdown),
