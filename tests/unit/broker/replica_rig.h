@@ -18,7 +18,7 @@ enum { HOSTS_MAX = 4, PIPES_MAX = 64, JOURNAL_MAX = 4096, REPLICAS_MAX = 3, TOPI
 
 struct news { /* one change of the metadata */
     enum { NEWS_BROKER, NEWS_TOPIC, NEWS_PARTITION, NEWS_LEADER, NEWS_CONFIG, NEWS_GONE } kind;
-    int32_t id; /* of the broker, or the partition */
+    int32_t id; /* of the broker, or the partition; of a topic that has another's name: that one */
     int32_t leader, isr[REPLICAS_MAX], isr_count, replicas[REPLICAS_MAX], replica_count;
     int8_t recovery;
     int64_t epoch; /* of the broker */
@@ -84,7 +84,7 @@ static inline void cl_image(struct host *h, int16_t type, const void *record) {
 
 static inline void cl_read_one(struct host *h, const struct news *w) {
     char name[16];
-    snprintf(name, sizeof(name), "t%u", w->topic);
+    snprintf(name, sizeof(name), "t%u", w->kind == NEWS_TOPIC && w->id ? (unsigned)w->id : w->topic);
     switch (w->kind) {
     case NEWS_BROKER: {
         struct kw_register_broker_record r;

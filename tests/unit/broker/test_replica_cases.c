@@ -1,0 +1,361 @@
+/* test_replica_cases.c - bug cases of replication (BR-…, BL-…), each as it was met elsewhere, with three node cores: BL-01, BL-13, BL-19, BR-01, BR-02,
+ * BR-03, BR-08, BR-09, BR-17, BR-19. Those of one side alone are in test_follower, test_isr, test_api_replica and test_controller_partitions.
+ */
+#include "replica_steps.h"
+
+#include "log/epochs.h"
+
+/* Nobody fetches. */
+static void hold_all(struct cluster *c, bool held) {
+    for (int i = 0; i < 3; i++) c->held[i] = held;
+}
+/* Steps small enough to stop as soon as a follower has so much. */
+static void until_end(struct cluster *c, int host, int64_t end) {
+    for (int i = 0; i < 100000 && part(c, host)->log->leo < end; i++)
+        if (!cl_turn(c)) cl_pass(c, 50);
+    assert_int_equal(part(c, host)->log->leo, end);
+}
+static void read_some(struct cluster *c, unsigned hosts) {
+    for (int i = 0; i < 3; i++)
+        if (hosts & 1u << i) cl_read(&c->h[i], c->news_count);
+}
+/* Stored by the leader alone, while not all hear of the metadata. */
+static void put_unread(struct cluster *c, int host, int64_t offset) {
+    struct sent s;
+    send(c, &s, host, 1, -1, -1);
+    for (int i = 0; i < 1000 && !answered(&s); i++) cl_pass(c, 1000);
+    assert_int_equal(s.answer.error_code, KE_NONE);
+    assert_int_equal(s.answer.base_offset, offset);
+}
+/* Retries of a batch of a producer that was stored. */
+static void expect_known(struct cluster *c, int host, int32_t seq, int64_t offset) {
+    struct sent s;
+    send(c, &s, host, -1, 5000, seq);
+    expect_stored(c, &s, offset);
+}
+
+/* A follower has a record that was acknowledged, and does not know yet that it is committed. It restarts; before it has fetched again the leader dies,
+ * and it leads: the record stays, since nothing is cut by the high watermark. */
+static void test_br01_not_cut_to_the_high_watermark(void **state) {
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        struct cluster *c = up(11 + (uint64_t)killed);
+        struct sent s;
+        put(c, 0, -1, 0);
+        cl_pass(c, 1000000);
+        send(c, &s, 0, -1, -1, -1);
+        until_end(c, 1, 2);
+        until_end(c, 2, 2);
+        for (int i = 0; i < 10000 && !answered(&s); i++)
+            if (!cl_turn(c)) cl_pass(c, 50);
+        assert_int_equal(s.answer.error_code, KE_NONE);
+        hold(c, true, true);
+        assert_int_equal(part(c, 0)->hw, 2);
+        assert_int_equal(part(c, 1)->hw, 1);
+        if (killed)
+            cl_kill(&c->h[1], false);
+        else
+            cl_stop(&c->h[1]);
+        cl_add_broker(c, 1, 300);
+        cl_boot(&c->h[1]);
+        cl_pass(c, 100000);
+        assert_int_equal(part(c, 1)->log->leo, 2);
+        assert_true(part(c, 1)->hw <= 1);
+        leader_dies(c);
+        assert_int_equal(part(c, 1)->log->leo, 2);
+        hold(c, false, false);
+        put(c, 1, -1, 2);
+        returns(c, 0);
+        expect_equal(c, 3, 7);
+    }
+}
+
+/* Leaders change faster than logs follow: one has epochs 1 and 2, of which the next leader never heard. It goes back to where they agree, no further. */
+static void test_br02_epochs_that_the_leader_never_had(void **state) {
+    (void)state;
+    struct cluster *c = up(13);
+    for (int64_t i = 0; i < 4; i++) put(c, 0, -1, i);
+    cl_pass(c, 1000000);
+    hold_all(c, true);
+    for (int64_t i = 4; i < 7; i++) put(c, 0, 1, i); /* epoch 0: 4 to 6 on 0 alone */
+    cl_elect(c, 1, 0, 1, 7, false);
+    read_some(c, 2);
+    for (int64_t i = 4; i < 6; i++) put(c, 1, 1, i); /* epoch 1: 4, 5 */
+    cl_elect(c, 1, 0, 1, 7, false);
+    read_some(c, 2);
+    put(c, 1, 1, 6); /* epoch 2: 6, and so as long as 0's */
+    cl_elect(c, 1, 0, 0, 7, false);
+    cl_read_all(c);
+    put(c, 0, 1, 7); /* epoch 3 */
+    assert_int_equal(kb_epochs_at(part(c, 1)->log->epochs, 6), 2);
+    hold_all(c, false);
+    cl_pass(c, 1000000);
+    assert_int_equal(kb_followers_stats(c->h[1].r.node)->truncations, 1);
+    assert_int_equal(kb_epochs_at(part(c, 1)->log->epochs, 6), 0);
+    assert_int_equal(kb_epochs_at(part(c, 1)->log->epochs, 7), 3);
+    expect_equal(c, 8, 7);
+}
+
+/* 1 goes on fetching from 0 at its end and misses that 2 led for a while, and wrote something else over what 1 has. Its fetches are of an old epoch: they
+ * bring nothing and make it no member; when it has heard of it all, it goes back before anything is appended. */
+static void test_br03_leader_changes_that_were_not_seen(void **state) {
+    (void)state;
+    struct cluster *c = up(14);
+    for (int64_t i = 0; i < 4; i++) put(c, 0, -1, i);
+    cl_pass(c, 1000000);
+    hold(c, false, true);
+    for (int64_t i = 4; i < 9; i++) put(c, 0, 1, i);
+    until_end(c, 1, 9);
+    cl_pass(c, 1000000); /* its next fetch waits at the leader */
+    hold_all(c, true);
+    cl_elect(c, 1, 0, 2, 5, false);
+    read_some(c, 5);
+    put_unread(c, 2, 4);
+    put_unread(c, 2, 5);
+    c->held[0] = false;
+    for (int i = 0; i < 1000 && kb_epochs_at(part(c, 0)->log->epochs, 5) != 1; i++) cl_pass(c, 1000);
+    assert_int_equal(part(c, 0)->log->leo, 6);
+    cl_elect(c, 1, 0, 0, 5, false);
+    read_some(c, 5);
+    c->held[0] = c->held[2] = c->held[1] = false;
+    for (int64_t i = 6; i < 12; i++) put_unread(c, 0, i);
+    for (int i = 0; i < 30; i++) {
+        cl_pass(c, 100000);
+        read_some(c, 5);
+        assert_int_equal(part(c, 1)->log->leo, 9);
+        assert_int_equal(c->parts[1][0].isr, 5);
+    }
+    assert_int_equal(kb_epochs_at(part(c, 1)->log->epochs, 5), 0); /* what it has there is of the lost epoch */
+    assert_true(part(c, 1)->hw <= 4);
+    assert_int_equal(kb_followers_stats(c->h[1].r.node)->truncations, 0);
+    cl_read_all(c);
+    cl_pass(c, 2000000);
+    assert_int_equal(kb_followers_stats(c->h[1].r.node)->truncations, 1);
+    assert_int_equal(kb_epochs_at(part(c, 1)->log->epochs, 5), 1);
+    expect_equal(c, 12, 7);
+}
+
+/* 1 has caught up and is to be let in; before the leader's request arrives it comes back with an empty disk. The request is about a life that has ended:
+ * it is refused, and 1 is in sync only when it has it all again. */
+static void test_br08_wiped_before_it_was_let_in(void **state) {
+    (void)state;
+    static const char *const files[] = {"/data/t1-0", "/data/recovery-point-offset-checkpoint", "/data/replication-offset-checkpoint",
+                                        "/data/log-start-offset-checkpoint"};
+    for (int heard = 0; heard < 2; heard++) { /* the leader, of that broker's new life, before its request is answered */
+        struct cluster *c = up(15);
+        hold(c, true, false);
+        put(c, 0, 1, 0);
+        cl_pass(c, 25000000); /* replica.lag.time.max.ms, and more */
+        cl_read_all(c);
+        assert_int_equal(c->parts[1][0].isr, 5);
+        for (int64_t i = 1; i < 6; i++) put(c, 0, -1, i);
+        c->isr_stays = true; /* what the leader asks does not arrive */
+        hold(c, false, false);
+        until_end(c, 1, 6);
+        cl_pass(c, 500000);
+        assert_int_equal(c->parts[1][0].isr, 5);
+        cl_kill(&c->h[1], false);
+        for (size_t i = 0; i < KW_COUNTOF(files); i++) sim_disk_remove(c->h[1].r.disk, files[i]);
+        cl_add_broker(c, 1, 501);
+        hold(c, true, false);
+        cl_boot(&c->h[1]);
+        assert_int_equal(part(c, 1)->log->leo, 0);
+        if (heard) cl_read_all(c);
+        c->isr_stays = false; /* now it does */
+        cl_pass(c, 1000000);
+        assert_int_equal(c->parts[1][0].isr, 5);
+        cl_read_all(c);
+        cl_pass(c, 1000000);
+        assert_int_equal(c->parts[1][0].isr, 5);
+        hold(c, false, false);
+        for (int i = 0; i < 10000 && c->parts[1][0].isr == 5; i++) cl_pass(c, 200);
+        assert_int_equal(c->parts[1][0].isr, 7);
+        assert_int_equal(part(c, 1)->log->leo, 6);
+        expect_equal(c, 6, 7);
+    }
+}
+
+/* One is left of those in sync, and min.insync.replicas is two. What it takes with acks=1 is shown to nobody, and so nobody misses what of it is lost
+ * with the machine; what could be read before is there, as it was synced. */
+static void test_br09_alone_below_min_isr(void **state) {
+    (void)state;
+    struct cluster *c = up(16);
+    for (int64_t i = 0; i < 3; i++) put(c, 0, -1, i);
+    cl_pass(c, 1000000);
+    assert_int_equal(part(c, 0)->hw, 3);
+    assert_int_equal(kb_log_sync(part(c, 0)->log), KW_OK);
+    cl_pass(c, 1000000);
+    assert_int_equal(part(c, 0)->log->synced, 3);
+    cl_kill(&c->h[1], false);
+    cl_kill(&c->h[2], false);
+    c->dead[1] = c->dead[2] = true;
+    cl_elect(c, 1, 0, CL_SAME_LEADER, 1, false);
+    cl_read_all(c);
+    for (int64_t i = 3; i < 8; i++) put(c, 0, 1, i);
+    cl_pass(c, 1000000);
+    assert_int_equal(part(c, 0)->hw, 3);
+    cl_kill(&c->h[0], true);
+    c->dead[0] = true;
+    cl_elect(c, 1, 0, -1, 1, false);
+    returns(c, 1);
+    returns(c, 2);
+    returns(c, 0);
+    assert_int_equal(part(c, 0)->log->leo, 3);
+    cl_elect(c, 1, 0, 0, 1, true); /* the last known leader */
+    cl_read_all(c);
+    cl_pass(c, 2000000);
+    cl_read_all(c);
+    assert_int_equal(part(c, 0)->hw, 3);
+    put(c, 0, -1, 3);
+    expect_equal(c, 4, 7);
+}
+
+/* Away while its topic was deleted and made again under the same name: it comes back with the folder of the old one, which is set aside. */
+static void test_br17_made_again_while_away(void **state) {
+    (void)state;
+    struct cluster *c = up(17);
+    for (int64_t i = 0; i < 5; i++) put(c, 0, -1, i);
+    cl_pass(c, 1000000);
+    cl_kill(&c->h[2], false);
+    c->dead[2] = true;
+    cl_elect(c, 1, 0, CL_SAME_LEADER, 3, false);
+    cl_tell(c, (struct news){.kind = NEWS_GONE, .topic = 1});
+    cl_read_all(c);
+    cl_pass(c, 1000000);
+    cl_tell(c, (struct news){.kind = NEWS_TOPIC, .topic = 2, .id = 1}); /* t1 */
+    cl_add_partition(c, 2, 0, 3, 0);
+    cl_elect(c, 2, 0, CL_SAME_LEADER, 3, false);
+    cl_read_all(c);
+    cl_pass(c, 1000000);
+    put(c, 0, -1, 0);
+    put(c, 0, -1, 1);
+    returns(c, 2);
+    for (int i = 0; i < 3; i++) {
+        cl_pass(c, 1000000);
+        cl_read_all(c);
+    }
+    assert_non_null(strstr(c->h[2].r.lines, "set aside"));
+    assert_int_equal(c->parts[2][0].isr, 7);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cl_partition(&c->h[i], 2, 0)->log->leo, 2);
+        assert_int_equal(cl_partition(&c->h[i], 2, 0)->hw, 2);
+    }
+    size_t n, m;
+    for (int i = 0; i < 3; i++) cl_stop(&c->h[i]);
+    uint8_t *a = cl_log_bytes(&c->h[0], 0, &n), *b = cl_log_bytes(&c->h[2], 0, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a);
+    free(b);
+    cl_deinit(c);
+    free(c);
+}
+
+/* A batch larger than a follower asks for of a partition, and of all: it comes whole. */
+static void test_br19_larger_than_a_replica_fetch(void **state) {
+    (void)state;
+    struct cluster *c = up(18);
+    for (int i = 0; i < 3; i++) {
+        rig_set(&c->h[i].r, "replica.fetch.max.bytes", "1000");
+        rig_set(&c->h[i].r, "replica.fetch.response.max.bytes", "1000");
+    }
+    for (int64_t i = 0; i < 3; i++) {
+        struct sent s;
+        struct rig *r = &c->h[0].r;
+        struct rig_batch b = {.pid = -1, .epoch = -1, .seq = -1, .count = 1, .value_size = i == 1 ? 900000 : 100};
+        size_t n;
+        uint8_t *p = rig_batch(r, &b, &n);
+        s.conn = rig_connect(r);
+        rig_request(s.conn, KW_API_PRODUCE, 9, 1, &rig_produce_msg(r, "t1", 0, -1, p, n)->req);
+        expect_stored(c, &s, i);
+    }
+    expect_equal(c, 3, 7);
+}
+
+/* Five batches are stored and their answers lost with the leader: the next one knows them all, sent again in order, or the oldest alone. */
+static void test_bl19_known_to_a_new_leader(void **state) {
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        struct cluster *c = up(19 + (uint64_t)all);
+        struct sent s;
+        for (int32_t i = 0; i < 5; i++) send(c, &s, 0, -1, 5000, i);
+        until_end(c, 1, 5);
+        until_end(c, 2, 5);
+        leader_dies(c);
+        for (int32_t i = 0; i < (all ? 5 : 1); i++) expect_known(c, 1, i, i);
+        send(c, &s, 1, -1, 5000, 5);
+        expect_stored(c, &s, 5);
+        returns(c, 0);
+        expect_equal(c, 6, 7);
+    }
+}
+
+/* The power goes, and each of three has another end afterwards. Whoever leads, the logs end equal, and every offset stands above the one before. */
+static void test_bl01_three_ends_after_a_power_loss(void **state) {
+    (void)state;
+    for (int leader = 0; leader < 3; leader++) {
+        static const int64_t synced[] = {4, 7, 2};
+        struct cluster *c = up(21 + (uint64_t)leader);
+        for (int64_t i = 0; i < 9; i++) {
+            put(c, 0, -1, i);
+            for (int k = 0; k < 3; k++)
+                if (i + 1 == synced[k]) {
+                    until_end(c, k, i + 1);
+                    for (int t = 0; t < 10000 && part(c, k)->log->written < i + 1; t++) cl_pass(c, 50);
+                    assert_int_equal(kb_log_sync(part(c, k)->log), KW_OK);
+                    cl_pass(c, 1000000);
+                    assert_true(part(c, k)->log->synced >= i + 1);
+                }
+        }
+        for (int k = 0; k < 3; k++) {
+            cl_kill(&c->h[k], true);
+            c->dead[k] = true;
+        }
+        cl_elect(c, 1, 0, -1, 1u << leader, false);
+        for (int k = 0; k < 3; k++) returns(c, k);
+        int64_t end = part(c, leader)->log->leo;
+        assert_true(end >= synced[leader]);
+        assert_true(part(c, 0)->log->leo != part(c, 1)->log->leo || part(c, 1)->log->leo != part(c, 2)->log->leo);
+        cl_elect(c, 1, 0, leader, 1u << leader, true);
+        cl_read_all(c);
+        cl_pass(c, 2000000);
+        cl_read_all(c);
+        put(c, leader, -1, end);
+        for (int i = 0; i < 3; i++) {
+            cl_pass(c, 1000000);
+            cl_read_all(c);
+        }
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(part(c, k)->log->leo, end + 1);
+            assert_int_equal(part(c, k)->hw, end + 1);
+            cl_stop(&c->h[k]);
+            size_t n;
+            int64_t next = 0;
+            uint8_t *bytes = cl_log_bytes(&c->h[k], 0, &n);
+            const uint8_t *at = bytes;
+            struct kw_entry e;
+            while (kw_entry_next(&at, bytes + n, &e) > 0) {
+                struct kw_batch_header h;
+                assert_int_equal(kw_batch_parse(e.p, e.size, &h), KW_OK);
+                assert_int_equal(h.base_offset, next);
+                next = h.base_offset + h.last_offset_delta + 1;
+            }
+            assert_int_equal(next, end + 1);
+            free(bytes);
+        }
+        cl_deinit(c);
+        free(c);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_br01_not_cut_to_the_high_watermark), cmocka_unit_test(test_br02_epochs_that_the_leader_never_had),
+        cmocka_unit_test(test_br03_leader_changes_that_were_not_seen), cmocka_unit_test(test_br08_wiped_before_it_was_let_in),
+        cmocka_unit_test(test_br09_alone_below_min_isr), cmocka_unit_test(test_br17_made_again_while_away),
+        cmocka_unit_test(test_br19_larger_than_a_replica_fetch), cmocka_unit_test(test_bl19_known_to_a_new_leader),
+        cmocka_unit_test(test_bl01_three_ends_after_a_power_loss),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
