@@ -417,8 +417,9 @@ static void watch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
 
 void kc_fetchers_run(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
     bool idle = c->stopped || c->closed;
-    for (struct kw_list *it = c->fetchers.next; it != &c->fetchers; it = it->next) {
+    for (struct kw_list *next, *it = c->fetchers.next; it != &c->fetchers; it = next) {
         struct kc_fetcher *f = KW_CONTAINER_OF(it, struct kc_fetcher, link);
+        next = it->next;
         if (f->outstanding) {
             /* One that was sent is waited for, wanted or not: the broker answers in order, so nothing behind it would come sooner. What
              * cannot wait is asked for beside it. */
@@ -435,7 +436,10 @@ void kc_fetchers_run(struct kc_consume *c, int64_t now_us, int64_t *next_us) {
             continue;
         }
         send_fetch(f, now_us, next_us);
-        if (f->outstanding) watch(f, now_us, next_us);
+        if (!f->outstanding) continue;
+        watch(f, now_us, next_us);
+        kw_list_remove(&f->link); /* where the budget does not do for all, who went without comes first when an answer gives some back */
+        kw_list_push(&c->fetchers, &f->link);
     }
 }
 

@@ -34,8 +34,8 @@ static void draw_network(struct sim_world *w, struct sim_plan *p) {
 
 static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->kill_s = sim_often(w, 60, 4, 40);
-    p->kill_leader_s = sim_often(w, 50, 5, 40);
-    p->kill_controller_s = sim_often(w, 50, 5, 40);
+    p->kill_leader_s = sim_often(w, 50, 5, 20);
+    p->kill_controller_s = sim_often(w, 50, 5, 20);
     p->kill_all_s = sim_often(w, 25, 15, 60);
     p->power_s = sim_often(w, 50, 3, 20);
     p->stop_s = sim_often(w, 40, 6, 40);
@@ -57,7 +57,7 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->delete_s = sim_often(w, 20, 10, 40);
     p->alloc_s = sim_often(w, 20, 2, 15);
     p->drift = sim_below(w, 4) == 0;
-    if (!p->kill_s && !p->kill_leader_s && !p->kill_controller_s && !p->isolate_s) p->kill_s = 10;
+    if (!p->kill_leader_s && !p->kill_controller_s) p->kill_leader_s = (uint32_t)sim_range(w, 5, 15); /* each seed has its elections */
 }
 
 static void add_config(struct sim_run *r, int topic, const char *name, const char *value) {
@@ -77,6 +77,7 @@ static void draw_topics(struct sim_run *r) {
     for (int t = 0; t < r->model.topic_count; t++) {
         struct sim_topic *s = &r->model.topics[t];
         s->partitions = KW_MIN(s->partitions, 5);
+        if (r->model.topic_count == 1) s->partitions = KW_MAX(s->partitions, 3); /* a slow reader of one log has a long way to go */
         s->rf = (int16_t)KW_MIN(brokers, (int)(sim_below(w, 4) ? 3 : sim_range(w, 1, 3)));
         if (t == 0 && s->rf == 1) s->rf = 3;
         int min = (int)sim_range(w, 1, KW_MAX(s->rf - 1, 1)); /* the loss of one node never stops the writes */
