@@ -3,7 +3,8 @@
  */
 #include "replica_steps.h"
 
-/* BL-18, at a new leader. It dies before it has answered, when one follower has the record: the producer sends it again. One copy with idempotence; two without. */
+/* BL-18, at a new leader. It dies before it has answered, when one follower has the record: the producer sends it again. One copy with idempotence; two
+ * without. */
 static void test_answer_lost(void **state) {
     (void)state;
     for (int idempotent = 0; idempotent < 2; idempotent++) {
