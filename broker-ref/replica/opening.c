@@ -326,12 +326,21 @@ static bool ends_with(const char *s, size_t n, const char *tail) {
     return n >= t && memcmp(s + n - t, tail, t) == 0;
 }
 
-/* "topic-N" of the image? Anything else with that shape is data that the metadata does not know. */
+/* "topic-N" of the image? Anything else with that shape is data that the metadata does not know, or knows elsewhere: what was deleted, or moved away,
+ * while this broker was down. It is named and kept. */
 static bool looks_like_partition(const char *name, size_t n, struct kw_str *topic, int64_t *index) {
     const char *dash = memrchr(name, '-', n);
     if (!dash || dash == name) return false;
     *topic = (struct kw_str){name, (int32_t)(dash - name)};
     return kb_text_int(dash + 1, (size_t)(name + n - dash - 1), 0, INT32_MAX, index);
+}
+
+static void say_stray(struct kb_node *n, const char *name, struct kw_str topic, int64_t index) {
+    const struct kb_image_topic *t = kb_image_topic(&n->image, topic);
+    bool known = t && index < t->partition_count;
+    for (int32_t i = 0; known && i < t->partitions[index].replica_count; i++)
+        if (t->partitions[index].replicas[i] == n->id) return;
+    KB_SAY(n, KB_WARN, "%s/%s belongs to no %s: left alone", n->log_dir, name, known ? "replica of this broker's" : "topic that the metadata knows");
 }
 
 kw_err kb_strays_start(struct kb_node *n, const struct kb_found *found) {
@@ -344,9 +353,7 @@ kw_err kb_strays_start(struct kb_node *n, const struct kb_found *found) {
             kw_err err = remove_folder(n, name);
             if (err != KW_OK) return err;
         } else if (looks_like_partition(name, len, &topic, &index) && strcmp(name, "__cluster_metadata-0") != 0) {
-            struct kb_image_topic *t = kb_image_topic(&n->image, topic);
-            if (!t || index >= t->partition_count)
-                KB_SAY(n, KB_WARN, "%s/%s belongs to no topic that the metadata knows: left alone", n->log_dir, name);
+            say_stray(n, name, topic, index);
         }
     }
     return KW_OK;

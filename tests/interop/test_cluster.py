@@ -4,7 +4,7 @@ acknowledgement while leaders are killed; kcat, kafka-python and franz-go look a
 
     test_cluster.py [--quick] [--rounds 3] [NAME...]
 
-NAME: tools, dead, moves, unclean, unregister, rolling; without any, all of them. After them the cluster is stopped, and Apache Kafka's
+NAME: tools, dead, controller, moves, unclean, unregister, rolling; without any, all of them. After them the cluster is stopped, and Apache Kafka's
 decoder and a comparison byte by byte judge what each node has on disk.
 """
 import argparse
@@ -15,7 +15,8 @@ import time
 import kill9
 from judge import cluster, peers, records, segments, servers, tally, tools, wire
 
-PROPS = {"min.insync.replicas": 2, "log.segment.bytes": 4 << 20, "log.index.interval.bytes": 4096}
+PROPS = {"min.insync.replicas": 2, "log.segment.bytes": 4 << 20, "log.index.interval.bytes": 4096,
+         "metadata.log.max.record.bytes.between.snapshots": 3000}
 RATE = 300   # records a second of each producer
 
 
@@ -165,8 +166,8 @@ def after_a_kill(b):
         bad.append(f"under min.insync.replicas: {b.describe('--under-min-isr-partitions')}")
     if b.nodes() != {0: "unfenced", 1: "fenced", 2: "unfenced"}:
         bad.append(f"list-endpoints: {b.nodes()}")
-    status, said = b.quorum()
-    return bad if int(status["LeaderId"]) in (0, 2) and int(status["MaxFollowerLagTimeMs"]) > 0 else bad + [said]
+    status, said = b.quorum()   # its lag in time is -1 to a leader that never heard of it
+    return bad if int(status["LeaderId"]) in (0, 2) and int(status["MaxFollowerLagTimeMs"]) != 0 else bad + [said]
 
 
 def check_metadata(who, said):
@@ -199,6 +200,28 @@ def seen_by(b, peer):
     return check_metadata(peer.name, json.loads(out.read_text()))
 
 
+def deleted_meanwhile(b):
+    """Topics are deleted while a node is dead, and two of them made anew, one without a replica there."""
+    for name in ("gone", "moved", "reborn"):
+        b.tool("kafka-topics", "--delete", "--topic", name)
+    b.tool("kafka-topics", "--create", "--topic", "moved", "--replica-assignment", "0:2")
+    b.tool("kafka-topics", "--create", "--topic", "reborn", "--replica-assignment", "0:1:2")
+    b.tool("kafka-topics", "--alter", "--topic", "reborn", "--partitions", "2", "--replica-assignment", "0:1:2,2:1:0")
+    left = b.tool("kafka-topics", "--list").split()
+    return [f"--list: {left}"] if "gone" in left or "reborn" not in left else []
+
+
+def begins_anew(b):
+    """It takes no record of the old topic for one of the new, and says what it leaves alone."""
+    b.c.until_in_sync("reborn")
+    with wire.Wire(b.c.boots[0]) as w:
+        w.produce("reborn", wire.batch([b"new"]), acks=-1)
+    stored = lambda: b"".join(f.read_bytes() for f in sorted((b.c.node_data(DEAD) / "reborn-0").glob("*.log")))
+    bad = [] if b"new" in stored() and b"old" not in stored() else [f"stored: {stored()!r}"]
+    said = (b.c.data / f"node-{DEAD}.log").read_text()
+    return bad + [f"the log does not name {x}" for x in ("gone-0", "moved-0") if not re.search(rf"/{x} belongs to no .*left alone", said)]
+
+
 def preferred(b):
     b.c.start_node(DEAD)
     b.c.until_in_sync("adm")
@@ -220,11 +243,35 @@ def preferred(b):
 
 
 def a_dead_node(t, b):
+    for name in ("gone", "moved", "reborn"):
+        b.tool("kafka-topics", "--create", "--topic", name, "--replica-assignment", "0:1:2")
+        with wire.Wire(b.c.boots[0]) as w:
+            w.produce(name, wire.batch([b"old"]), acks=-1)
     t.attempt("kafka-topics, kafka-metadata-quorum: a node was killed", after_a_kill, b)
     t.attempt("kcat -L: a node is dead", seen_by_kcat, b)
     for peer in (peers.KafkaPython, peers.Franz):
         t.attempt(f"{peer.name}: metadata, a node is dead", seen_by, b, peer)
+    t.attempt("kafka-topics --delete, --alter: a node is dead", deleted_meanwhile, b)
     t.attempt("kafka-leader-election preferred", preferred, b)
+    t.attempt("a topic made anew while the node was dead begins anew there", begins_anew, b)
+
+
+# ---- The active controller dies ----
+
+def another_controller(b):
+    status, _ = b.quorum()
+    dead, epoch = int(status["LeaderId"]), int(status["LeaderEpoch"])
+    b.c.kill_node(dead)
+    others = [n for n in range(3) if n != dead]
+    b.tool("kafka-topics", "--create", "--topic", "after", "--replica-assignment", ":".join(map(str, others)))   # waits for the next controller
+    status, said = b.quorum()
+    bad = [] if int(status["LeaderId"]) in others and int(status["LeaderEpoch"]) > epoch else [f"{dead} led epoch {epoch} and is dead: {said}"]
+    if b.describe("--topic", "after") != {("after", 0): (others[0], others, others)}:
+        bad.append(f"describe: {b.describe('--topic', 'after')}")
+    b.c.start_node(dead)
+    b.c.until_in_sync("adm")
+    b.c.until("the dead voter follows", lambda: (lambda r: True if r[dead][1:] == (0, "Follower") else r)(b.replication()))
+    return bad
 
 
 # ---- Partitions that move ----
@@ -384,13 +431,27 @@ def roll(b, topics, n):
 
 
 def saw_all(follower, loads, out):
-    """The consumer that read all the time: the same records, each partition in its order, none left out and none twice."""
     follower.proc.stdin.write(b"\n")
     follower.proc.stdin.flush()
     follower.answer(120)
+    return differences(loads, [json.loads(line) for line in out.read_text().splitlines()])
+
+
+def follower_controls(loads, out):
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    at = len(rows) // 2
+    later = next(i for i in range(at + 1, len(rows)) if (rows[i]["topic"], rows[i]["partition"]) == (rows[at]["topic"], rows[at]["partition"]))
+    swapped = list(rows)
+    swapped[at], swapped[later] = rows[later], rows[at]
+    spoiled = {"a gap": rows[:at] + rows[at + 1:], "a record twice": rows[:at] + rows[at:at + 1] + rows[at:], "two records the wrong way round": swapped,
+               "a missing end": rows[:at]}
+    return [f"did not see {what}" for what, r in spoiled.items() if not differences(loads, r)]
+
+
+def differences(loads, rows):
+    """The consumer that read all the time: the same records, each partition in its order, none left out and none twice."""
     seen, bad = {}, []
-    for line in out.read_text().splitlines():
-        r = json.loads(line)
+    for r in rows:
         seen.setdefault((r["topic"], r["partition"]), []).append((r["offset"], records.unb64(r["value"])))
     for load in loads:
         for p, rs in records.by_partition(load.got).items():
@@ -416,6 +477,7 @@ def rolling(t, b, rounds):
     t.note(f"{sum(x.result['acked'] for x in loads)} acknowledged")
     t.attempt("franz-go read all of it meanwhile, without a gap", saw_all, follower, loads, out)
     follower.close()
+    t.attempt("control: the reader's judge sees a gap, a double, a wrong order", follower_controls, loads, out)
     t.attempt("control: the judge sees loss and damage", kill9.controls, loads[0], loads[0].got)
 
 
@@ -452,15 +514,38 @@ def same_bytes(b):
     return bad if compared else bad + ["no byte was compared"]
 
 
+def one_bit(b):
+    """The control: one bit of the largest replica."""
+    log = max((f for n in b.c.boots for d in tools.partition_folders(b.c.node_data(n)) if d.name != "__cluster_metadata-0" for f in d.glob("*.log")),
+              key=lambda f: f.stat().st_size)
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    return [] if same_bytes(b) else "it saw nothing"
+
+
+def snapshots(b):
+    files = [f for n in b.c.boots for f in sorted((b.c.node_data(n) / "__cluster_metadata-0").glob("*.checkpoint"))]
+    bad = [f"node {n} has no snapshot" for n in b.c.boots if not any(b.c.node_data(n) in f.parents for f in files)]
+    for f in files:   # one at a time: all must show what a snapshot begins with
+        text = tools.dump([f], "--cluster-metadata-decoder", call=b.box)
+        bad += tools.complaints(text)
+        if '"type":"REGISTER_BROKER_RECORD"' not in text:
+            bad.append(f"{f}: no broker in it: {text[:600]}")
+    return bad
+
+
 def on_disk(t, b):
     code = b.c.stop()
     t.check("SIGTERM ends the cluster with exit code 0", [] if code == 0 else f"exit code {code}\n{b.c.log_tail()}")
     t.attempt("the replicas are the same, byte by byte", same_bytes, b)
     for n in b.c.boots:
         t.attempt(f"kafka-dump-log on the metadata log of node {n}", tools.metadata_log_problems, b.c.node_data(n), b.box)
+    t.attempt("kafka-dump-log on the snapshots of all nodes", snapshots, b)
     folders = [d for n in b.c.boots for d in tools.partition_folders(b.c.node_data(n)) if d.name != "__cluster_metadata-0"]
     t.attempt(f"kafka-dump-log on {len(folders)} replicas", tools.dump_log_problems, folders, b.box)
     t.attempt("batches and indexes of the replicas agree", segments.problems, folders)
+    t.attempt("control: the comparison sees one bit", one_bit, b)
 
 
 def run():
@@ -473,7 +558,9 @@ def run():
     c = cluster.Cluster(3, PROPS)
     with c:
         b = Bench(c)
-        steps = {"tools": the_tools, "dead": a_dead_node, "moves": moves,
+        steps = {"tools": the_tools, "dead": a_dead_node,
+                 "controller": lambda t, b: t.attempt("kafka-metadata-quorum, kafka-topics: the active controller was killed", another_controller, b),
+                 "moves": moves,
                  "unclean": lambda t, b: t.attempt("kafka-leader-election unclean", unclean, b),
                  "unregister": lambda t, b: t.attempt("kafka-cluster unregister", unregister, b),
                  "rolling": lambda t, b: rolling(t, b, a.rounds or (1 if a.quick else 3))}
