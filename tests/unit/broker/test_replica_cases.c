@@ -169,10 +169,13 @@ static void test_br08_wiped_before_it_was_let_in(void **state) {
         cl_read_all(c);
         cl_pass(c, 1000000);
         assert_int_equal(c->parts[1][0].isr, 5);
+        rig_set(&c->h[1].r, "replica.fetch.max.bytes", "100"); /* a record at a time */
         hold(c, false, false);
-        for (int i = 0; i < 10000 && c->parts[1][0].isr == 5; i++) cl_pass(c, 200);
+        for (int i = 0; i < 100000 && c->parts[1][0].isr == 5; i++) {
+            if (!cl_turn(c)) cl_pass(c, 50);
+            assert_true(c->parts[1][0].isr == 5 || part(c, 1)->log->leo == 6);
+        }
         assert_int_equal(c->parts[1][0].isr, 7);
-        assert_int_equal(part(c, 1)->log->leo, 6);
         expect_equal(c, 6, 7);
     }
 }
@@ -194,6 +197,8 @@ static void test_br09_alone_below_min_isr(void **state) {
     cl_elect(c, 1, 0, CL_SAME_LEADER, 1, false);
     cl_read_all(c);
     for (int64_t i = 3; i < 8; i++) put(c, 0, 1, i);
+    cl_pass(c, 25000000); /* nobody is waited for any more */
+    put(c, 0, 1, 8);
     cl_pass(c, 1000000);
     assert_int_equal(part(c, 0)->hw, 3);
     cl_kill(&c->h[0], true);

@@ -115,7 +115,7 @@ static void test_below_min_isr(void **state) {
     for (int i = 0; i < 100 && !answered(&s); i++) cl_pass(c, 10000);
     assert_int_equal(s.answer.error_code, KE_NOT_ENOUGH_REPLICAS);
     put(c, 1, 1, 1);
-    cl_pass(c, 1000000);
+    cl_pass(c, 12000000); /* nobody is waited for any more */
     assert_int_equal(part(c, 1)->hw, 1);
     returns(c, 2);
     for (int i = 0; i < 3; i++) {
