@@ -387,7 +387,8 @@ static void test_formatted_folders(void **state) {
     assert_int_equal(kb_snapshot_encode(&im, 0, 0, &bytes), KW_OK);
     for (int i = 0; i < 2; i++) {
         char text[200];
-        int n = snprintf(text, sizeof(text), "#\ncluster.id=formatted-cluster-00000\ndirectory.id=AAAAAAAAAAAAAAAAAAAA%cA\nnode.id=%d\nversion=1\n", 'x' + i, i);
+        int n = snprintf(text, sizeof(text),
+                         "#\ncluster.id=formatted-cluster-00000\ndirectory.id=AAAAAAAAAAAAAAAAAAAA%cA\nnode.id=%d\nversion=1\n", 'x' + i, i);
         sim_disk_poke(q->h[i].r.disk, "/data/meta.properties", text, (size_t)n);
         sim_disk_poke(q->h[i].r.disk, "/data/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint", bytes.p, bytes.len);
     }
