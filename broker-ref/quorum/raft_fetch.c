@@ -141,7 +141,10 @@ void kb_raft_hear_hw(struct kb_raft *r, int64_t hw, struct kb_now now) {
     r->follow.heard_hw = hw;
     if (r->ready_at < 0) r->ready_at = hw;
     int64_t to = KW_MIN(hw, r->s->log->leo);
-    if (to <= r->hw) return;
+    if (to <= r->hw) { /* a snapshot may have brought all there is, and nothing more may come for long */
+        if (!r->s->ready_told) kb_raft_applied(r, now);
+        return;
+    }
     r->hw = to;
     kb_store_committed(r->s, now);
 }

@@ -163,6 +163,7 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     compare(p, y);
     y->life = b->lives;
     y->hw_epoch = -1;
+    y->led = false;
 }
 
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {

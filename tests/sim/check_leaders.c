@@ -32,6 +32,22 @@ static void check_members(struct sim_cluster *c, struct sim_part *p, int leader,
     }
 }
 
+static void commit(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_partition *x, int topic) {
+    const struct sim_copy *y = &p->copies[b->index];
+    for (size_t i = y->agreed; i < y->have.count && y->have.v[i].base < x->hw; i++) {
+        const struct sim_batch_id *e = &y->have.v[i];
+        if (e->last >= x->hw)
+            sim_fail(&c->run->w, 19, "%s: the high watermark %lld of node %d lies in the middle of a batch from %lld to %lld", p->name, (long long)x->hw, b->index,
+                     (long long)e->base, (long long)e->last);
+        sim_batches_add(&p->committed, e);
+        p->end = e->last + 1;
+    }
+    if (p->end < x->hw) p->end = x->hw; /* its log begins behind it */
+    struct sim_log *l = sim_model_log(&c->run->model, topic, x->index);
+    l->hw_max = KW_MAX(l->hw_max, p->end);
+    check_members(c, p, b->index, topic, x->index, "the high watermark moved");
+}
+
 static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
     struct sim_copy *y = &p->copies[b->index];
     struct sim_world *w = &c->run->w;
@@ -43,18 +59,7 @@ static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     if (x->isr_count < min)
         sim_fail(w, 19, "%s-%d: node %d moves the high watermark to %lld with %d in sync, %d are demanded", name, x->index, b->index, (long long)x->hw,
                  x->isr_count, min);
-    for (size_t i = y->agreed; i < y->have.count && y->have.v[i].base < x->hw; i++) {
-        const struct sim_batch_id *e = &y->have.v[i];
-        if (e->last >= x->hw)
-            sim_fail(w, 19, "%s-%d: the high watermark %lld of node %d lies in the middle of a batch from %lld to %lld", name, x->index, (long long)x->hw,
-                     b->index, (long long)e->base, (long long)e->last);
-        sim_batches_add(&p->committed, e);
-        p->end = e->last + 1;
-    }
-    if (p->end < x->hw) p->end = x->hw; /* its log begins behind it */
-    struct sim_log *l = sim_model_log(&c->run->model, topic, x->index);
-    l->hw_max = KW_MAX(l->hw_max, p->end);
-    check_members(c, p, b->index, topic, x->index, "the high watermark moved");
+    commit(c, p, b, x, topic);
 }
 
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
@@ -63,6 +68,12 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     if (!p->known || !kw_uuid_eq(p->id, x->topic_id)) return;
     if (x->role != KB_PART_LEADS && x->replica_count == 1) { /* the only copy is what everyone has */
         if (x->hw > p->end) committed(c, p, b, x, topic);
+        return;
+    }
+    bool led = p->copies[b->index].led;
+    p->copies[b->index].led = x->role == KB_PART_LEADS;
+    if (x->role != KB_PART_LEADS && led && x->hw > p->end && sim_copy_agrees(p, b->index)) { /* in the turn in which it ceased to lead, before that */
+        commit(c, p, b, x, topic);
         return;
     }
     if (x->role != KB_PART_LEADS) {

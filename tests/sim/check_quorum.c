@@ -175,6 +175,7 @@ void sim_check_quorum(struct sim_broker *b) {
     check_leader(c, b);
     check_vote(c, b, s->raft);
     c->nodes[b->index].life = b->lives;
+    if (s->raft->phase == KB_RAFT_MEMBER) c->nodes[b->index].wiped = false;
 }
 
 void sim_check_quorum_death(struct sim_broker *b) {

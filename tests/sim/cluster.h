@@ -38,6 +38,7 @@ struct sim_copy { /* a partition on one node */
     int32_t leader_epoch;    /* as the node knew it last */
     int64_t hw, synced;
     int32_t hw_epoch;
+    bool led; /* at the last look */
 };
 struct sim_stamp { /* a batch that some node has appended: no other may stand there in the same epoch */
     int32_t epoch, prev_epoch;
