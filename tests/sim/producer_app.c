@@ -239,6 +239,14 @@ void sim_producer_hurry(struct sim_role *r) {
     sim_client_wake(r->client);
 }
 
+void sim_producer_enough(struct sim_role *r) {
+    struct producer *p = (struct producer *)r;
+    if (p->sent == p->plan.quota) return;
+    sim_trace(p->w, "producer %d sends no more, at %u of %u", p->number, p->sent, p->plan.quota);
+    p->plan.quota = p->sent;
+    p->role.next_us = SIM_NEVER;
+}
+
 static void on_stopped(struct kc_sender *s) {
     struct producer *p = KW_CONTAINER_OF(s, struct producer, produce.sender);
     kc_produce_detach(&p->produce);

@@ -24,6 +24,7 @@ bool sim_producer_closed(const struct sim_role *r);
 bool sim_producer_done(const struct sim_role *r);     /* all sent, each with its report */
 uint32_t sim_producer_left(const struct sim_role *r); /* of its quota, not sent */
 void sim_producer_hurry(struct sim_role *r);          /* healed: the rest without dawdling */
+void sim_producer_enough(struct sim_role *r);         /* sends no more; what it has sent awaits its reports */
 
 /* ---- Consumers ---- */
 struct sim_consumer_plan {
