@@ -401,4 +401,26 @@ static inline void q_agree(struct quorum *q, int64_t at_most_us) {
     assert_true(q_same_images(q));
 }
 
+/* ---- What tests do again and again ---- */
+
+enum { SECOND = 1000000 };
+
+static inline bool said(struct host *h, const char *text) {
+    return strstr(h->r.lines, text) != NULL;
+}
+
+static inline void set_all(struct quorum *q, const char *name, const char *value) {
+    for (int i = 0; i < q->hosts; i++) rig_set(&q->h[i].r, name, value);
+}
+
+static inline void append_some(struct quorum *q, struct host *l, int n) {
+    int64_t offset = -1;
+    for (int i = 0; i < n; i++) {
+        assert_true(q_append(l, &offset));
+        if (i % 7 == 6) q_pass(q, 3000);
+    }
+    for (int i = 0; i < 5000 && l->r.node->image.offset < offset; i++) q_pass(q, 1000);
+    assert_true(l->r.node->image.offset >= offset);
+}
+
 #endif

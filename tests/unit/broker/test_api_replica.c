@@ -152,7 +152,7 @@ static int16_t list(struct lead *l, int16_t version, int64_t timestamp, int64_t 
     return resp.topics.v[0].partitions.v[0].error_code;
 }
 
-/* Rule 19, KIP-207: the latest offset must not go back with a change of the leader. */
+/* Rule 19, KIP-207, BR-06: the latest offset must not go back with a change of the leader. */
 static void test_latest_after_election(void **state) {
     (void)state;
     struct lead l;

@@ -122,17 +122,17 @@ static void test_alter_partition_is_guarded(void **state) {
     assert_int_equal(isr_run(isr_of(&s, "t", 0, "14")), KE_INVALID_REQUEST);  /* no replica */
     isr_of(&s, "t", 0, "1")->a.recovery_state = 1;
     assert_int_equal(isr_run(&s), KE_INVALID_REQUEST); /* it was not elected uncleanly */
-    isr_of(&s, "t", 0, "10")->epochs[1]--; /* what the leader heard of was an earlier life */
+    isr_of(&s, "t", 0, "10")->epochs[1]--; /* BR-08: what the leader heard of was an earlier life */
     assert_int_equal(isr_run(&s), KE_INELIGIBLE_REPLICA);
     assert_int_equal(r.m.store->log->leo, leo);
     rig_kill(&r, 2);
     rig_run(&r, 100000);
-    assert_int_equal(set_isr("t", 0, "12"), KE_INELIGIBLE_REPLICA); /* fenced */
+    assert_int_equal(set_isr("t", 0, "12"), KE_INELIGIBLE_REPLICA); /* BR-07: fenced */
     struct rig_beat t;
     r.b[0].beats = false;
     (void)rig_beat_start(&r, 0, &t, false, true);
     rig_commit(&r);
-    assert_int_equal(set_isr("t", 0, "10"), KE_INELIGIBLE_REPLICA); /* gone in order */
+    assert_int_equal(set_isr("t", 0, "10"), KE_INELIGIBLE_REPLICA); /* BR-07: gone in order */
     assert_int_equal(set_isr("t", 0, "1"), 0);
 }
 
@@ -295,6 +295,7 @@ static void test_a_wiped_disk_leaves_the_others_in_sync(void **state) {
 
 /* ---- Machines that went down ---- */
 
+/* BR-15: the acknowledged records are where power stayed on, and nobody else leads. */
 static void test_an_unclean_return(void **state) {
     (void)state;
     static const int only[] = {0};

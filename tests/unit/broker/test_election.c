@@ -530,6 +530,7 @@ static void test_begin_is_repeated(void **state) {
     assert_true(kb_election_view(&r.e).leads);
 }
 
+/* BR-11: a leader that too few voters fetch from resigns; what others fetch does not count. */
 static void test_check_quorum(void **state) {
     (void)state;
     struct rig r;

@@ -306,7 +306,7 @@ static void test_corrupt(void **state) {
     down(&l);
 }
 
-/* Own log: epochs 0 (0..3), 1 (4..5), 2 (6..9). The leader parted from it in epoch 1, and has epoch 3. */
+/* BR-02. Own log: epochs 0 (0..3), 1 (4..5), 2 (6..9). The leader parted from it in epoch 1, and has epoch 3. */
 static void test_diverging(void **state) {
     (void)state;
     struct lead l;
@@ -349,6 +349,57 @@ static void test_diverging(void **state) {
     assert_int_equal(kb_epochs_at(log_of(&l, 0)->epochs, 3), 0);
     assert_int_equal(kb_epochs_at(log_of(&l, 0)->epochs, 4), 3);
     down(&l);
+}
+
+static int64_t hw_of(struct lead *l) {
+    return cl_partition(&l->c.h[0], 1, 0)->hw;
+}
+
+/* BR-05: an answer says where the logs part and a high watermark above that. First the cut, then the watermark, and never above what is left; the same
+ * when the answer has one of the two alone. */
+static void test_br05_parted_below_the_high_watermark_told(void **state) {
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        struct lead l;
+        up(&l, 11, 1);
+        start(&l);
+        assert_true(fetched(&l, 100000));
+        give(&l, 0, 0, 5, 5);
+        wait_asked(&l, 0);
+        give(&l, 5, 0, 5, 5); /* 9 is what the next leader will not have */
+        wait_asked(&l, 0);
+        give(&l, 10, 0, 2, 5);
+        wait_asked(&l, 0);
+        assert_int_equal(log_of(&l, 0)->leo, 12);
+        assert_int_equal(hw_of(&l), 5);
+        cl_elect(&l.c, 1, 0, 1, 3, false);
+        cl_read_all(&l.c);
+        cl_pass(&l.c, 1000);
+        answer_none(&l);
+        wait_asked(&l, 0);
+        expect_asked(&l, 0, 12, 1, 0);
+        part_answer a = plain(0, told ? 120 : -1);
+        a.diverging_epoch.epoch = 0;
+        a.diverging_epoch.end_offset = 10;
+        answer(&l, a);
+        for (int i = 0; i < 2000; i++) {
+            cl_turn(&l.c);
+            assert_true(hw_of(&l) <= 10);
+            l.c.now.mono_us += 5;
+        }
+        assert_int_equal(log_of(&l, 0)->leo, 10);
+        wait_asked(&l, 0);
+        expect_asked(&l, 0, 10, 1, 0);
+        assert_true(hw_of(&l) <= 10);
+        answer(&l, plain(0, 120)); /* and no record with it */
+        for (int i = 0; i < 2000 && hw_of(&l) < 10; i++) cl_pass(&l.c, 100);
+        assert_int_equal(hw_of(&l), 10);
+        assert_true(fetched(&l, 100000));
+        give(&l, 10, 1, 3, 120);
+        wait_asked(&l, 0);
+        assert_int_equal(hw_of(&l), 13);
+        down(&l);
+    }
 }
 
 /* Never below the high watermark, unless an election was unclean. */
@@ -625,6 +676,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session),      cmocka_unit_test(test_session_lost), cmocka_unit_test(test_link_lost),
         cmocka_unit_test(test_corrupt),      cmocka_unit_test(test_diverging),    cmocka_unit_test(test_below_hw),
+        cmocka_unit_test(test_br05_parted_below_the_high_watermark_told),
         cmocka_unit_test(test_start_inside_batch),
         cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),
         cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),

@@ -1,4 +1,4 @@
-/* test_image_replace.c - a snapshot's image put in another's place: who hears of what, what the node hung on partitions stays, allocation fails.
+/* test_image_replace.c - a snapshot's image put in another's place (BR-14): who hears of what, what the node hung on partitions stays, allocation fails.
  */
 #include "image_rig.h"
 

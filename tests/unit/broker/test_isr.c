@@ -32,7 +32,7 @@ static void test_hw(void **state) {
     lead_down(&l);
 }
 
-/* Rule 12: what does not match the leader epoch, or the log, or comes from an older life or a stranger, does not count. */
+/* Rule 12, BR-03 at the leader: what does not match the leader epoch, or the log, or comes from an older life or a stranger, does not count. */
 static void test_what_counts(void **state) {
     (void)state;
     struct lead l;
@@ -88,7 +88,7 @@ static void test_new_epoch(void **state) {
     lead_down(&l);
 }
 
-/* An epoch that this log has nothing of, and of which it would not know otherwise: who was led in it is told where the one before ended. */
+/* BR-02 at the leader: an epoch that this log has nothing of, and would not know of otherwise: who was led in it is told where the one before ended. */
 static void test_epoch_unknown_here(void **state) {
     (void)state;
     struct lead l;
@@ -119,7 +119,7 @@ static void test_burst_keeps_isr(void **state) {
     lead_down(&l);
 }
 
-/* Rule 17: a shrink has no effect before it is committed; then the high watermark moves. */
+/* Rule 17, BR-10: a shrink has no effect before it is committed; then the high watermark moves, and who waited for that is answered. */
 static void test_shrink(void **state) {
     (void)state;
     struct lead l;
@@ -140,12 +140,15 @@ static void test_shrink(void **state) {
     assert_int_equal(q->leader_recovery_state, 0);
     assert_int_equal(l.rq.broker_epoch, kb_store_broker_epoch(l.r.node->parts.store));
     assert_int_equal(p->hw, 1);
-    lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5));
+    lead_send(&l, l.c, 0, -1, 7);
+    lead_fetch(&l, BY(.id = 1, .offset = 6, .last_epoch = 5));
     assert_int_equal(p->hw, 1);
+    assert_int_equal(lead_produced(l.c, 7), -100);
     lead_commit(&l, 11, with1, 2);
     assert_int_equal(p->isr_count, 2);
     assert_int_equal(p->partition_epoch, 11);
-    assert_int_equal(p->hw, 5);
+    assert_int_equal(p->hw, 6);
+    assert_int_equal(lead_produced(l.c, 7), KE_NONE);
     lead_change(&l, 0, -2, with1, 2); /* the image comes behind, and changes nothing */
     assert_int_equal(p->partition_epoch, 11);
     assert_int_equal(p->isr_count, 2);
@@ -169,7 +172,8 @@ static void test_silent_but_whole(void **state) {
     lead_down(&l);
 }
 
-/* Rule 16: too few in sync: those that wait hear of it as soon as that is committed. Rules 14, 15: nothing is visible then until there are enough. */
+/* Rule 16, BR-09, BR-10: too few in sync: those that wait hear of it as soon as that is committed. Rules 14, 15: nothing is visible then until there are
+ * enough. */
 static void test_below_min(void **state) {
     (void)state;
     struct lead l;
@@ -224,7 +228,8 @@ static void test_expand(void **state) {
     lead_down(&l);
 }
 
-/* Rule 18: not in an earlier life, not fenced, not on its way out, and not before the epoch's start. */
+/* Rule 18: not in an earlier life (BR-08), not fenced, not on its way out (BR-07), and not before the epoch's start, though that be above the high
+ * watermark (BR-04). */
 static void test_not_eligible(void **state) {
     (void)state;
     struct lead l;
@@ -317,7 +322,7 @@ static void test_other_codes_are_tried_again(void **state) {
     lead_down(&l);
 }
 
-/* Rule 17: taken back only when it was refused for what it is. */
+/* Rule 17, BR-07: taken back only when it was refused for what it is; then those in sync are the ones that were committed last. */
 static void test_refused(void **state) {
     (void)state;
     const int16_t codes[] = {KE_INELIGIBLE_REPLICA, KE_OPERATION_NOT_ATTEMPTED};

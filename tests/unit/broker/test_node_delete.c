@@ -122,7 +122,7 @@ static void test_points_of_one_long_gone(void **state) {
     rig_deinit(&r);
 }
 
-/* A folder of another topic is set aside; what the files say of that one is forgotten before the new one has a log. */
+/* BR-17: a folder of another topic is set aside; what the files say of that one is forgotten before the new one has a log. */
 static void test_points_of_one_set_aside(void **state) {
     (void)state;
     struct rig r;

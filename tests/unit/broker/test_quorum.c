@@ -5,26 +5,6 @@
 
 #include "log/epochs.h"
 
-enum { SECOND = 1000000 };
-
-static bool said(struct host *h, const char *text) {
-    return strstr(h->r.lines, text) != NULL;
-}
-
-static void set_all(struct quorum *q, const char *name, const char *value) {
-    for (int i = 0; i < q->hosts; i++) rig_set(&q->h[i].r, name, value);
-}
-
-static void append_some(struct quorum *q, struct host *l, int n) {
-    int64_t offset = -1;
-    for (int i = 0; i < n; i++) {
-        assert_true(q_append(l, &offset));
-        if (i % 7 == 6) q_pass(q, 3000);
-    }
-    for (int i = 0; i < 5000 && l->r.node->image.offset < offset; i++) q_pass(q, 1000);
-    assert_true(l->r.node->image.offset >= offset);
-}
-
 /* ---- Life ---- */
 
 static void test_first_start(void **state) {
@@ -431,7 +411,7 @@ static void test_voters_that_disagree(void **state) {
     free(q);
 }
 
-/* The log that was committed is not cut, whoever asks for it: a disk of another time is taken for what it is. */
+/* BR-12: the log that was committed is not cut, whoever asks for it: a disk of another time is taken for what it is. */
 static void test_committed_is_not_cut(void **state) {
     (void)state;
     struct quorum *q = malloc(sizeof(*q));
