@@ -279,8 +279,12 @@ static void refused(struct kb_lifecycle *l, int16_t code, struct kb_now now) {
         kb_node_fail(n, "the controllers of controller.quorum.voters=%.200s are of another cluster than this data folder (%s, cluster id %s): "
                         "name this cluster's controllers, or start with an empty folder",
                      kb_config_get(n->parts.config, "controller.quorum.voters"), n->log_dir, kb_store_cluster_id(n->parts.store));
+    else if (code == KE_INVALID_REGISTRATION)
+        kb_node_fail(n, "controller %d refuses to register broker %d: another broker has the data folder of which %s is a copy, or the advertised "
+                        "address is none: start it on a folder of its own, look at advertised.listeners; the controller's log says which",
+                     l->leader, n->id, n->log_dir);
     else
-        kb_node_fail(n, "the controller refuses to register broker %d: %s (%d): %s", n->id, e->name, code, e->text);
+        kb_node_fail(n, "controller %d refuses to register broker %d: %s (%d): %s; its log says why", l->leader, n->id, e->name, code, e->text);
 }
 
 static void registration_answered(struct kb_lifecycle *l, struct kw_in *body, struct kb_now now) {

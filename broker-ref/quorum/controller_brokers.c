@@ -49,9 +49,9 @@ static bool registration_ok(struct kb_controller *k, struct kb_broker_register *
         return false;
     }
     const char *cluster = kb_store_cluster_id(k->o.store);
-    if (r->cluster_id.len > 0 && !kw_str_eq(r->cluster_id, kw_str_of(cluster))) {
+    if (!kw_str_eq(r->cluster_id, kw_str_of(cluster))) {
         kb_result_set(&r->result, KE_INCONSISTENT_CLUSTER_ID, "broker %d has the data of cluster %.*s: this is %.60s", (int)r->id,
-                      (int)KW_MIN(r->cluster_id.len, 60), r->cluster_id.p, cluster);
+                      r->cluster_id.len > 0 ? (int)KW_MIN(r->cluster_id.len, 60) : 4, r->cluster_id.len > 0 ? r->cluster_id.p : "none", cluster);
         return false;
     }
     if (is_duplicate(k, r, b) || (k->single && r->id == k->self)) {

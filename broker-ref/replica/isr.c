@@ -114,12 +114,13 @@ void kb_isr_changed(struct kb_partition *p, struct kb_now now) {
 
 /* ---- What followers tell ---- */
 
+/* The broker epoch must be the one that the image has (KIP-903): a fetch of an earlier life, of one that this image does not know yet, or of a client
+ * that only says that it is a replica, counts for nothing and reads nothing above the high watermark. */
 int16_t kb_isr_may_fetch(const struct kb_partition *p, const struct kb_replica_fetch *f) {
     const struct kb_image_broker *b = kb_image_broker(&p->node->image, f->replica);
     const struct kb_remote *r = p->in_sync ? kb_isr_remote(p->in_sync, f->replica) : NULL;
     if (!r) return f->epoch_told ? KE_UNKNOWN_LEADER_EPOCH : KE_NOT_LEADER_OR_FOLLOWER; /* the image here may be the older one: it tries again */
-    int64_t known = KW_MAX(b ? b->epoch : -1, r->broker_epoch);
-    return f->broker_epoch >= 0 && f->broker_epoch < known ? KE_NOT_LEADER_OR_FOLLOWER : KE_NONE;
+    return b && f->broker_epoch == b->epoch ? KE_NONE : KE_NOT_LEADER_OR_FOLLOWER;
 }
 
 static void maybe_expand(struct kb_partition *p, struct kb_remote *r, struct kb_now now) {

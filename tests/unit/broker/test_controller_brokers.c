@@ -91,7 +91,10 @@ static void test_refused_registrations(void **state) {
         assert_int_equal(bad[i].result.code, codes[i]);
         assert_int_equal(r.m.store->log->leo, leo);
     }
-    good.cluster_id = kw_str_of(""); /* a new node has none yet */
+    bad[0].cluster_id = kw_str_of(""); /* a node has asked for it before it registers */
+    assert_int_equal(kb_controller_register_broker(r.m.controller, &bad[0], meta_change(&c), r.m.now), KW_OK);
+    rig_commit(&r);
+    assert_int_equal(bad[0].result.code, KE_INCONSISTENT_CLUSTER_ID);
     assert_int_equal(kb_controller_register_broker(r.m.controller, &good, meta_change(&c), r.m.now), KW_OK);
     rig_commit(&r);
     assert_int_equal(good.result.code, 0);

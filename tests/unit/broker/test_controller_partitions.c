@@ -648,7 +648,7 @@ static void test_failing_allocation(void **state) {
         b->incarnation++;
         struct kb_broker_register q = {.id = rig_id(1),
                                        .incarnation = {{2, 2, b->incarnation}},
-                                       .cluster_id = kw_str_of(""),
+                                       .cluster_id = kw_str_of(kb_store_cluster_id(r.m.store)),
                                        .endpoints = &ep,
                                        .endpoint_count = 1,
                                        .rack = kw_str_null(),

@@ -54,11 +54,43 @@ static void test_what_counts(void **state) {
     assert_int_equal(f->diverging_epoch.end_offset, 0);
     assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 9))->error_code, KE_OFFSET_OUT_OF_RANGE);
     assert_int_equal(p->hw, 0);
-    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5, .broker_epoch = 160)); /* it lives anew, and the image does not know yet */
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
     assert_int_equal(p->hw, 2);
+    f = lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5, .broker_epoch = 160)); /* it lives anew, and the image does not know yet: again, soon */
+    assert_int_equal(f->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    assert_int_equal(p->hw, 2);
+    lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 160});
     assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5))->error_code, KE_NOT_LEADER_OR_FOLLOWER); /* late, of the life before */
     assert_int_equal(p->hw, 2);
     lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5, .broker_epoch = 160));
+    assert_int_equal(p->hw, 3);
+    lead_down(&l);
+}
+
+/* A client that says it is replica 1 knows no broker epoch, or makes one up: it moves no high watermark, reads nothing above it, and does not shut the
+ * real one out. */
+static void test_forged(void **state) {
+    static const int64_t made_up[] = {-1, 1, 102, INT64_MAX, INT64_MIN};
+    (void)state;
+    struct lead l;
+    lead_up(&l, 2, 2, 2);
+    struct kb_partition *p = lead_part(&l, 0);
+    lead_fill(&l, 0, 3);
+    for (size_t i = 0; i < KW_COUNTOF(made_up); i++) {
+        rig_fetched *f = lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5, .broker_epoch = made_up[i]));
+        assert_int_equal(f->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+        f = lead_fetch(&l, BY(.id = 1, .offset = 0, .broker_epoch = made_up[i]));
+        assert_int_equal(f->error_code, KE_NOT_LEADER_OR_FOLLOWER);
+        assert_int_equal(f->records.len, 0);
+    }
+    struct rig_fetch_msg *m = rig_fetch_msg(&l.r, &RIG_FETCH(.version = 12, .topic = "t", .offset = 3, .leader_epoch = 5)); /* has no field for it */
+    struct kw_fetch_response resp;
+    m->req.replica_id = 1;
+    m->part.last_fetched_epoch = 5;
+    rig_call(l.f[1], KW_API_FETCH, 12, &m->req, &resp);
+    assert_int_equal(resp.responses.v[0].partitions.v[0].error_code, KE_NOT_LEADER_OR_FOLLOWER);
+    assert_int_equal(p->hw, 0);
+    assert_int_equal(lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5))->error_code, KE_NONE);
     assert_int_equal(p->hw, 3);
     lead_down(&l);
 }
@@ -240,7 +272,7 @@ static void test_not_eligible(void **state) {
     lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101, .leaving = true});
     lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
     lead_broker(&l, (struct lead_broker){.id = 1, .epoch = 101});
-    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5, .broker_epoch = 150)); /* a life that the image does not know yet: counted, not in */
+    lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5, .broker_epoch = 150)); /* a life that the image does not know yet */
     assert_int_equal(l.asks, 0);
     lead_config(&l, "min.insync.replicas", "2"); /* the high watermark stays */
     lead_fill(&l, 0, 2);
@@ -515,6 +547,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hw),
         cmocka_unit_test(test_what_counts),
+        cmocka_unit_test(test_forged),
         cmocka_unit_test(test_new_epoch),
         cmocka_unit_test(test_epoch_unknown_here),
         cmocka_unit_test(test_burst_keeps_isr),
