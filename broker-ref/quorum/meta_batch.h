@@ -7,6 +7,7 @@
 #ifndef KB_META_BATCH_H
 #define KB_META_BATCH_H
 
+#include "config.h"
 #include "image.h"
 #include "base/blk.h"
 #include "wire/batch.h"
@@ -34,6 +35,12 @@ kw_err kb_meta_batch_add_control(struct kb_meta_batch *b, int16_t type, const st
 kw_err kb_meta_batch_finish(struct kb_meta_batch *b, bool control, int64_t base_offset, int32_t epoch, int64_t wall_ms, struct kw_blk **blk,
                             size_t *size) KW_CHECK;
 
+struct kb_led_by { /* the last LeaderChange: the voters as its leader knows them. count 0: none yet; above KB_VOTERS_MAX: more than can be */
+    int32_t epoch;
+    size_t count;
+    int32_t voters[KB_VOTERS_MAX];
+};
+
 /* Replay, batch by batch. Records between BeginTransaction and EndTransaction are held back and applied together (KIP-868). */
 struct kb_replay {
     struct kb_image *image;
@@ -44,6 +51,7 @@ struct kb_replay {
     bool in_transaction;
     struct kw_out held;
     struct kw_arena arena;
+    struct kb_led_by led_by;
     int32_t control_seen; /* bit per control record type */
     bool footer_last;     /* the last record was a snapshot's footer */
     char why[200];        /* after a failure */

@@ -270,6 +270,7 @@ static void ask_done(struct kb_call *c, kw_err err, struct kw_in *body, struct k
             kb_raft_refused(r, p->id, now);
         else
             p->refused = false;
+        if (!reply.top_error) (void)kb_raft_doubts(r, p, reply.error, reply.leader_id, reply.epoch, now);
         kb_election_answered(&r->election, &p->sent, &reply, now.mono_us);
     }
     kb_raft_drain(r, now);
@@ -294,6 +295,7 @@ static void find_done(struct kb_call *c, kw_err err, struct kw_in *body, struct 
     if (top == KE_INCONSISTENT_CLUSTER_ID) kb_raft_refused(r, p->id, now);
     if (top || r->phase == KB_RAFT_DOWN) return;
     p->refused = false;
+    if (kb_raft_doubts(r, p, KE_NONE, d->current_leader.leader_id, d->current_leader.leader_epoch, now)) return;
     kb_election_heard(&r->election, p->id, d->current_leader.leader_id, d->current_leader.leader_epoch, now.mono_us);
     kb_raft_drain(r, now);
 }
@@ -467,6 +469,9 @@ void kb_raft_ask(struct kb_raft *r, const struct kb_election_request *q, struct 
     if (kb_raft_cluster_code(r->s, q->cluster_id) && a->rq->conn)
         kb_conn_say(a->rq->conn, KB_WARN, "node %d asks as a voter and belongs to another cluster (%.*s; this one is %s): refused", (int)q->from,
                     (int)KW_MIN(q->cluster_id.len, 60), q->cluster_id.p, r->s->load.cluster_id);
+    if (!kb_election_is_voter(&r->election, q->from) && q->from >= 0 && a->rq->conn)
+        kb_conn_say(a->rq->conn, KB_WARN, "node %d asks as a voter, and controller.quorum.voters does not name it here: refused; name the same voters on all "
+                    "nodes", (int)q->from);
     bool empty = r->phase == KB_RAFT_FORGETFUL && r->leader < 0 && kb_raft_log_end(r).offset == 0;
     kb_election_ask(&r->election, q, &a->reply, now.mono_us);
     /* That there is nothing here is what one that has nothing needs to know: raft_join.c. */
@@ -481,6 +486,8 @@ void kb_raft_forget(struct kb_raft *r, struct kb_raft_ask *a) {
 void kb_raft_applied(struct kb_raft *r, struct kb_now now) {
     struct kb_store *s = r->s;
     if (r->stopped) return;
+    kb_raft_compare_voters(r, now);
+    if (s->state == KB_STORE_FAILED) return;
     kb_raft_lead_step(r, now);
     bool current = !(kb_config_roles(s->o.config) & KB_ROLE_BROKER) || (r->ready_at >= 0 && s->o.image->offset + 1 >= r->ready_at);
     if (s->ready_told || s->state != KB_STORE_READY || !current) return;

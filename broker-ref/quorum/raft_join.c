@@ -231,6 +231,7 @@ static void hear_epoch(struct kb_raft_peer *p, struct kw_in *body, struct kb_now
     if (reply.top_error == KE_INCONSISTENT_CLUSTER_ID) kb_raft_refused(r, p->id, now);
     if (reply.top_error || reply.epoch < 0 || reply.epoch >= KB_EPOCH_MAX) return;
     p->refused = false;
+    if (kb_raft_doubts(r, p, reply.error, reply.leader_id, reply.epoch, now)) return;
     p->answered = true;
     r->join_epoch = KW_MAX(r->join_epoch, reply.epoch);
     p->probed = reply.granted && !reply.error && has_nothing(r);

@@ -137,9 +137,14 @@ void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory,
     if (id < 0 || id == r->id) return;
     bool counts = !kw_uuid_is_zero(directory);
     for (size_t i = 0; i < r->voter_count && !counts; i++)
-        if (r->voters[i] == id) r->replicas[i].end = -1; /* what it acknowledged once it has no more */
-    if (counts) kb_election_fetched(&r->election, id, offset, now.mono_us);
+        if (r->voters[i] == id) { /* what it acknowledged once it has no more */
+            r->replicas[i].end = -1;
+            r->replicas[i].directory = (struct kw_uuid){{0}};
+        }
     struct kb_raft_replica *o = replica_of(r, id, counts);
+    bool voter = o && counts && kb_election_is_voter(&r->election, id);
+    if (voter && kb_raft_contested(r, o, directory, now)) return;
+    if (counts) kb_election_fetched(&r->election, id, offset, now.mono_us);
     if (!o) return;
     int64_t leo = r->s->log->leo;
     o->directory = directory;

@@ -32,6 +32,7 @@ struct kb_raft_replica { /* one that fetches from this leader */
     int64_t end;       /* everything below is synced there; -1: not known in this epoch */
     int64_t fetched_us, fetched_ms, caught_up_ms;
     int64_t end_then;  /* this log's end at its last fetch */
+    int64_t contested_until_us; /* another process fetches under its id */
 };
 
 struct kb_raft_follow { /* raft_fetch.c */
@@ -84,6 +85,8 @@ struct kb_raft {
     struct kw_timer join_timer;
     int64_t join_say_us; /* when it is said whom it waits for */
     int32_t join_epoch; /* the highest that another voter named */
+    int64_t doubt_say_us, self_since_us; /* raft_doubt.c; since when others name this voter as a leader that it is not, 0: they do not */
+    int32_t compared_epoch;              /* whose leader's voters were compared last */
     bool naming;        /* meta.properties is being written */
     struct kb_disk_req properties;
     struct kw_out properties_bytes;
@@ -146,6 +149,12 @@ kw_err kb_raft_read_fetch(struct kb_raft *r, struct kw_in *body, int16_t *top_er
 void kb_raft_join(struct kb_raft *r, struct kb_now now);
 void kb_raft_joined(struct kb_raft *r, struct kb_now now); /* has it caught up with a leader? then it votes */
 void kb_raft_leave_join(struct kb_raft *r);
+/* raft_doubt.c */
+/* What a voter answered: true, it is not to be counted on (its list of voters is another), or the store failed. */
+bool kb_raft_doubts(struct kb_raft *r, const struct kb_raft_peer *p, int16_t error, int32_t leader, int32_t epoch, struct kb_now now);
+void kb_raft_compare_voters(struct kb_raft *r, struct kb_now now); /* with those of the epoch's LeaderChange record, once it is applied */
+/* A voter's fetch, from this data folder: true, another one fetches as the same voter, and neither counts. Notes the folder. */
+bool kb_raft_contested(struct kb_raft *r, struct kb_raft_replica *o, struct kw_uuid directory, struct kb_now now);
 /* raft_fetch.c */
 void kb_raft_follow_init(struct kb_raft *r);
 void kb_raft_follow(struct kb_raft *r, int32_t leader, struct kb_now now); /* -1: none any more */

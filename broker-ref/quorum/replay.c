@@ -136,14 +136,17 @@ static kw_err foreign_voter(struct kb_replay *r, int32_t id) {
     return KW_EINVAL;
 }
 
-static kw_err leader_change(struct kb_replay *r, struct kw_in *in) {
+static kw_err leader_change(struct kb_replay *r, struct kw_in *in, int32_t epoch) {
     struct kw_leader_change_message m;
     struct kw_in peek = *in; /* the message begins with its own version */
     int16_t version = kw_in_i16(&peek);
     kw_err err = kw_decode(&kw_leader_change_message_desc, version, in, &r->arena, &m);
     for (int32_t i = 0; !err && i < m.voters.n; i++)
         if (r->node_id >= 0 && m.voters.v[i].voter_id != r->node_id) return foreign_voter(r, m.voters.v[i].voter_id);
-    return err;
+    if (err) return err;
+    r->led_by = (struct kb_led_by){.epoch = epoch, .count = (size_t)KW_MAX(m.voters.n, 0)};
+    for (size_t i = 0; i < r->led_by.count && i < KB_VOTERS_MAX; i++) r->led_by.voters[i] = m.voters.v[i].voter_id;
+    return KW_OK;
 }
 
 static kw_err voters(struct kb_replay *r, struct kw_in *in) {
@@ -166,7 +169,7 @@ static kw_err control_record(struct kb_replay *r, const struct kw_record_view *v
     kw_arena_reset(&r->arena);
     r->why[0] = 0;
     if (type < 32) r->control_seen |= (int32_t)(1u << type);
-    if (type == KB_CONTROL_LEADER_CHANGE) err = leader_change(r, &in);
+    if (type == KB_CONTROL_LEADER_CHANGE) err = leader_change(r, &in, epoch);
     if (type == KB_CONTROL_VOTERS) err = voters(r, &in);
     if (err) {
         if (!r->why[0]) WHY(r, "the control record at offset %lld is malformed", (long long)v->offset);

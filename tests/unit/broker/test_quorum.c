@@ -298,6 +298,134 @@ static void test_wiped_voter_comes_back(void **state) {
     free(q);
 }
 
+/* ---- Nodes that do not fit together ---- */
+
+static void set_voters(struct host *h, const char *list) {
+    char text[400];
+    rig_set(&h->r, "controller.quorum.voters", list);
+    if (kb_config_finish(h->r.config, text, sizeof(text)) != KW_OK) fail_msg("%s", text);
+}
+
+/* An empty folder, and one more voter on the list than the others know of: it never votes, and says why. */
+static void test_voter_that_others_do_not_know(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 4, 21);
+    rig_set(&q->h[3].r, "process.roles", "controller");
+    rig_set(&q->h[3].r, "listeners", "CONTROLLER://h:9093");
+    set_voters(&q->h[3], "0@h0:9093,1@h1:9093,2@h2:9093,3@h3:9093");
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    append_some(q, l, 3);
+    q_pass(q, 2 * SECOND);
+    assert_int_not_equal(q_store(&q->h[3])->raft->phase, KB_RAFT_MEMBER);
+    assert_true(said(&q->h[3], "name the same voters on all nodes"));
+    assert_true(said(l, "does not name it here"));
+    append_some(q, l, 3);
+    q_deinit(q);
+    free(q);
+}
+
+/* Voter 0 alone is the quorum by its own list, and by that of the others one of three: they would elect another leader beside it. */
+static void test_leader_with_other_voters(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 22);
+    q->voters = 1; /* as the one sees it */
+    set_voters(&q->h[0], "0@h0:9093");
+    q_boot_all(q);
+    q_pass(q, 3 * SECOND);
+    assert_true(q_leads(&q->h[0]));
+    for (int i = 1; i < 3; i++) {
+        assert_true(q->h[i].failed);
+        assert_true(said(&q->h[i], "names 0,1,2 here, and 0 where node 0 is configured"));
+    }
+    q_deinit(q);
+    free(q);
+}
+
+/* The leader is none of those that this broker was told of: it waits, and says what it hears. */
+static void test_broker_of_other_voters(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 4, 23);
+    set_voters(&q->h[3], "0@h0:9093");
+    for (int i = 0; i < 3; i++) q_boot(&q->h[i]);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    if (l->id == 0) {
+        q_kill(l, false);
+        l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        q_boot(&q->h[0]);
+        q_pass(q, SECOND);
+        assert_false(q_leads(&q->h[0]));
+    }
+    q_boot(&q->h[3]);
+    q_pass(q, SECOND);
+    assert_true(said(&q->h[3], "leads the metadata quorum, which controller.quorum.voters does not name here (0)"));
+    q_deinit(q);
+    free(q);
+}
+
+/* A fetch in the name of a voter, from another data folder: while both come neither acknowledges anything, and the quorum of the others goes on. */
+static void test_two_that_are_one_voter(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 24);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    append_some(q, l, 3);
+    q_agree(q, SECOND);
+    struct host *twice = &q->h[(l->id + 1) % 3], *other = &q->h[(l->id + 2) % 3];
+    q_kill(other, false);
+    struct kb_raft *r = q_store(l)->raft;
+    struct kw_uuid folder = {{9, 9, 9}};
+    int64_t offset;
+    assert_true(q_append(l, &offset));
+    kb_raft_note_fetch(r, twice->id, folder, offset + 1, l->r.now); /* what was synced here, and on that disk alone */
+    assert_true(r->hw <= offset);
+    assert_true(said(l, "two data folders fetch metadata as voter"));
+    q_pass(q, 200000);
+    assert_true(r->hw <= offset); /* the true one has it: it may not say so yet */
+    q_boot(other);
+    q_pass(q, 3 * SECOND); /* one of them went away */
+    struct host *next = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(next);
+    append_some(q, next, 3);
+    q_agree(q, 5 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
+/* A second process under the leader's id hears from the others that it leads, and it does not: the others know one that is alive. */
+static void test_another_process_leads_under_this_id(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 4, 25);
+    q_boot(&q->h[0]), q_boot(&q->h[1]), q_boot(&q->h[2]);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    struct host *second = &q->h[3];
+    char id[12], list[256];
+    snprintf(id, sizeof(id), "%d", l->id);
+    snprintf(list, sizeof(list), "%s", "0@h0:9093,1@h1:9093,2@h2:9093");
+    rig_set(&second->r, "node.id", id);
+    rig_set(&second->r, "process.roles", "controller");
+    rig_set(&second->r, "listeners", "CONTROLLER://h:9093");
+    set_voters(second, list);
+    q_boot(second);
+    q_pass(q, 5 * SECOND);
+    assert_true(second->failed);
+    assert_true(said(second, "another process is voter"));
+    assert_true(q_leads(l));
+    append_some(q, l, 3);
+    q_deinit(q);
+    free(q);
+}
+
 /* One wiped, one gone for good: only the operator can know that nothing was lost with them. */
 static void test_rejoin_by_hand(void **state) {
     (void)state;
@@ -671,6 +799,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_snapshot_over_a_log_that_parts),
         cmocka_unit_test(test_wiped_voter_comes_back),
         cmocka_unit_test(test_rejoin_by_hand),
+        cmocka_unit_test(test_voter_that_others_do_not_know),
+        cmocka_unit_test(test_leader_with_other_voters),
+        cmocka_unit_test(test_broker_of_other_voters),
+        cmocka_unit_test(test_two_that_are_one_voter),
+        cmocka_unit_test(test_another_process_leads_under_this_id),
         cmocka_unit_test(test_foreign_folder_is_refused),
         cmocka_unit_test(test_formatted_folders),
         cmocka_unit_test(test_voters_that_disagree),
