@@ -25,7 +25,7 @@
 #include "base/base.h"
 #include "base/nearest.h"
 
-enum { ASKERS_MAX = 32, SETS_MAX = 128, ARGS_MAX = 2 * SETS_MAX + 20, WAIT_MS = 60000, STOP_MS = 30000, LINE_SIZE = 1024, TAIL_SIZE = 600 };
+enum { ASKERS_MAX = 32, SETS_MAX = 128, ARGS_MAX = 2 * SETS_MAX + 20, WAIT_MS = 60000, STOP_MS = 30000, LINE_SIZE = 1024, TAIL_SIZE = 600, LAST_READS = 100 };
 
 static const char usage[] = "usage: kbroker cluster --nodes N [options]\n"
                             "       kbroker cluster COMMAND [ID[,ID...]] --data DIR\n"
@@ -89,6 +89,7 @@ struct cluster {
     size_t set_count;
     int nodes, controllers, base_port;
     bool verbose, ready, stopping, controllers_told;
+    bool plan_is_new; /* made from this command line */
     int exit_code;
     char *voters;
     char exe[4096];
@@ -300,6 +301,13 @@ static void show_tail(const struct cluster *c, int32_t id) {
 
 static void stop_all(struct cluster *c, int code);
 
+/* One that never ran must not hold the next try to its ports. */
+static void forget_plan(const struct cluster *c) {
+    char path[4200];
+    snprintf(path, sizeof(path), "%s/cluster.json", c->dir);
+    if (c->plan_is_new) unlink(path);
+}
+
 static bool any_alive(const struct cluster *c, bool brokers_only) {
     for (size_t i = 0; i < c->plan.count; i++)
         if (c->children[i].pid != 0 && (!brokers_only || c->plan.nodes[i].broker)) return true;
@@ -320,7 +328,7 @@ static void child_ended(struct child *k, int status) {
     struct cluster *c = k->c;
     char why[100];
     bool started = k->life == UP;
-    if (k->poll) child_readable(k->poll, 0, UV_READABLE); /* what it said last */
+    for (int i = 0; k->poll && i < LAST_READS; i++) child_readable(k->poll, 0, UV_READABLE); /* what it said last */
     k->pid = 0;
     k->life = DOWN;
     k->paused = false;
@@ -330,7 +338,8 @@ static void child_ended(struct child *k, int status) {
     look_at_all(c);
     if (!c->ready && !c->stopping && !k->expected && !started) {
         show_tail(c, id_of(k));
-        say("the cluster did not start");
+        say("the cluster did not start: what node %d said is above; a port that is taken: choose others with --base-port P (0: free ones)", id_of(k));
+        forget_plan(c);
         stop_all(c, 1);
     }
     go_on_stopping(c);
@@ -456,6 +465,8 @@ static bool carry_out(struct asker *a) {
     for (size_t i = 0; i < a->count; i++) {
         struct kb_cluster_node *n = kb_cluster_plan_find(&c->plan, a->ids[i]);
         const char *why = n ? refuses(a, child_of(c, n)) : "there is none of this id";
+        for (size_t k = 0; !why && k < i; k++)
+            if (a->ids[k] == a->ids[i]) why = "it is named twice";
         if (!why) continue;
         tell(a, "error node %d: %s; nothing was done", a->ids[i], why);
         return false;
@@ -596,6 +607,7 @@ static bool make_plan(struct cluster *c) {
         return false;
     }
     c->plan = asked;
+    c->plan_is_new = true;
     return true;
 }
 
@@ -694,7 +706,12 @@ static int take(struct cluster *c, const char *name, const char *value) {
     } else if (strcmp(name, "--faults") == 0) {
         c->faults = value;
     } else {
+        static const char *const own[] = {"node.id", "broker.id", "process.roles", "controller.quorum.voters", "listeners", "advertised.listeners",
+                                          "log.dirs", "log.dir"};
         if (!strchr(value, '=')) return wrong("--set wants NAME=VALUE, not \"%s\"", value);
+        for (size_t i = 0; i < KW_COUNTOF(own); i++)
+            if (strcspn(value, "=") == strlen(own[i]) && strncmp(value, own[i], strlen(own[i])) == 0)
+                return wrong("--set %s: each node has its own, which the cluster gives it (--nodes, --controllers, --base-port, --data)", own[i]);
         if (c->set_count == SETS_MAX) return wrong("at most %d of --set", SETS_MAX);
         c->sets[c->set_count++] = value;
     }

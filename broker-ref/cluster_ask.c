@@ -45,6 +45,8 @@ int kb_cluster_socket_address(const char *dir, const char *name, struct sockaddr
 
 static bool is_id_list(const char *s) {
     bool digit = false;
+    for (const char *p = s; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
+        if (strtoull(p, NULL, 10) > INT32_MAX) return false;
     for (; *s; s++) {
         if (*s != ',' && (*s < '0' || *s > '9')) return false;
         if (*s == ',' && !digit) return false;

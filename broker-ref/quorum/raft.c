@@ -469,7 +469,7 @@ void kb_raft_ask(struct kb_raft *r, const struct kb_election_request *q, struct 
     if (kb_raft_cluster_code(r->s, q->cluster_id) && a->rq->conn)
         kb_conn_say(a->rq->conn, KB_WARN, "node %d asks as a voter and belongs to another cluster (%.*s; this one is %s): refused", (int)q->from,
                     (int)KW_MIN(q->cluster_id.len, 60), q->cluster_id.p, r->s->load.cluster_id);
-    if (!kb_election_is_voter(&r->election, q->from) && q->from >= 0 && a->rq->conn)
+    else if (!kb_election_is_voter(&r->election, q->from) && q->from >= 0 && a->rq->conn)
         kb_conn_say(a->rq->conn, KB_WARN, "node %d asks as a voter, and controller.quorum.voters does not name it here: refused; name the same voters on all "
                     "nodes", (int)q->from);
     bool empty = r->phase == KB_RAFT_FORGETFUL && r->leader < 0 && kb_raft_log_end(r).offset == 0;
