@@ -312,11 +312,11 @@ static int call_receive(struct sim_broker *b, struct call *k, bool *any) {
         kb_dial_recv_buf(k->core, &p, &n);
         if (n == 0) return 1;
         int64_t got = sim_read(k->net, SIM_CLIENT, p, n);
+        if (got > 0) sim_hash(b->w, p, (size_t)got); /* while it is there: the core may free it */
         kb_dial_received(k->core, got > 0 ? (size_t)got : 0, sim_broker_now(b));
         if (got == SIM_READ_NONE) return 1;
         if (got <= 0) return got == SIM_READ_EOF ? 0 : -1;
         *any = true;
-        sim_hash(b->w, p, (size_t)got);
     }
     return 1;
 }
