@@ -359,13 +359,103 @@ static void test_bl01_three_ends_after_a_power_loss(void **state) {
     }
 }
 
+/* The error of a consumer's fetch; *first: offset of the first batch that came, -1: none. */
+static int16_t fetch_at(struct cluster *c, int host, int64_t offset, int64_t *first) {
+    struct kw_fetch_response resp;
+    struct rig *r = &c->h[host].r;
+    struct rig_conn *k = rig_connect(r);
+    rig_request(k, KW_API_FETCH, 11, 1, &rig_fetch_msg(r, &RIG_FETCH(.version = 11, .topic = "t1", .offset = offset))->req);
+    for (int i = 0; !rig_response(k, KW_API_FETCH, 11, 1, &resp); i++) {
+        assert_true(i < 1000);
+        cl_pass(c, 1000);
+    }
+    rig_fetched *f = &resp.responses.v[0].partitions.v[0];
+    *first = -1;
+    struct kw_batch_header h;
+    if (f->records.len > 0) {
+        assert_int_equal(kw_batch_parse(f->records.p, (size_t)f->records.len, &h), KW_OK);
+        int64_t size = kw_batch_size_peek(f->records.p, (size_t)f->records.len);
+        assert_in_range(size, KW_BATCH_HEADER_SIZE, f->records.len);
+        assert_true(kw_batch_crc_ok(f->records.p, (size_t)size));
+        *first = h.base_offset;
+    }
+    return f->error_code;
+}
+
+/* A bit of one replica's log flips. Whether it leads or is asked by an empty replica: what is damaged goes to nobody and is not cut, the rest is there;
+ * and with another leader all is. */
+static void test_bl13_rot_on_one_of_three(void **state) {
+    (void)state;
+    struct cluster *c = up(31);
+    int64_t first;
+    for (int64_t i = 0; i < 10; i++) put(c, 0, -1, i);
+    cl_pass(c, 6000000); /* the high watermark is stored */
+    cl_kill(&c->h[1], false);
+    size_t n;
+    uint8_t *bytes = cl_log_bytes(&c->h[1], 0, &n);
+    free(bytes);
+    sim_disk_rot(c->h[1].r.disk, "/data/t1-0/00000000000000000000.log", 5 * (n / 10) + KW_BATCH_HEADER_SIZE + 20, 0x10);
+    c->h[1].clean = true; /* not looked at when it starts */
+    cl_add_broker(c, 1, 301);
+    cl_boot(&c->h[1]);
+    cl_read_all(c);
+    cl_pass(c, 2000000);
+    cl_read_all(c);
+    assert_int_equal(part(c, 1)->log->leo, 10);
+    assert_int_equal(c->parts[1][0].isr, 7);
+    cl_kill(&c->h[2], false);
+    c->dead[2] = true;
+    sim_disk_remove(c->h[2].r.disk, "/data/t1-0");
+    leader_dies(c); /* 1 leads */
+    cl_elect(c, 1, 0, CL_SAME_LEADER, 2, false);
+    returns(c, 2);
+    for (int i = 0; i < 3; i++) {
+        cl_pass(c, 2000000);
+        cl_read_all(c);
+    }
+    assert_int_equal(c->parts[1][0].isr, 2);
+    assert_int_equal(part(c, 2)->log->leo, 5); /* up to there, and no further */
+    assert_int_equal(kb_followers_stats(c->h[2].r.node)->corrupt, 0);
+    assert_int_equal(part(c, 1)->log->leo, 10);
+    assert_int_equal(fetch_at(c, 1, 0, &first), KE_NONE);
+    assert_int_equal(first, 0);
+    assert_int_equal(fetch_at(c, 1, 5, &first), KE_CORRUPT_MESSAGE);
+    assert_int_equal(first, -1);
+    assert_int_equal(fetch_at(c, 1, 6, &first), KE_NONE);
+    assert_non_null(strstr(c->h[1].r.lines, "bit rot"));
+    returns(c, 0);
+    cl_elect(c, 1, 0, 0, 3, false);
+    cl_read_all(c);
+    cl_pass(c, 2000000);
+    cl_read_all(c);
+    for (int64_t i = 0; i < 10; i++) {
+        assert_int_equal(fetch_at(c, 0, i, &first), KE_NONE);
+        assert_int_equal(first, i);
+    }
+    put(c, 0, -1, 10);
+    cl_pass(c, 2000000);
+    cl_read_all(c);
+    assert_int_equal(c->parts[1][0].isr, 7);
+    assert_int_equal(part(c, 2)->log->leo, 11);
+    size_t m;
+    for (int i = 0; i < 3; i++) cl_stop(&c->h[i]);
+    bytes = cl_log_bytes(&c->h[0], 0, &n);
+    uint8_t *b = cl_log_bytes(&c->h[2], 0, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(bytes, b, n);
+    free(bytes);
+    free(b);
+    cl_deinit(c);
+    free(c);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_br01_not_cut_to_the_high_watermark), cmocka_unit_test(test_br02_epochs_that_the_leader_never_had),
         cmocka_unit_test(test_br03_leader_changes_that_were_not_seen), cmocka_unit_test(test_br08_wiped_before_it_was_let_in),
         cmocka_unit_test(test_br09_alone_below_min_isr), cmocka_unit_test(test_br17_made_again_while_away),
         cmocka_unit_test(test_br19_larger_than_a_replica_fetch), cmocka_unit_test(test_bl19_known_to_a_new_leader),
-        cmocka_unit_test(test_bl01_three_ends_after_a_power_loss),
+        cmocka_unit_test(test_bl01_three_ends_after_a_power_loss), cmocka_unit_test(test_bl13_rot_on_one_of_three),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
