@@ -2,13 +2,15 @@
 """Outside judges on `kbroker cluster --nodes 3`: Apache Kafka's tools ask, move and elect; its and librdkafka's producers keep every
 acknowledgement while leaders are killed; kcat, kafka-python and franz-go look at a cluster with a dead node.
 
-    test_cluster.py [--quick] [--rounds 3] [NAME...]
+    test_cluster.py [--quick] [--rounds 3] [--seed S] [NAME...]
 
-NAME: tools, dead, controller, moves, unclean, unregister, rolling; without any, all of them. After them the cluster is stopped, and Apache Kafka's
-decoder and a comparison byte by byte judge what each node has on disk.
+NAME: tools, dead, controller, moves, unclean, unregister, rolling; without any, all of them. Only when it is named: chaos, the same as rolling
+with any node killed, stopped or paused, also two at once, at moments that the seed decides, whoever is in sync. After them the cluster is
+stopped, and Apache Kafka's decoder and a comparison byte by byte judge what each node has on disk.
 """
 import argparse
 import json
+import random
 import re
 import time
 
@@ -54,8 +56,8 @@ class Bench:
 class Load(kill9.Load):
     """A producer with acks=all, idempotent, on three partitions of three replicas."""
 
-    def __init__(self, peer, folder):
-        super().__init__(peer, f"load.{peer.name}", -1, True, folder)
+    def __init__(self, peer, folder, kind):
+        super().__init__(peer, f"{kind}.{peer.name}", -1, True, folder)
 
     def start(self, boot):
         self.peer.start(dict(op="load", topic=self.topic, partitions=kill9.PARTITIONS, acks=-1, idempotence=True, rate=RATE, log=str(self.log),
@@ -94,7 +96,8 @@ def quorum_of_three(b):
     rows = b.replication()
     if [n for n, r in rows.items() if r[2] == "Leader"] != [int(status["LeaderId"])] or sum(r[2] == "Follower" for r in rows.values()) != 2:
         bad.append(f"replication: {rows}")
-    return bad
+    said = b.box("kafka-metadata-quorum", "--bootstrap-controller", b.c.boot, "describe", "--status")
+    return bad if f"LeaderId:               {status['LeaderId']}\n" in said else bad + [f"--bootstrap-controller: {said}"]
 
 
 def configs(b):
@@ -286,7 +289,7 @@ def generate(b):
     b.c.until("broker 3 is registered", lambda: True if b.nodes().get(3) == "unfenced" else b.nodes())
     b.c.until("it follows the quorum", lambda: True if b.replication().get(3, (0, 0, ""))[2] == "Observer" else b.replication())
     what = b.folder / "topics.json"
-    what.write_text(json.dumps({"version": 1, "topics": [{"topic": "load.librdkafka-new"}]}))
+    what.write_text(json.dumps({"version": 1, "topics": [{"topic": "move.librdkafka-new"}]}))
     said = b.tool("kafka-reassign-partitions", "--generate", "--topics-to-move-json-file", what, "--broker-list", "1,2,3")
     have, proposed = (json.loads(x) for x in re.findall(r"^\{.*\}$", said, re.M))
     bad = [f"current: {p}" for p in have["partitions"] if 3 in p["replicas"]]
@@ -342,8 +345,8 @@ def cancel(b):
 
 
 def moves(t, b):
-    b.tool("kafka-topics", "--create", "--topic", "load.librdkafka-new", "--replica-assignment", "0:1:2,1:2:0,2:0:1")
-    load = Load(peers.RdkNew(b.c.boot), b.folder)
+    b.tool("kafka-topics", "--create", "--topic", "move.librdkafka-new", "--replica-assignment", "0:1:2,1:2:0,2:0:1")
+    load = Load(peers.RdkNew(b.c.boot), b.folder, "move")
     load.start(b.c.boot)
     t.attempt("kafka-reassign-partitions --generate: broker 3 is new", generate, b)
     t.attempt("kafka-reassign-partitions --execute, --verify under load", move, b, load)
@@ -430,6 +433,24 @@ def roll(b, topics, n):
     return []
 
 
+def chaos(rng):
+    """Any node at any time; the quorum and min.insync.replicas may well be lost for a while."""
+    def strike(b, topics, n):
+        what = rng.choice(("kill-node", "kill-node", "kill-node", "stop-node", "pause-node"))
+        nodes = rng.sample(range(3), 2 if what == "kill-node" and rng.random() < 0.4 else 1)
+        time.sleep(rng.uniform(0, 1.5))
+        for node in nodes:
+            b.c.command("cluster", what, node)
+        time.sleep(rng.uniform(0.5, 5) if what == "pause-node" else rng.uniform(0, 2))
+        for node in nodes:
+            b.c.start_node(node)
+        if rng.random() < 0.3:
+            for topic in topics:
+                b.c.until_in_sync(topic)
+        return []
+    return strike
+
+
 def saw_all(follower, loads, out):
     follower.proc.stdin.write(b"\n")
     follower.proc.stdin.flush()
@@ -463,17 +484,18 @@ def differences(loads, rows):
     return bad
 
 
-def rolling(t, b, rounds):
-    loads = [Load(peer(b.c.boot), b.folder) for peer in (peers.Java, peers.RdkDebian)]
+def rolling(t, b, rounds, kind="roll", disturb=roll):
+    loads = [Load(peer(b.c.boot), b.folder, kind) for peer in (peers.Java, peers.RdkDebian)]
     for load in loads:
         b.tool("kafka-topics", "--create", "--topic", load.topic, "--replica-assignment", "0:1:2,1:2:0,2:0:1")
         load.start(b.c.boot)
     follower, out = peers.Franz(b.c.boot), b.folder / "followed"
     follower.start(dict(op="follow", topics={load.topic: kill9.PARTITIONS for load in loads}, out=str(out)))
     for n in range(rounds):
-        t.attempt(f"round {n + 1}: a leader is killed and comes back", roll, b, [load.topic for load in loads], n)
+        t.attempt(f"round {n + 1}: nodes go and come back", disturb, b, [load.topic for load in loads], n)
     for load in loads:
-        t.attempt(f"{load.peer.name}: nothing lost, doubled or out of order in {rounds} kills of leaders", finish, b, load)
+        b.c.until_in_sync(load.topic)
+        t.attempt(f"{load.peer.name}: nothing lost, doubled or out of order in {rounds} rounds", finish, b, load)
     t.note(f"{sum(x.result['acked'] for x in loads)} acknowledged")
     t.attempt("franz-go read all of it meanwhile, without a gap", saw_all, follower, loads, out)
     follower.close()
@@ -552,9 +574,10 @@ def run():
     ap = argparse.ArgumentParser()
     ap.add_argument("--quick", action="store_true")
     ap.add_argument("--rounds", type=int)
+    ap.add_argument("--seed", type=int, default=int(time.time()))
     ap.add_argument("names", nargs="*")
     a = ap.parse_args()
-    t = tally.Tally("outside judges on kbroker cluster")
+    t = tally.Tally("outside judges on kbroker cluster" + (f" (seed {a.seed})" if "chaos" in a.names else ""))
     c = cluster.Cluster(3, PROPS)
     with c:
         b = Bench(c)
@@ -563,9 +586,10 @@ def run():
                  "moves": moves,
                  "unclean": lambda t, b: t.attempt("kafka-leader-election unclean", unclean, b),
                  "unregister": lambda t, b: t.attempt("kafka-cluster unregister", unregister, b),
-                 "rolling": lambda t, b: rolling(t, b, a.rounds or (1 if a.quick else 3))}
+                 "rolling": lambda t, b: rolling(t, b, a.rounds or (1 if a.quick else 3)),
+                 "chaos": lambda t, b: rolling(t, b, a.rounds or 15, "chaos", chaos(random.Random(a.seed)))}
         for name, step in steps.items():
-            if not a.names or name in a.names:
+            if name in a.names or not a.names and name != "chaos":
                 step(t, b)
                 t.note(name)
         on_disk(t, b)
