@@ -193,7 +193,7 @@ int kb_admin_ask_main(int argc, char **argv) {
         code = ask_cluster(&a, &plan);
     } else {
         code = ask_node(&a, a.dir, "");
-        if (code < 0) fprintf(stderr, "kbroker: no broker runs in %s (%s)\n", a.dir, strerror(errno));
+        if (code < 0) fprintf(stderr, "kbroker: no broker runs in %s (%s); start one: kbroker run --data %s\n", a.dir, strerror(errno), a.dir);
         if (code < 0) code = 1;
     }
     free(a.rules);
