@@ -1,5 +1,5 @@
-/* test_replica_cases.c - bug cases of replication (BR-…, BL-…), each as it was met elsewhere, with three node cores: BL-01, BL-13, BL-19, BR-01, BR-02,
- * BR-03, BR-08, BR-09, BR-17, BR-19. Those of one side alone are in test_follower, test_isr, test_api_replica and test_controller_partitions.
+/* test_replica_cases.c - bug cases of replication, each as it was met elsewhere, with three node cores: BL-01, BL-13, BL-17, BL-19, BR-01, BR-02, BR-03,
+ * BR-08, BR-09, BR-17, BR-19. Those of one side alone are in test_follower, test_isr, test_api_replica and test_controller_partitions.
  */
 #include "replica_steps.h"
 
@@ -27,7 +27,7 @@ static void put_unread(struct cluster *c, int host, int64_t offset) {
     assert_int_equal(s.answer.error_code, KE_NONE);
     assert_int_equal(s.answer.base_offset, offset);
 }
-/* Retries of a batch of a producer that was stored. */
+/* A batch of a producer, its retry maybe: stored there, once. */
 static void expect_known(struct cluster *c, int host, int32_t seq, int64_t offset) {
     struct sent s;
     send(c, &s, host, -1, 5000, seq);
@@ -301,6 +301,31 @@ static void test_bl19_known_to_a_new_leader(void **state) {
     }
 }
 
+static int16_t answer_to(struct cluster *c, int host, int32_t seq) {
+    struct sent s;
+    send(c, &s, host, -1, 5000, seq);
+    for (int i = 0; !answered(&s); i++) {
+        assert_true(i < 2000);
+        cl_pass(c, 1000);
+    }
+    return s.answer.error_code;
+}
+
+/* Two requests of a new producer are under way to a leader that has not heard yet that it leads: the first is refused, the second arrives when it has.
+ * It is refused too, or the first one would be lost. */
+static void test_bl17_the_second_before_the_first(void **state) {
+    (void)state;
+    struct cluster *c = up(20);
+    cl_elect(c, 1, 0, 1, 7, false);
+    assert_int_equal(answer_to(c, 1, 0), KE_NOT_LEADER_OR_FOLLOWER);
+    cl_read_all(c);
+    assert_int_equal(answer_to(c, 1, 1), KE_OUT_OF_ORDER_SEQUENCE_NUMBER);
+    assert_int_equal(part(c, 1)->log->leo, 0);
+    expect_known(c, 1, 0, 0);
+    expect_known(c, 1, 1, 1);
+    expect_equal(c, 2, 7);
+}
+
 /* The power goes, and each of three has another end afterwards. Whoever leads, the logs end equal, and every offset stands above the one before. */
 static void test_bl01_three_ends_after_a_power_loss(void **state) {
     (void)state;
@@ -455,6 +480,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_br03_leader_changes_that_were_not_seen), cmocka_unit_test(test_br08_wiped_before_it_was_let_in),
         cmocka_unit_test(test_br09_alone_below_min_isr), cmocka_unit_test(test_br17_made_again_while_away),
         cmocka_unit_test(test_br19_larger_than_a_replica_fetch), cmocka_unit_test(test_bl19_known_to_a_new_leader),
+        cmocka_unit_test(test_bl17_the_second_before_the_first),
         cmocka_unit_test(test_bl01_three_ends_after_a_power_loss), cmocka_unit_test(test_bl13_rot_on_one_of_three),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
