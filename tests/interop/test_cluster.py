@@ -489,6 +489,8 @@ def rolling(t, b, rounds, kind="roll", disturb=roll):
     for load in loads:
         b.tool("kafka-topics", "--create", "--topic", load.topic, "--replica-assignment", "0:1:2,1:2:0,2:0:1")
         load.start(b.c.boot)
+    for load in loads:
+        b.c.until(f"{load.peer.name} has begun", lambda load=load: True if load.acked() else "no acknowledgement")
     follower, out = peers.Franz(b.c.boot), b.folder / "followed"
     follower.start(dict(op="follow", topics={load.topic: kill9.PARTITIONS for load in loads}, out=str(out)))
     for n in range(rounds):
@@ -588,6 +590,8 @@ def run():
                  "unregister": lambda t, b: t.attempt("kafka-cluster unregister", unregister, b),
                  "rolling": lambda t, b: rolling(t, b, a.rounds or (1 if a.quick else 3)),
                  "chaos": lambda t, b: rolling(t, b, a.rounds or 15, "chaos", chaos(random.Random(a.seed)))}
+        if {"dead", "controller", "moves"} & set(a.names):
+            a.names.append("tools")   # they look at its topics
         for name, step in steps.items():
             if name in a.names or not a.names and name != "chaos":
                 step(t, b)

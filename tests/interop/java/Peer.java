@@ -232,6 +232,9 @@ public final class Peer {
         Peer peer = new Peer(args[0]);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
+            if (line.isEmpty()) {   // it has ended a load
+                continue;
+            }
             ObjectNode answer = JSON.createObjectNode();
             try {
                 JsonNode job = JSON.readTree(line);
