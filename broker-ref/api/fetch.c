@@ -47,6 +47,7 @@ struct part {
     int32_t diverging_epoch; /* -1: none */
     int64_t diverging_end;
     struct kb_read *read; /* once there was something to read */
+    size_t kept_back;     /* bytes that it might have given, had its first batch fitted into the answer */
     int64_t old_offset;   /* old formats: where the next try reads */
 };
 struct fetch {
@@ -59,7 +60,7 @@ struct fetch {
     int64_t broker_epoch;
     struct part *parts;
     size_t count, at; /* at: the part being read */
-    size_t bytes, bytes_max;
+    size_t bytes, bytes_max, kept_back;
     bool passing, again, expired, failed;
     int64_t deadline_us;
     struct kb_waiter waiter;
@@ -73,6 +74,8 @@ static void step(struct fetch *f, struct kb_now now);
 static void let_go(struct part *pt) {
     if (!pt->holds) return;
     pt->f->bytes -= pt->read->bytes;
+    pt->f->kept_back -= pt->kept_back;
+    pt->kept_back = 0;
     kb_read_release(pt->read);
     pt->holds = false;
 }
@@ -98,6 +101,9 @@ static void take_result(struct part *pt) {
     }
     pt->holds = true;
     f->bytes += pt->read->bytes;
+    if (pt->read->bytes > 0 || f->bytes == 0 || old_format(f)) return;
+    pt->kept_back = (size_t)KW_MAX(pt->max_bytes, 0);
+    f->kept_back += pt->kept_back;
 }
 
 /* Old formats: true when the read gave messages, or there is nothing more to try. */
@@ -384,8 +390,9 @@ static void wait_more(struct fetch *f) {
     answer(f);
 }
 
+/* No answer holds more than its largest size, whatever least size was asked for; and what is there and does not fit would not fit later either. */
 static void decide(struct fetch *f) {
-    bool enough = f->bytes >= (size_t)KW_MAX(f->req.min_bytes, 0);
+    bool enough = f->bytes + f->kept_back >= KW_MIN((size_t)KW_MAX(f->req.min_bytes, 0), f->bytes_max);
     if (enough || f->failed || f->expired || f->count == 0)
         answer(f);
     else

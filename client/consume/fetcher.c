@@ -333,7 +333,6 @@ static kw_err build(struct kc_fetcher *f, int16_t version, struct kw_arena *a, s
     if (f->session_id == 0) f->forgotten_count = 0;
     f->by_id = by_id;
     m->max_wait_ms = f->beside ? 0 : (int32_t)KW_MIN(s->fetch_wait_us / 1000, INT32_MAX);
-    m->min_bytes = s->fetch_min_bytes;
     m->isolation_level = s->read_committed;
     m->session_id = f->session_id;
     m->session_epoch = f->beside ? -1 : f->session_epoch; /* -1: none is wanted */
@@ -346,6 +345,7 @@ static kw_err build(struct kc_fetcher *f, int16_t version, struct kw_arena *a, s
     /* A leader that knows our rack may send us to a replica there; not right after that did not work. */
     if (version >= 11 && s->rack && f->no_replicas_until_us <= f->sent_us) m->rack_id = kw_str_of(s->rack);
     m->max_bytes = (int32_t)KW_MIN(f->reserved, (int64_t)KW_MAX(s->fetch_max_bytes, largest_size(f)));
+    m->min_bytes = KW_MIN(s->fetch_min_bytes, m->max_bytes); /* a broker might wait for what it cannot send */
     kw_err err = group_parts(&b, a, m);
     return err == KW_OK && f->session_id != 0 ? add_forgotten(f, a, m) : err;
 }

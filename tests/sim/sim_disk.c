@@ -96,7 +96,8 @@ static enum kb_disk_err op_write(struct sim_disk *d, struct sim_node *n, int64_t
         put(d, n, offset, p, part);
         return KB_DISK_ENOSPC;
     }
-    if (!n->spared && countdown(&d->faults.misdirect_at) && n->size >= 2 * SIM_SECTOR) { /* it lands on a sector that it has no business with */
+    bool spared = d->faults.spare && strstr(n->opened_as, d->faults.spare);
+    if (!spared && countdown(&d->faults.misdirect_at) && n->size >= 2 * SIM_SECTOR) { /* lands on a sector that is not its */
         d->fired[SIM_DISK_MISDIRECTED]++;
         if (d->faults.misdirects) d->faults.misdirects(d->faults.misdirects_ctx, n->opened_as);
         sim_node_resize(n, n->size > (size_t)offset + len ? n->size : (size_t)offset + len);
@@ -124,7 +125,6 @@ static enum kb_disk_err op_open(struct sim_disk *d, const char *path, uint32_t f
         sim_node_unref(n);
     }
     snprintf(n->opened_as, sizeof n->opened_as, "%s", path);
-    n->spared = d->faults.spare && strstr(path, d->faults.spare);
     *f = need(calloc(1, sizeof(**f)));
     (*f)->node = sim_node_ref(n);
     *size = (int64_t)n->size;

@@ -216,7 +216,6 @@ static uint64_t mix(uint64_t h, const void *p, size_t n) {
 struct sim_node *sim_tree_copy(const struct sim_node *root) {
     struct sim_node *n = sim_node_new(root->folder);
     n->mtime_ms = root->mtime_ms;
-    n->spared = root->spared;
     if (!root->folder) {
         sim_node_resize(n, root->size);
         if (root->size) memcpy(n->data, root->data, root->size);

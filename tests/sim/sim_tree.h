@@ -22,7 +22,7 @@ struct sim_change { /* of a folder, not yet durable */
 };
 struct sim_node {
     uint32_t refs;
-    bool folder, spared, stuck; /* spared: no write of it goes astray; stuck: a sync failed, and no later one does anything */
+    bool folder, stuck; /* stuck: a sync failed, and no later one does anything */
     int64_t mtime_ms;
     char opened_as[96]; /* files: the path of the last open */
     uint8_t *data, *durable; /* files */

@@ -162,6 +162,43 @@ static void test_waiting(void **state) {
     down(&x);
 }
 
+/* A least size that the largest one does not let an answer have: the answer goes out when it is full, and not when its time is up. */
+static void test_full(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, 15, NULL, NULL);
+    fill(&x, 5, 1, 1000);
+    size_t n;
+    uint8_t *p = rig_batch(&x.r, &(struct rig_batch){.count = 1, .value_size = 1000, .pid = -1, .epoch = -1, .seq = -1}, &n);
+    for (int i = 0; i < 2; i++) assert_int_equal(rig_produce_bytes(x.c, "t", 1, 9, 1, p, n).error_code, KE_NONE);
+    struct rig_conn *w = rig_connect(&x.r);
+    struct kw_fetch_response resp;
+    rig_request(w, KW_API_FETCH, 11, 1,
+                &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .max_wait_ms = 60000, .min_bytes = 5000, .max_bytes = 3000))->req);
+    rig_settle(&x.r);
+    assert_true(rig_response(w, KW_API_FETCH, 11, 1, &resp));
+    assert_int_equal(walk(&resp.responses.v[0].partitions.v[0], 0), 2);
+    /* The first partition leaves room for some bytes, but not for the second one's batch. */
+    struct rig_fetch_msg *m =
+        rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 4, .max_wait_ms = 60000, .min_bytes = 5000, .max_bytes = 1500));
+    struct kw_fetch_request_fetch_partition both[2] = {m->part, m->part};
+    both[1].partition = 1;
+    both[1].fetch_offset = 0;
+    m->topic.partitions.v = both;
+    m->topic.partitions.n = 2;
+    rig_request(w, KW_API_FETCH, 11, 2, &m->req);
+    rig_settle(&x.r);
+    assert_true(rig_response(w, KW_API_FETCH, 11, 2, &resp));
+    assert_int_equal(walk(&resp.responses.v[0].partitions.v[0], 4), 5);
+    assert_int_equal(resp.responses.v[0].partitions.v[1].records.len, 0);
+    /* What is less than both still waits. */
+    rig_request(w, KW_API_FETCH, 11, 3,
+                &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 4, .max_wait_ms = 60000, .min_bytes = 5000, .max_bytes = 3000))->req);
+    rig_settle(&x.r);
+    assert_false(rig_response(w, KW_API_FETCH, 11, 3, &resp));
+    down(&x);
+}
+
 static void test_errors(void **state) {
     (void)state;
     struct fixture x;
@@ -365,6 +402,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions),    cmocka_unit_test(test_PR_10),
         cmocka_unit_test(test_BL_14),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_waiting),     cmocka_unit_test(test_errors),
         cmocka_unit_test(test_divergence),  cmocka_unit_test(test_BL_13),
         cmocka_unit_test(test_old_formats), cmocka_unit_test(test_old_formats_of_damage), cmocka_unit_test(test_zstd_and_old_versions),
