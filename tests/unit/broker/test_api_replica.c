@@ -153,7 +153,7 @@ static int16_t list(struct lead *l, int16_t version, int64_t timestamp, int64_t 
 }
 
 /* Rule 19, KIP-207, BR-06: the latest offset must not go back with a change of the leader. */
-static void test_latest_after_election(void **state) {
+static void test_br06_latest_after_election(void **state) {
     (void)state;
     struct lead l;
     int64_t at;
@@ -395,7 +395,7 @@ int main(void) {
         cmocka_unit_test(test_acks_time_out),
         cmocka_unit_test(test_who_is_woken),
         cmocka_unit_test(test_no_starving),
-        cmocka_unit_test(test_latest_after_election),
+        cmocka_unit_test(test_br06_latest_after_election),
         cmocka_unit_test(test_becomes_follower),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_leader_by_default),

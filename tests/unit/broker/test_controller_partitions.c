@@ -88,7 +88,7 @@ static void test_alter_partition(void **state) {
     STATE(&r, "t", 0, "0 (0,1,2)");
 }
 
-static void test_alter_partition_is_guarded(void **state) {
+static void test_br07_br08_alter_partition_is_guarded(void **state) {
     (void)state;
     struct isr s;
     assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
@@ -296,7 +296,7 @@ static void test_a_wiped_disk_leaves_the_others_in_sync(void **state) {
 /* ---- Machines that went down ---- */
 
 /* BR-15: the acknowledged records are where power stayed on, and nobody else leads. */
-static void test_an_unclean_return(void **state) {
+static void test_br15_an_unclean_return(void **state) {
     (void)state;
     static const int only[] = {0};
     assert_int_equal(rig_topic(&r, "t", 1, AR, 2), 0);
@@ -771,7 +771,7 @@ static void test_random_history(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_alter_partition),
-        TEST(test_alter_partition_is_guarded),
+        TEST(test_br07_br08_alter_partition_is_guarded),
         TEST(test_changes_of_one_partition_follow_each_other),
         TEST(test_many_partitions_are_one_batch),
         TEST(test_scenario_1),
@@ -781,7 +781,7 @@ int main(void) {
         TEST(test_scenario_3),
         TEST(test_scenario_6),
         TEST(test_a_wiped_disk_leaves_the_others_in_sync),
-        TEST(test_an_unclean_return),
+        TEST(test_br15_an_unclean_return),
         TEST(test_a_last_known_leader_that_may_not),
         TEST(test_starts_that_did_not_get_far),
         TEST(test_elect_leaders),

@@ -531,7 +531,7 @@ static void test_begin_is_repeated(void **state) {
 }
 
 /* BR-11: a leader that too few voters fetch from resigns; what others fetch does not count. */
-static void test_check_quorum(void **state) {
+static void test_br11_check_quorum(void **state) {
     (void)state;
     struct rig r;
     up(&r, 5);
@@ -752,7 +752,7 @@ int main(void) {
         cmocka_unit_test(test_refused_by_all_there),
         cmocka_unit_test(test_yield),
         cmocka_unit_test(test_begin_is_repeated),
-        cmocka_unit_test(test_check_quorum),
+        cmocka_unit_test(test_br11_check_quorum),
         cmocka_unit_test(test_hand_over),
         cmocka_unit_test(test_end_of_epoch),
         cmocka_unit_test(test_fetch_timeout),

@@ -307,7 +307,7 @@ static void test_corrupt(void **state) {
 }
 
 /* BR-02. Own log: epochs 0 (0..3), 1 (4..5), 2 (6..9). The leader parted from it in epoch 1, and has epoch 3. */
-static void test_diverging(void **state) {
+static void test_br02_diverging(void **state) {
     (void)state;
     struct lead l;
     up(&l, 5, 1);
@@ -675,7 +675,7 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session),      cmocka_unit_test(test_session_lost), cmocka_unit_test(test_link_lost),
-        cmocka_unit_test(test_corrupt),      cmocka_unit_test(test_diverging),    cmocka_unit_test(test_below_hw),
+        cmocka_unit_test(test_corrupt),      cmocka_unit_test(test_br02_diverging),    cmocka_unit_test(test_below_hw),
         cmocka_unit_test(test_br05_parted_below_the_high_watermark_told),
         cmocka_unit_test(test_start_inside_batch),
         cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),

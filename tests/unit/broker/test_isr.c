@@ -152,7 +152,7 @@ static void test_burst_keeps_isr(void **state) {
 }
 
 /* Rule 17, BR-10: a shrink has no effect before it is committed; then the high watermark moves, and who waited for that is answered. */
-static void test_shrink(void **state) {
+static void test_br10_shrink(void **state) {
     (void)state;
     struct lead l;
     lead_up(&l, 5, 3, 3);
@@ -262,7 +262,7 @@ static void test_expand(void **state) {
 
 /* Rule 18: not in an earlier life (BR-08), not fenced, not on its way out (BR-07), and not before the epoch's start, though that be above the high
  * watermark (BR-04). */
-static void test_not_eligible(void **state) {
+static void test_br04_br07_br08_not_eligible(void **state) {
     (void)state;
     struct lead l;
     lead_up(&l, 9, 2, 1);
@@ -355,7 +355,7 @@ static void test_other_codes_are_tried_again(void **state) {
 }
 
 /* Rule 17, BR-07: taken back only when it was refused for what it is; then those in sync are the ones that were committed last. */
-static void test_refused(void **state) {
+static void test_br07_refused(void **state) {
     (void)state;
     const int16_t codes[] = {KE_INELIGIBLE_REPLICA, KE_OPERATION_NOT_ATTEMPTED};
     for (size_t i = 0; i < 2; i++) {
@@ -551,15 +551,15 @@ int main(void) {
         cmocka_unit_test(test_new_epoch),
         cmocka_unit_test(test_epoch_unknown_here),
         cmocka_unit_test(test_burst_keeps_isr),
-        cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_br10_shrink),
         cmocka_unit_test(test_silent_but_whole),
         cmocka_unit_test(test_below_min),
         cmocka_unit_test(test_expand),
-        cmocka_unit_test(test_not_eligible),
+        cmocka_unit_test(test_br04_br07_br08_not_eligible),
         cmocka_unit_test(test_joins_under_load),
         cmocka_unit_test(test_sent_again),
         cmocka_unit_test(test_other_codes_are_tried_again),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_br07_refused),
         cmocka_unit_test(test_old_answer),
         cmocka_unit_test(test_batched),
         cmocka_unit_test(test_replicas_change),

@@ -123,7 +123,7 @@ static void test_points_of_one_long_gone(void **state) {
 }
 
 /* BR-17: a folder of another topic is set aside; what the files say of that one is forgotten before the new one has a log. */
-static void test_points_of_one_set_aside(void **state) {
+static void test_br17_points_of_one_set_aside(void **state) {
     (void)state;
     struct rig r;
     struct rig_conn *c = rig_begin(&r, 4, 1);
@@ -186,7 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_made_again_while_read),   cmocka_unit_test(test_made_again_and_again),
         cmocka_unit_test(test_points_of_the_old_one),   cmocka_unit_test(test_points_of_one_long_gone),
-        cmocka_unit_test(test_points_of_one_set_aside), cmocka_unit_test(test_points_of_one_offline),
+        cmocka_unit_test(test_br17_points_of_one_set_aside), cmocka_unit_test(test_points_of_one_offline),
         cmocka_unit_test(test_delete_offline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

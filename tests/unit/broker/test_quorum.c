@@ -540,7 +540,7 @@ static void test_voters_that_disagree(void **state) {
 }
 
 /* BR-12: the log that was committed is not cut, whoever asks for it: a disk of another time is taken for what it is. */
-static void test_committed_is_not_cut(void **state) {
+static void test_br12_committed_is_not_cut(void **state) {
     (void)state;
     struct quorum *q = malloc(sizeof(*q));
     q_init(q, 3, 3, 10);
@@ -807,7 +807,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_foreign_folder_is_refused),
         cmocka_unit_test(test_formatted_folders),
         cmocka_unit_test(test_voters_that_disagree),
-        cmocka_unit_test(test_committed_is_not_cut),
+        cmocka_unit_test(test_br12_committed_is_not_cut),
         cmocka_unit_test(test_observers_follow),
         cmocka_unit_test(test_only_voter),
         cmocka_unit_test(test_chaos),

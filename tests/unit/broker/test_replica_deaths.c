@@ -5,7 +5,7 @@
 
 /* BL-18, at a new leader. It dies before it has answered, when one follower has the record: the producer sends it again. One copy with idempotence; two
  * without. */
-static void test_answer_lost(void **state) {
+static void test_bl18_answer_lost(void **state) {
     (void)state;
     for (int idempotent = 0; idempotent < 2; idempotent++) {
         struct cluster *c = up(1 + (uint64_t)idempotent);
@@ -129,7 +129,7 @@ static void test_below_min_isr(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answer_lost), cmocka_unit_test(test_acks_1_lost),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bl18_answer_lost), cmocka_unit_test(test_acks_1_lost),
                                        cmocka_unit_test(test_uneven_followers), cmocka_unit_test(test_old_leader_returns),
                                        cmocka_unit_test(test_below_min_isr)};
     return cmocka_run_group_tests(tests, NULL, NULL);
