@@ -539,52 +539,6 @@ static void test_voters_that_disagree(void **state) {
     free(q);
 }
 
-/* BR-12: the log that was committed is not cut, whoever asks for it: a disk of another time is taken for what it is. */
-static void test_br12_committed_is_not_cut(void **state) {
-    (void)state;
-    struct quorum *q = malloc(sizeof(*q));
-    q_init(q, 3, 3, 10);
-    q_boot_all(q);
-    struct host *l = q_wait_leader(q, 5 * SECOND);
-    append_some(q, l, 3);
-    q_agree(q, SECOND);
-    struct host *a = &q->h[(l->id + 1) % 3], *b = &q->h[(l->id + 2) % 3];
-    q_kill(a, false);
-    q_kill(b, false);
-    struct sim_disk_image *ia = sim_disk_image_take(a->r.disk), *ib = sim_disk_image_take(b->r.disk);
-    q_boot(a);
-    q_boot(b);
-    q_agree(q, 5 * SECOND);
-    l = q_leader(q);
-    append_some(q, l, 20);
-    q_agree(q, SECOND);
-    struct host *witness = a->id != l->id && b->id != l->id ? NULL : l; /* one of the two may lead by now */
-    if (!witness) witness = l;
-    for (int i = 0; i < 3; i++)
-        if (&q->h[i] != a && &q->h[i] != b) witness = &q->h[i];
-    q_kill(a, false);
-    q_kill(b, false);
-    sim_disk_image_restore(a->r.disk, ia);
-    sim_disk_image_restore(b->r.disk, ib);
-    /* Two old disks are a majority: they elect one of theirs while the witness is cut off. */
-    for (int i = 0; i < 3; i++)
-        if (i != witness->id) q->cut[i][witness->id] = q->cut[witness->id][i] = true;
-    for (int i = 0; i < OFFSETS_MAX; i++) q->epoch_at[i] = -1; /* what was committed is lost by our own doing */
-    for (int i = 0; i < EPOCHS_MAX; i++) q->leader_of[i] = -1;
-    q->committed = -1;
-    q_boot(a);
-    q_boot(b);
-    q_pass(q, 10 * SECOND);
-    assert_non_null(q_leader(q));
-    memset(q->cut, 0, sizeof(q->cut));
-    q_pass(q, 10 * SECOND);
-    assert_true(witness->failed);
-    assert_non_null(strstr(kb_node_failure(witness->r.node), "committed up to"));
-    assert_non_null(q_leader(q));
-    q_deinit(q);
-    free(q);
-}
-
 /* ---- Observers ---- */
 
 static void test_observers_follow(void **state) {
@@ -807,7 +761,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_foreign_folder_is_refused),
         cmocka_unit_test(test_formatted_folders),
         cmocka_unit_test(test_voters_that_disagree),
-        cmocka_unit_test(test_br12_committed_is_not_cut),
         cmocka_unit_test(test_observers_follow),
         cmocka_unit_test(test_only_voter),
         cmocka_unit_test(test_chaos),

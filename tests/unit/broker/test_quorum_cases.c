@@ -1,4 +1,4 @@
-/* test_quorum_cases.c - bug cases of the metadata quorum: BR-11, BR-16. BR-12 is in test_quorum, BR-14 in test_store, test_image and test_image_replace. */
+/* test_quorum_cases.c - bug cases of the metadata quorum: BR-11, BR-12, BR-16. BR-14 is in test_store, test_image and test_image_replace. */
 #include "quorum_rig.h"
 
 /* BR-11: no voter hears the leader any more, and the brokers do. It resigns; who followed it finds the next one, and never sees what was not committed. */
@@ -35,6 +35,52 @@ static void test_br11_leader_heard_by_brokers_alone(void **state) {
         q_deinit(q);
         free(q);
     }
+}
+
+/* BR-12: the log that was committed is not cut, whoever asks for it: a disk of another time is taken for what it is. */
+static void test_br12_committed_is_not_cut(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 10);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    append_some(q, l, 3);
+    q_agree(q, SECOND);
+    struct host *a = &q->h[(l->id + 1) % 3], *b = &q->h[(l->id + 2) % 3];
+    q_kill(a, false);
+    q_kill(b, false);
+    struct sim_disk_image *ia = sim_disk_image_take(a->r.disk), *ib = sim_disk_image_take(b->r.disk);
+    q_boot(a);
+    q_boot(b);
+    q_agree(q, 5 * SECOND);
+    l = q_leader(q);
+    append_some(q, l, 20);
+    q_agree(q, SECOND);
+    struct host *witness = a->id != l->id && b->id != l->id ? NULL : l; /* one of the two may lead by now */
+    if (!witness) witness = l;
+    for (int i = 0; i < 3; i++)
+        if (&q->h[i] != a && &q->h[i] != b) witness = &q->h[i];
+    q_kill(a, false);
+    q_kill(b, false);
+    sim_disk_image_restore(a->r.disk, ia);
+    sim_disk_image_restore(b->r.disk, ib);
+    /* Two old disks are a majority: they elect one of theirs while the witness is cut off. */
+    for (int i = 0; i < 3; i++)
+        if (i != witness->id) q->cut[i][witness->id] = q->cut[witness->id][i] = true;
+    for (int i = 0; i < OFFSETS_MAX; i++) q->epoch_at[i] = -1; /* what was committed is lost by our own doing */
+    for (int i = 0; i < EPOCHS_MAX; i++) q->leader_of[i] = -1;
+    q->committed = -1;
+    q_boot(a);
+    q_boot(b);
+    q_pass(q, 10 * SECOND);
+    assert_non_null(q_leader(q));
+    memset(q->cut, 0, sizeof(q->cut));
+    q_pass(q, 10 * SECOND);
+    assert_true(witness->failed);
+    assert_non_null(strstr(kb_node_failure(witness->r.node), "committed up to"));
+    assert_non_null(q_leader(q));
+    q_deinit(q);
+    free(q);
 }
 
 static int rot_snapshots(struct host *h) {
@@ -100,6 +146,7 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_br11_leader_heard_by_brokers_alone),
+        cmocka_unit_test(test_br12_committed_is_not_cut),
         cmocka_unit_test(test_br16_corrupt_snapshots_of_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
