@@ -213,18 +213,20 @@ void sim_check_copies_death(struct sim_broker *b, enum sim_death how) {
     if (b->life == SIM_UP || b->life == SIM_STOPPING || b->life == SIM_STARTING) sim_check_copies(b);
 }
 
-static void lose(struct sim_part *p, int node, bool all, bool promised) {
+static void lose(struct sim_cluster *c, struct sim_part *p, int node, bool all, bool promised) {
     struct sim_copy *y = &p->copies[node];
     if (all) y->have.count = 0;
     while (y->agreed > y->have.count || (y->agreed && y->have.v[y->agreed - 1].last >= y->synced)) y->agreed--;
     if (promised && !all) return;
     y->suspect = true; /* though all that was committed be there: it may have acknowledged more, and its leader count on that */
     y->out = !sim_part_in_isr(p, node);
+    const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[node]);
+    y->lost_in = k ? k->epoch : -1;
 }
 
 void sim_check_copies_lost(struct sim_cluster *c, int node, bool all) {
-    lose(&c->meta, node, all, true);
+    lose(c, &c->meta, node, all, true);
     for (int t = 0; t < c->run->model.topic_count; t++)
         for (int i = 0; i < SIM_PARTS_MAX; i++)
-            if (c->parts[t][i].copies[node].life) lose(&c->parts[t][i], node, all, c->run->model.flush_on_ack);
+            if (c->parts[t][i].copies[node].life) lose(c, &c->parts[t][i], node, all, c->run->model.flush_on_ack);
 }

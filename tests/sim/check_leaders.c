@@ -139,6 +139,25 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
     if (x->isr_count == 0) sim_fail(w, 26, "%s-%d: the ISR is empty", topic, x->index);
 }
 
+/* A node that lost its power or its disk serves again: where it counts as in sync, it has what was committed. */
+void sim_check_returned(struct sim_cluster *c) {
+    for (int n = 0; n < c->run->node_count; n++) {
+        const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[n]);
+        if (!k || k->fenced) continue;
+        for (int t = 0; t < c->run->model.topic_count; t++)
+            for (int i = 0; i < SIM_PARTS_MAX; i++) {
+                struct sim_part *p = &c->parts[t][i];
+                struct sim_copy *y = &p->copies[n];
+                if (!y->suspect || k->epoch <= y->lost_in || !sim_part_in_isr(p, n) || y->life != c->run->nodes[n].lives) continue;
+                catch_up(c, p, n, t, i);
+                if (!sim_copy_agrees(p, n))
+                    sim_fail(&c->run->w, 18, "%s: node %d is back in broker epoch %lld, counts as in sync, and lacks something of what was committed up to %lld: it ends at %lld",
+                             p->name, n, (long long)k->epoch, (long long)p->end, (long long)y->end);
+                y->suspect = y->out = false;
+            }
+    }
+}
+
 kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, struct kb_image_partition *x) {
     struct sim_cluster *c = cluster;
     int t;

@@ -170,6 +170,7 @@ void sim_check_quorum(struct sim_broker *b) {
     if (b->node->image.offset >= c->replay.next) {
         replay_to(c, b, b->node->image.offset);
         check_majority(c);
+        sim_check_returned(c);
     }
     if (kb_node_state(b->node) != KB_NODE_FAILED) check_image(c, b); /* it may have failed for what it had no memory to apply */
     check_leader(c, b);

@@ -39,6 +39,7 @@ struct sim_copy { /* a partition on one node */
     int64_t hw, synced;
     int32_t hw_epoch;
     bool led; /* at the last look */
+    int64_t lost_in; /* the broker epoch in which it became suspect */
 };
 struct sim_stamp { /* a batch that some node has appended: no other may stand there in the same epoch */
     int32_t epoch, prev_epoch;
@@ -142,6 +143,7 @@ struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic,
 
 /* check_leaders.c: 1, 16 to 20, 23 */
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
+void sim_check_returned(struct sim_cluster *c); /* after the metadata moved */
 kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *t, struct kb_image_partition *p);
 
 /* check_quorum.c: 16, 22, 24, 25 for the metadata */

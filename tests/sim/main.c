@@ -12,7 +12,7 @@
 #include "alloc.h"
 #include "cluster.h"
 
-enum { RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, SEEDS_FILE_MAX = 4096 };
+enum { RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, CLUSTER_EVERY = 4, SEEDS_FILE_MAX = 4096 };
 
 enum world { ONE, CLUSTER, WORLDS }; /* one node; several */
 struct result { /* what a seed's process tells */
@@ -237,7 +237,7 @@ static void report(struct all *a, enum world world) {
 static int usage(void) {
     fprintf(stderr, "usage: tests/sim/run [--cluster | --one] [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--regressions FILE]\n"
                     "  --seed S     one seed, twice; prints its hash. One node, with --cluster several\n"
-                    "  --seeds N    the regression seeds and N others, counted from --from (1), of one node, and half as many of a cluster\n"
+                    "  --seeds N    the regression seeds and N others, counted from --from (1), of one node, and a quarter as many of a cluster\n"
                     "  --minutes M  as many as there is time for, from a new place each time unless --from is given\n"
                     "  --cluster    of many seeds, those of a cluster alone; --one, those of one node alone\n"
                     "  --trace      what happens, on stderr\n"
@@ -255,7 +255,8 @@ static void run_many(struct all *a, const bool worlds[WORLDS], const char *file,
         if (worlds[regressions[i].world]) run(a, regressions[i].world, regressions[i].seed, false);
     for (uint64_t i = 0; i < seeds && (minutes <= 0 || time(NULL) < until); i++) {
         if (worlds[ONE]) run(a, ONE, from + i, i % TWICE_EVERY == 0);
-        if (worlds[CLUSTER] && (i % 2 == 0 || !worlds[ONE])) run(a, CLUSTER, from + (worlds[ONE] ? i / 2 : i), i % TWICE_EVERY == 0);
+        if (worlds[CLUSTER] && (i % CLUSTER_EVERY == 0 || !worlds[ONE]))
+            run(a, CLUSTER, from + (worlds[ONE] ? i / CLUSTER_EVERY : i), i % TWICE_EVERY == 0);
     }
     while (a->job_count) reap(a);
     for (int k = 0; k < WORLDS; k++) report(a, (enum world)k);
@@ -266,7 +267,7 @@ int main(int argc, char **argv) {
     const char *file = NULL;
     uint64_t seed = 0, seeds = 0, from = 0;
     double minutes = 0;
-    bool one = false, here = false, worlds[WORLDS] = {true, false};
+    bool one = false, here = false, worlds[WORLDS] = {true, true};
     for (int i = 1; i < argc; i++) {
         const char *v = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--trace") == 0)
@@ -274,7 +275,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--here") == 0)
             here = true;
         else if (strcmp(argv[i], "--cluster") == 0)
-            worlds[ONE] = false, worlds[CLUSTER] = true;
+            worlds[ONE] = false;
         else if (strcmp(argv[i], "--one") == 0)
             worlds[CLUSTER] = false;
         else if (!v)
