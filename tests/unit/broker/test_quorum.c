@@ -298,6 +298,31 @@ static void test_wiped_voter_comes_back(void **state) {
     free(q);
 }
 
+/* A wall clock that jumps years ahead and back, on all nodes and on one: nothing in the quorum is timed by it. */
+static void test_wall_clock_jumps(void **state) {
+    static const int64_t jumps_ms[] = {315360000000, -630720000000, 1, 3600000, -3600000};
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 26);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    int32_t epoch = q_store(l)->epoch;
+    for (size_t i = 0; i < KW_COUNTOF(jumps_ms); i++) {
+        q->now.wall_ms += jumps_ms[i];
+        append_some(q, l, 3);
+        q_pass(q, 3 * SECOND);
+        assert_ptr_equal(q_leader(q), l);
+        assert_int_equal(q_store(l)->epoch, epoch);
+    }
+    q_agree(q, SECOND);
+    q_kill(l, true); /* what it wrote with the other clock is read again */
+    q_boot(l);
+    q_agree(q, 5 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
 /* ---- Nodes that do not fit together ---- */
 
 static void set_voters(struct host *h, const char *list) {
@@ -753,6 +778,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_snapshot_over_a_log_that_parts),
         cmocka_unit_test(test_wiped_voter_comes_back),
         cmocka_unit_test(test_rejoin_by_hand),
+        cmocka_unit_test(test_wall_clock_jumps),
         cmocka_unit_test(test_voter_that_others_do_not_know),
         cmocka_unit_test(test_leader_with_other_voters),
         cmocka_unit_test(test_broker_of_other_voters),
