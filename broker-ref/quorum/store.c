@@ -283,10 +283,9 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
 
 static void sync_again(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_store *s = ctx;
-    (void)t;
-    (void)now_us;
-    if (s->log && s->state != KB_STORE_FAILED && s->log->synced < s->log->written)
-        (void)!kb_log_sync(s->log); /* poisoned: log_failed tells */
+    if (!s->log || s->state == KB_STORE_FAILED || s->log->poisoned || s->log->synced >= s->log->written) return;
+    (void)!kw_timers_set(s->o.env->timers, t, now_us + SYNC_AGAIN_US); /* its own place has just become free; this try may fail as well */
+    (void)!kb_log_sync(s->log); /* poisoned: log_failed tells */
 }
 
 static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {

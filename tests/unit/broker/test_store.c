@@ -612,6 +612,50 @@ static void test_full_disk_at_the_first_start(void **state) {
     }
 }
 
+static bool no_memory;
+static void *some_malloc(size_t n, void *ctx) {
+    (void)ctx;
+    return no_memory ? NULL : malloc(n);
+}
+static void *some_realloc(void *p, size_t n, void *ctx) {
+    (void)ctx;
+    return no_memory ? NULL : realloc(p, n);
+}
+static void some_free(void *p, void *ctx) {
+    (void)ctx;
+    free(p);
+}
+
+/* A round of syncs finds no memory, and neither does the next, nor the one after that: what is written is made durable all the same, later
+ * (simulator: an observer that never fetched again). */
+static void test_sync_without_memory_for_long(void **state) {
+    (void)state;
+    struct kw_allocator some = {some_malloc, some_realloc, some_free, NULL};
+    int stuck = 0;
+    kw_allocator_set(&some);
+    for (int64_t n = 0; n < 12; n++) {
+        struct meta m;
+        struct meta_change c;
+        struct kb_topic_create t = {.name = kw_str_of("t"), .partitions = 1, .replication_factor = -1};
+        meta_init(&m, 14, NULL);
+        meta_start(&m);
+        assert_int_equal(kb_controller_create_topics(m.controller, &t, 1, false, meta_change(&c), m.now), KW_OK);
+        kw_alloc_fail_after(n);
+        meta_turn(&m); /* the write, and the round of syncs: one of them is not made */
+        kw_alloc_fail_after(-1);
+        no_memory = true;
+        for (int64_t until = m.now.mono_us + 1000000; m.now.mono_us < until && meta_step(&m);) continue;
+        stuck += m.store->log->written > m.store->log->synced;
+        no_memory = false;
+        meta_idle(&m);
+        assert_int_equal(c.done, 1);
+        assert_int_equal(m.store->log->synced, m.store->log->leo);
+        meta_drop(&m);
+        meta_deinit(&m);
+    }
+    assert_true(stuck > 0);
+}
+
 static void test_failing_allocation(void **state) {
     (void)state;
     bool done = false;
@@ -660,6 +704,7 @@ int main(void) {
         cmocka_unit_test(test_full_disk_refuses_and_recovers),
         cmocka_unit_test(test_failed_sync_is_never_acknowledged),
         cmocka_unit_test(test_full_disk_at_the_first_start),
+        cmocka_unit_test(test_sync_without_memory_for_long),
         cmocka_unit_test(test_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
