@@ -381,6 +381,7 @@ static inline void serve_fetch(struct cw *w, struct request *rq) {
         }
         s->epoch++;
     }
+    assert_true(rq->head.version < 3 || q.min_bytes <= q.max_bytes); /* else a broker may wait for what it cannot send */
     for (int32_t i = 0; i < q.topics.n; i++) {
         int topic = rq->head.version >= 13 ? topic_by_id(n, q.topics.v[i].topic_id) : topic_by_name(n, q.topics.v[i].topic);
         for (int32_t k = 0; k < q.topics.v[i].partitions.n; k++) {

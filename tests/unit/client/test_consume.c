@@ -674,6 +674,18 @@ static void a_batch_that_stays_cut_does_not_spin(void **state) {
     cw_free(w);
 }
 
+/* The scripted broker sees to it that no more is asked for at least than at most. */
+static void least_size_above_the_largest(void **state) {
+    (void)state;
+    struct cw *w = cw_new(PAIRS("fetch.min.bytes", "5000", "fetch.max.bytes", "1000", "max.partition.fetch.bytes", "1000"));
+    int t = cw_topic(w, "t", 1, 1);
+    log_fill(&w->logs[t][0], 20, 2, 100);
+    cw_assign(w, t, 0, 0);
+    cw_consume(w, 5000000);
+    cw_expect(w, t, 0, 0, 20);
+    cw_free(w);
+}
+
 /* PR-11: one batch over the limit of the request is fine; an answer of exactly the hard cap too; one byte more closes the connection, is told once, and
  * the partition goes on once the batch has been passed. */
 static void pr11_the_hard_cap(int over, bool exceeds) {
@@ -990,6 +1002,7 @@ int main(void) {
         cmocka_unit_test(cc10_broken_connections_do_not_reset),
         cmocka_unit_test(cc15_a_cut_batch_is_asked_for_whole),
         cmocka_unit_test(a_batch_that_stays_cut_does_not_spin),
+        cmocka_unit_test(least_size_above_the_largest),
         cmocka_unit_test(pr11_answers_of_the_cap_and_one_more),
         cmocka_unit_test(pr10_null_records_are_none),
         cmocka_unit_test(what_is_not_taken_holds_the_fetch_back),
