@@ -103,7 +103,7 @@ void kb_log_submit_writes(struct kb_log *log, struct kb_now now) {
         if (w->submitted) continue;
         /* A second segment is begun only when the folder can be known for ours: else recovery would take a lost tail for a gap that another tool left. */
         if (p->young && w->seg != p->segs[0] && !log->env->ephemeral) {
-            if (!p->sync.failed) { /* else housekeeping tries again: no endless loop on a full disk */
+            if (!p->sync.failed) { /* else a timer tries again: no endless loop on a full disk */
                 p->sync.wanted = true;
                 kb_sync_step(log);
             }
@@ -111,7 +111,10 @@ void kb_log_submit_writes(struct kb_log *log, struct kb_now now) {
         }
         kw_err err;
         if (!kb_seg_file_want(w->seg, &err)) {
-            if (err == KW_ENOMEM) p->flush_again = true; /* the next flush or housekeeping tries again */
+            if (err == KW_ENOMEM) {
+                p->flush_again = true;
+                kb_log_again(log);
+            }
             break;
         }
         w->req.file = w->seg->file;

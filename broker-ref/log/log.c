@@ -249,7 +249,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     kw_list_init(&log->priv->writes);
     kw_list_init(&log->priv->cursors);
     kw_list_init(&log->priv->removals);
-    kb_epochs_init_timer(log);
+    kb_sync_init_timers(log);
     if (!log->dir || !log->epochs || !log->pids) goto fail;
     log->priv->pins = 1;
     log->priv->unsynced_since_us = KW_NEVER;
@@ -288,6 +288,7 @@ void kb_log_free(struct kb_log *log) {
     p->closed = true;
     kb_log_drop_writes(log);
     kw_timers_cancel(log->env->timers, &p->epochs_timer);
+    kw_timers_cancel(log->env->timers, &p->again_timer);
     if (p->stop) {
         kw_timers_cancel(log->env->timers, &p->stop->timer);
         kw_free(p->stop);

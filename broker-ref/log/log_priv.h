@@ -150,7 +150,7 @@ struct kb_log_private {
     struct kb_spot spots[KB_SPOTS];
     uint32_t next_spot;
     struct kb_sync_state sync;
-    struct kw_timer epochs_timer;
+    struct kw_timer epochs_timer, again_timer;
     bool young;                 /* nothing was found when it was opened, and no name of it is durable yet: a second segment waits */
     bool flush_again;           /* something could not be submitted for want of memory */
     int64_t last_pid_offset;    /* of the newest batch with a producer id; INT64_MAX: unknown */
@@ -214,7 +214,8 @@ void kb_sync_names(struct kb_log *log); /* of a young log, once it has grown a l
 void kb_recovery_point_step(struct kb_log *log, struct kb_now now); /* something that it waits for has come */
 bool kb_epochs_store(struct kb_log *log);  /* true: on their way */
 void kb_epochs_later(struct kb_log *log, struct kb_now now); /* they changed: stored in a while */
-void kb_epochs_init_timer(struct kb_log *log);
+void kb_sync_init_timers(struct kb_log *log);
+void kb_log_again(struct kb_log *log); /* no memory for a write or a sync, and nothing in flight comes back to it: soon again */
 
 /* retention.c */
 void kb_removals_free(struct kb_log *log);

@@ -175,6 +175,7 @@ static void open_done(struct kb_op *op, struct kb_now now) {
         else if (op->req.err == KB_DISK_ENOSPC && s->fresh) kb_log_disk_full(log, now, "no space left on the disk");
         else if (op->req.err == KB_DISK_ENOMEM && s->fresh) kb_log_disk_full(log, now, "no descriptor or memory left to make a segment (ulimit -n)");
         else if (op->req.err == KB_DISK_EIO || op->req.err == KB_DISK_ENOENT || s->fresh) kb_log_poison(log, now, "open", op->path, op->req.os_errno);
+        else kb_log_again(log); /* a sync may wait for it */
         kb_seg_wake(s, now);
         kb_cut_step(log, now); /* no write is in flight that would: the file is not there */
         kb_stop_step(log, now);

@@ -8,6 +8,7 @@
 #include "log_priv.h"
 
 #define EPOCHS_DELAY_US 1000000
+#define AGAIN_US 100000
 
 static void raise_recovery_point(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
@@ -41,6 +42,7 @@ static void finish(struct kb_log *log, struct kb_now now) {
     kb_log_tell(log, now);
     kb_log_submit_writes(log, now);
     if (!y->failed) kb_sync_step(log);
+    else kb_log_again(log);
 }
 
 static void part_done(struct kb_log *log, struct kb_now now) {
@@ -149,7 +151,27 @@ static void epochs_due(struct kw_timer *t, void *ctx, int64_t now_us) {
     if (!kb_epochs_store(log)) kb_epochs_later(log, (struct kb_now){.mono_us = now_us});
 }
 
-void kb_epochs_init_timer(struct kb_log *log) { kw_timer_init(&log->priv->epochs_timer, epochs_due, log); }
+static void again_due(struct kw_timer *t, void *ctx, int64_t now_us) {
+    struct kb_log *log = ctx;
+    struct kb_log_private *p = log->priv;
+    (void)t;
+    if (log->poisoned || p->stop) return; /* a stop has a timer of its own */
+    if (p->sync.failed) p->sync.wanted = true;
+    if (p->flush_again) kb_log_flush(log, (struct kb_now){.mono_us = now_us});
+    else kb_sync_step(log);
+}
+
+void kb_log_again(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    struct kw_timers *ts = log->env->timers;
+    if (log->poisoned || p->closed || kw_timer_armed(&p->again_timer)) return;
+    (void)!kw_timers_set(ts, &p->again_timer, ts->now_us + AGAIN_US); /* else the next append or housekeeping tries again */
+}
+
+void kb_sync_init_timers(struct kb_log *log) {
+    kw_timer_init(&log->priv->epochs_timer, epochs_due, log);
+    kw_timer_init(&log->priv->again_timer, again_due, log);
+}
 
 void kb_epochs_later(struct kb_log *log, struct kb_now now) {
     struct kb_log_private *p = log->priv;
@@ -167,13 +189,21 @@ static struct kb_op *file_op(struct kb_segment *s) {
     return op;
 }
 
+/* false: no memory; or the file is being opened, which comes back to kb_sync_step. */
+static bool add_file(struct kb_segment *s, struct kb_op **op, bool *opening) {
+    kw_err err = KW_OK;
+    if (!s->fresh && kb_seg_file_want(s, &err)) return (*op = file_op(s)) != NULL;
+    *opening = err == KW_OK;
+    return false;
+}
+
 #define ROUND_MAX 8 /* segments of one round: the rest wait for the next */
 
 /* Collects the requests of a round: all or none, so that a failed allocation only postpones it. false: not now. */
 static bool collect(struct kb_log *log, struct kb_op **ops, size_t *count, int64_t *target) {
     struct kb_log_private *p = log->priv;
     size_t n = 0, files = 0;
-    bool ok = true;
+    bool ok = true, opening = false;
     *target = p->submitted;
     for (size_t i = kb_log_seg_at(log, log->synced); i < p->seg_count && ok; i++) {
         struct kb_segment *s = p->segs[i];
@@ -183,26 +213,20 @@ static bool collect(struct kb_log *log, struct kb_op **ops, size_t *count, int64
             p->sync.wanted = true;
             break;
         }
-        kw_err err;
-        if (!kb_seg_file_want(s, &err)) { /* its open comes back here */
-            ok = false;
-            break;
-        }
-        ok = (ops[n] = file_op(s)) != NULL;
+        ok = add_file(s, &ops[n], &opening);
         if (ok) n++, files++;
     }
     if (ok && p->dir_unsynced) ok = (ops[n] = dir_op(log, false)) != NULL, n += ok;
     if (ok && p->parent_unsynced) ok = (ops[n] = dir_op(log, true)) != NULL, n += ok;
     if (ok && n == 0 && *target > log->synced) { /* all of it is durable already: one more fsync brings the news in a later turn */
-        kw_err err;
         size_t i = p->seg_count - 1;
         while (i > 0 && p->segs[i]->fresh) i--;
-        struct kb_segment *s = p->segs[i];
-        ok = !s->fresh && kb_seg_file_want(s, &err) && (ops[n] = file_op(s)) != NULL;
+        ok = add_file(p->segs[i], &ops[n], &opening);
         n += ok;
     }
     if (!ok)
         while (n) kb_op_free(ops[--n]);
+    if (!ok && !opening) kb_log_again(log);
     *count = n;
     return ok;
 }

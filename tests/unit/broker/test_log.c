@@ -283,6 +283,44 @@ static void test_no_memory(void **state) {
     }
 }
 
+/* An allocator with room for so many blocks more. */
+static int64_t room;
+static void *take(size_t size, void *ctx) { return (void)ctx, room-- > 0 ? malloc(size) : NULL; }
+static void *take_again(void *p, size_t size, void *ctx) { return (void)ctx, room-- > 0 ? realloc(p, size) : NULL; }
+static void give(void *p, void *ctx) { (void)ctx, free(p); }
+
+/* What found no memory to be written or synced is tried again without another append: a partition's acknowledgement, or its next fetch, waits for it. */
+static void test_no_memory_for_a_moment(void **state) {
+    (void)state;
+    int waited = 0;
+    room = INT64_MAX;
+    kw_allocator_set(&(struct kw_allocator){take, take_again, give, NULL});
+    for (int64_t n = 0; n < 60; n++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        r.config.segment_bytes = 300;
+        r.config.flush_on_ack = true;
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        int64_t i = 0;
+        for (; i < n % 4; i++) rig_append(&r, &b);
+        rig_flush(&r);
+        rig_append(&r, &b);
+        room = n / 4;
+        rig_flush(&r);
+        rig_advance(&r, 250);
+        room = INT64_MAX;
+        waited += r.log->synced < r.log->leo;
+        assert_int_equal(r.log->leo, i + 1);
+        rig_advance(&r, 200);
+        rig_advance(&r, 200);
+        assert_int_equal(r.log->written, i + 1);
+        assert_int_equal(r.log->synced, i + 1);
+        rig_deinit(&r);
+    }
+    assert_true(waited > 10);
+}
+
 /* A read or lookup given up while it waits is never answered; the log may go while requests are out. */
 static void test_cancel(void **state) {
     (void)state;
@@ -388,10 +426,10 @@ static void test_no_descriptor(void **state) {
     assert_true(r.log->leo > 0);
     assert_int_equal(kb_log_sync(r.log), KW_OK);
     refuse_one(&r, KB_DISK_SYNC_DIR, KB_DISK_ENOMEM);
-    rig_idle(&r);
     assert_false(r.log->poisoned);
     assert_int_equal(r.log->synced, 0);
-    rig_sync(&r);
+    rig_idle(&r);
+    rig_advance(&r, 150);
     assert_int_equal(r.log->synced, r.log->leo);
     rig_deinit(&r);
 }
@@ -420,7 +458,7 @@ int main(void) {
         cmocka_unit_test(test_names_of_a_new_log),
         cmocka_unit_test(test_open_append_read), cmocka_unit_test(test_bl14_large_batch), cmocka_unit_test(test_bl15_times), cmocka_unit_test(test_roll),
         cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_failing_disk),     cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_delete),           cmocka_unit_test(test_no_descriptor),
+        cmocka_unit_test(test_delete),           cmocka_unit_test(test_no_descriptor),    cmocka_unit_test(test_no_memory_for_a_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
