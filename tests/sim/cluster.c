@@ -135,7 +135,7 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
     struct sim_cluster *c = r->cluster;
     struct sim_world *w = &r->w;
     struct sim_broker *b = &r->nodes[i];
-    char name[16], text[64];
+    char name[32], text[64];
     snprintf(name, sizeof name, "node %d", i);
     sim_broker_init(b, w, &r->net, i, name, &r->plan.disk);
     b->ctx = r;
@@ -186,6 +186,9 @@ static void make_nodes(struct sim_run *r) {
     for (int i = 0; i < r->node_count; i++) r->net.servers[i].address = i + 1;
     for (int i = 0; i < c->plan.voters; i++) n += (size_t)snprintf(voters + n, sizeof voters - n, "%s%d@10.0.0.%d:9092", i ? "," : "", c->ids[i], address_of(r, i));
     r->model.flush_on_ack = sim_below(&r->w, 3) == 0;
+    if (!r->model.flush_on_ack && c->plan.power_s) c->plan.power_s = KW_MIN(c->plan.power_s, 2); /* the atlas seldom lets it */
+    if (c->plan.wipe_s) c->plan.wipe_s = KW_MIN(c->plan.wipe_s, 3);
+    if (c->plan.image_s) c->plan.image_s = KW_MIN(c->plan.image_s, 3);
     for (int i = 0; i < r->node_count; i++) set_node(r, i, voters);
     set_timeouts(r);
     for (int i = 0; i < r->node_count; i++) sim_broker_start(&r->nodes[i]);
@@ -227,7 +230,9 @@ static void choose_core(struct sim_run *r) {
         if (r->model.topics[t].rf == 1) return;
         for (int i = 0; i < r->model.topics[t].partitions; i++) {
             const struct sim_part *p = &c->parts[t][i];
-            if (!p->known || (p->isr_count == 1 && p->isr[0] == node)) return; /* nobody else can lead */
+            bool other = false;
+            for (int k = 0; k < p->isr_count; k++) other |= p->isr[k] != node && r->nodes[p->isr[k]].life == SIM_UP;
+            if (!p->known || (sim_part_in_isr(p, node) && !other)) return; /* nobody else may be able to lead */
         }
     }
     int brokers = 0, rf = 0;

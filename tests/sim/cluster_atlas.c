@@ -6,7 +6,7 @@
  */
 #include "cluster.h"
 
-#define QUIET_US (4 * SIM_S)
+#define QUIET_US (2 * SIM_S)
 
 static bool well(const struct sim_cluster *c, int node) {
     const struct sim_broker *b = &c->run->nodes[node];
