@@ -219,6 +219,37 @@ def a_full_disk_of_one_node_costs_no_acknowledged_record_and_heals(folder):
         run("umount", "-l", small)
 
 
+@test
+def a_full_disk_of_the_leader_refuses_goes_on_serving_reads_and_heals(folder):
+    small = folder / "c" / "node-0"
+    small.mkdir(parents=True)
+    equal(run("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", small).returncode, 0, "mount")
+    c = None
+    try:
+        c = Cluster(folder / "c", 3, controllers=1)
+        c.create("t", "0:1:2", min_insync_replicas=2)
+        value, acked, said = "x" * 10000, [], ""
+        while not said and len(acked) < 20:
+            sent = f"{len(acked)}.{value}"
+            said = c.produce("t", *[sent] * 50, delivery_timeout_ms=3000)
+            if not said:
+                acked.append(sent)
+        holds(said, "KAFKA_STORAGE_ERROR")
+        holds((c.data / "node-0.log").read_text(), "no space left on the disk", "are refused until there is some")
+        c.reads("t", [v for v in acked for _ in range(50)])
+        equal(run("mount", "-o", "remount,size=200m", small).returncode, 0, "remount")
+        eventually("room was made", lambda: not c.produce("t", "after"), 20)
+        c.kill(0)
+        eventually("another has all of it", lambda: set(acked) | {"after"} <= set(c.consume("t")), 20)
+        equal(c.stop(), 0)
+    finally:
+        if c:
+            c.p.kill()
+            c.p.wait()
+        time.sleep(0.5)
+        run("umount", "-l", small)
+
+
 # ---- Forged requests ----
 
 def text(s):
