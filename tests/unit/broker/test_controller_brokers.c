@@ -403,7 +403,7 @@ static void test_a_broker_that_leads_much(void **state) {
     enum { N = 5000 };
     static const int order[3][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}};
     for (int k = 0; k < 3; k++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof(name), "w%d", k);
         assert_int_equal(rig_topic(&r, name, N, order[k], 3), 0);
     }
