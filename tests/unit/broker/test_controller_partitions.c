@@ -242,7 +242,7 @@ static void test_scenario_2_neither_returns(void **state) {
 static void test_scenario_3(void **state) {
     (void)state;
     for (int first = 0; first < 2; first++) {
-        char name[4];
+        char name[16];
         snprintf(name, sizeof(name), "t%d", first);
         assert_int_equal(rig_topic(&r, name, 1, AR, 3), 0);
         assert_int_equal(set_isr(name, 0, "01"), 0);
