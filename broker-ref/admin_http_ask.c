@@ -78,7 +78,8 @@ static int parse(struct ask *a, int argc, char **argv) {
     if (!a->dir) return wrong("fault %s wants --data DIR: the folder of the broker or cluster that runs", a->verb);
     if (a->verb == verbs[0] && !a->what) return wrong("fault add wants %s", "RULES: JSON, a file of it, or -");
     if (a->verb == verbs[1] && a->what) return wrong("fault list wants no \"%s\"", a->what);
-    if (a->verb == verbs[2] && a->what && strspn(a->what, "0123456789") != strlen(a->what)) return wrong("fault clear wants a rule's number, not \"%s\"", a->what);
+    if (a->verb == verbs[2] && a->what && strspn(a->what, "0123456789") != strlen(a->what))
+        return wrong("fault clear wants a rule's number, not \"%s\"", a->what);
     return -1;
 }
 

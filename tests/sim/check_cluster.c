@@ -1,6 +1,6 @@
-/* check_cluster.c - invariant 36 for a cluster, after healing: all nodes that belong to the core are up, every partition has a leader, every record its
- * report, every consumer all that is committed, and in the end every replica is in sync; all within a bounded time. And when all is over: 1, 3 to 5, 27
- * (by check_final.c, from the leaders' logs) and 2, 6, 9, 10 over all copies. Called by cluster.c.
+/* check_cluster.c - invariant 36 for a cluster, after healing: all nodes that belong to the core are up, every partition has a leader,
+ * every record its report, every consumer all that is committed, and in the end every replica is in sync; all within a bounded time. And
+ * when all is over: 1, 3 to 5, 27 (by check_final.c, from the leaders' logs) and 2, 6, 9, 10 over all copies. Called by cluster.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static bool nodes_are_up(struct sim_run *r, char *why, size_t size) {
         struct sim_broker *b = &r->nodes[i];
         if (r->cluster->left_out[i]) continue;
         if (b->life != SIM_UP) {
-            snprintf(why, size, "node %d is not up (%d, %s)", i, b->life, b->node && kb_node_failure(b->node) ? kb_node_failure(b->node) : "");
+            snprintf(why, size, "node %d is not up (%d, %s)", i, b->life,
+                     b->node && kb_node_failure(b->node) ? kb_node_failure(b->node) : "");
             return false;
         }
         leads |= kb_store_leads(b->node->parts.store);
@@ -35,15 +36,18 @@ static bool nodes_are_up(struct sim_run *r, char *why, size_t size) {
     return leads;
 }
 
-static bool copy_is_whole(struct sim_run *r, const struct sim_part *p, int node, int topic, int partition, const struct kb_partition *leader, char *why, size_t size) {
+static bool copy_is_whole(struct sim_run *r, const struct sim_part *p, int node, int topic, int partition,
+                          const struct kb_partition *leader, char *why, size_t size) {
     const char *name = r->model.topics[topic].name;
     const struct kb_partition *x = sim_node_partition(&r->nodes[node], name, partition);
-    if (x && x->state == KB_PART_ONLINE && x->log && !x->log->poisoned && !x->log->busy && x->log->leo == leader->log->leo && x->hw == leader->hw && x->hw == x->log->leo &&
-        sim_part_in_isr(p, node))
+    if (x && x->state == KB_PART_ONLINE && x->log && !x->log->poisoned && !x->log->busy && x->log->leo == leader->log->leo &&
+        x->hw == leader->hw && x->hw == x->log->leo && sim_part_in_isr(p, node))
         return true;
-    snprintf(why, size, "%s-%d on node %d: %s, state %d, end %lld, high watermark %lld, epoch %d; its leader, node %d, has %lld, %lld, %d%s", name, partition, node,
-             sim_part_in_isr(p, node) ? "in sync" : "not in sync", x ? (int)x->state : -1, x && x->log ? (long long)x->log->leo : -1, x ? (long long)x->hw : -1, x ? x->leader_epoch : -1,
-             p->leader, (long long)leader->log->leo, (long long)leader->hw, leader->leader_epoch, x && x->log && x->log->busy ? " (busy)" : "");
+    snprintf(why, size,
+             "%s-%d on node %d: %s, state %d, end %lld, high watermark %lld, epoch %d; its leader, node %d, has %lld, %lld, %d%s", name,
+             partition, node, sim_part_in_isr(p, node) ? "in sync" : "not in sync", x ? (int)x->state : -1,
+             x && x->log ? (long long)x->log->leo : -1, x ? (long long)x->hw : -1, x ? x->leader_epoch : -1, p->leader,
+             (long long)leader->log->leo, (long long)leader->hw, leader->leader_epoch, x && x->log && x->log->busy ? " (busy)" : "");
     return false;
 }
 
@@ -56,8 +60,8 @@ static bool partition_is_whole(struct sim_run *r, int topic, int partition, bool
     }
     const struct kb_partition *x = sim_node_partition(&r->nodes[p->leader], name, partition);
     if (!x || x->state != KB_PART_ONLINE || x->role != KB_PART_LEADS || x->leader_epoch != p->leader_epoch || !x->log || x->log->poisoned) {
-        snprintf(why, size, "%s-%d: node %d does not lead in epoch %d, as the metadata has it (state %d, role %d, epoch %d)", name, partition, p->leader, p->leader_epoch,
-                 x ? (int)x->state : -1, x ? (int)x->role : -1, x ? x->leader_epoch : -1);
+        snprintf(why, size, "%s-%d: node %d does not lead in epoch %d, as the metadata has it (state %d, role %d, epoch %d)", name,
+                 partition, p->leader, p->leader_epoch, x ? (int)x->state : -1, x ? (int)x->role : -1, x ? x->leader_epoch : -1);
         return false;
     }
     for (int i = 0; i < p->replica_count && whole; i++)
@@ -122,8 +126,8 @@ struct look {
 static void one_record(void *ctx, const struct sim_batch *b, const struct kw_record_view *v) {
     struct look *k = ctx;
     uint32_t id;
-    sim_check_content(&k->r->model, "on disk", k->topic, k->partition, v->offset, b->h.leader_epoch, b->h.attributes & KW_ATTR_LOG_APPEND_TIME ? 1 : 0, v->timestamp,
-                      v->key, v->value, v->headers, v->headers_size, &id);
+    sim_check_content(&k->r->model, "on disk", k->topic, k->partition, v->offset, b->h.leader_epoch,
+                      b->h.attributes & KW_ATTR_LOG_APPEND_TIME ? 1 : 0, v->timestamp, v->key, v->value, v->headers, v->headers_size, &id);
     k->r->model.records[id].copies++;
 }
 
@@ -134,7 +138,8 @@ static void compare(struct sim_run *r, const char *name, int a, const struct sim
     for (; i < x->count && k < y->count; i++, k++)
         if (x->v[i].h.base_offset != y->v[k].h.base_offset || x->v[i].h.crc != y->v[k].h.crc || x->v[i].size != y->v[k].size ||
             x->v[i].h.leader_epoch != y->v[k].h.leader_epoch)
-            sim_fail(&r->w, 9, "%s: node %d and node %d differ at offsets %lld and %lld", name, a, b, (long long)x->v[i].h.base_offset, (long long)y->v[k].h.base_offset);
+            sim_fail(&r->w, 9, "%s: node %d and node %d differ at offsets %lld and %lld", name, a, b, (long long)x->v[i].h.base_offset,
+                     (long long)y->v[k].h.base_offset);
     if (i < x->count || k < y->count)
         sim_fail(&r->w, 9, "%s: node %d ends at %lld, node %d at %lld", name, a, (long long)sim_scan_end(x), b, (long long)sim_scan_end(y));
 }
@@ -148,7 +153,8 @@ static void scan_copies(struct sim_run *r, int topic, int partition, struct kw_c
     sim_scan_log(r->nodes[p->leader].disk, dir, &first);
     for (size_t i = 0; i < first.count; i++)
         if (!sim_scan_records(r->nodes[p->leader].disk, &first, &first.v[i], c, one_record, &k))
-            sim_fail(&r->w, 10, "%s on node %d: the batch at %lld does not decode", p->name, p->leader, (long long)first.v[i].h.base_offset);
+            sim_fail(&r->w, 10, "%s on node %d: the batch at %lld does not decode", p->name, p->leader,
+                     (long long)first.v[i].h.base_offset);
     for (int i = 0; i < p->replica_count; i++) {
         int node = p->replicas[i];
         sim_scan_log(r->nodes[node].disk, dir, &other);

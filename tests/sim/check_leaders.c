@@ -1,7 +1,7 @@
-/* check_leaders.c - who leads, and what is committed: invariants 16 (one leader an epoch, epochs grow), 17 (the leader is in its ISR), 18 (what is
- * below a leader's high watermark is on every member of the ISR), 19 (the high watermark moves only with enough members), 20 (who joins the ISR has
- * what was committed), 23 (who leads was in the ISR). Called by check_copies.c for each partition of a node after its turn, and for every record of
- * the metadata that is committed. */
+/* check_leaders.c - who leads, and what is committed: invariants 16 (one leader an epoch, epochs grow), 17 (the leader is in its ISR), 18
+ * (what is below a leader's high watermark is on every member of the ISR), 19 (the high watermark moves only with enough members), 20 (who
+ * joins the ISR has what was committed), 23 (who leads was in the ISR). Called by check_copies.c for each partition of a node after its
+ * turn, and for every record of the metadata that is committed. */
 #include <stdio.h>
 
 #include "cluster.h"
@@ -26,9 +26,12 @@ static void check_members(struct sim_cluster *c, struct sim_part *p, int leader,
         if (is_suspect(p, m)) continue;
         catch_up(c, p, m, topic, partition);
         if (!sim_copy_agrees(p, m))
-            sim_fail(&c->run->w, 18, "%s-%d, leader node %d: %lld are below a high watermark, and node %d, in the ISR, has %lld of them and ends at %lld (%s)",
-                     c->run->model.topics[topic].name, partition, leader, (long long)p->end, m,
-                     (long long)(p->copies[m].agreed ? p->copies[m].have.v[p->copies[m].agreed - 1].last + 1 : 0), (long long)p->copies[m].end, when);
+            sim_fail(
+                &c->run->w, 18,
+                "%s-%d, leader node %d: %lld are below a high watermark, and node %d, in the ISR, has %lld of them and ends at %lld (%s)",
+                c->run->model.topics[topic].name, partition, leader, (long long)p->end, m,
+                (long long)(p->copies[m].agreed ? p->copies[m].have.v[p->copies[m].agreed - 1].last + 1 : 0), (long long)p->copies[m].end,
+                when);
     }
 }
 
@@ -37,8 +40,8 @@ static void commit(struct sim_cluster *c, struct sim_part *p, struct sim_broker 
     for (size_t i = y->agreed; i < y->have.count && y->have.v[i].base < x->hw; i++) {
         const struct sim_batch_id *e = &y->have.v[i];
         if (e->last >= x->hw)
-            sim_fail(&c->run->w, 19, "%s: the high watermark %lld of node %d lies in the middle of a batch from %lld to %lld", p->name, (long long)x->hw, b->index,
-                     (long long)e->base, (long long)e->last);
+            sim_fail(&c->run->w, 19, "%s: the high watermark %lld of node %d lies in the middle of a batch from %lld to %lld", p->name,
+                     (long long)x->hw, b->index, (long long)e->base, (long long)e->last);
         sim_batches_add(&p->committed, e);
         p->end = e->last + 1;
     }
@@ -53,12 +56,14 @@ static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     struct sim_world *w = &c->run->w;
     const char *name = c->run->model.topics[topic].name;
     if (!sim_copy_agrees(p, b->index))
-        sim_fail(w, 2, "%s-%d: node %d, leader of epoch %d, has a high watermark of %lld and another log than what was committed up to %lld (the same for %zu batches)",
+        sim_fail(w, 2,
+                 "%s-%d: node %d, leader of epoch %d, has a high watermark of %lld and another log than what was committed up to %lld (the "
+                 "same for %zu batches)",
                  name, x->index, b->index, x->leader_epoch, (long long)x->hw, (long long)p->end, y->agreed);
     int32_t min = KW_MIN(x->config.min_insync_replicas, x->replica_count);
     if (x->isr_count < min)
-        sim_fail(w, 19, "%s-%d: node %d moves the high watermark to %lld with %d in sync, %d are demanded", name, x->index, b->index, (long long)x->hw,
-                 x->isr_count, min);
+        sim_fail(w, 19, "%s-%d: node %d moves the high watermark to %lld with %d in sync, %d are demanded", name, x->index, b->index,
+                 (long long)x->hw, x->isr_count, min);
     commit(c, p, b, x, topic);
 }
 
@@ -72,14 +77,15 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     }
     bool led = p->copies[b->index].led;
     p->copies[b->index].led = x->role == KB_PART_LEADS;
-    if (x->role != KB_PART_LEADS && led && x->hw > p->end && sim_copy_agrees(p, b->index)) { /* in the turn in which it ceased to lead, before that */
+    if (x->role != KB_PART_LEADS && led && x->hw > p->end &&
+        sim_copy_agrees(p, b->index)) { /* in the turn in which it ceased to lead, before that */
         commit(c, p, b, x, topic);
         return;
     }
     if (x->role != KB_PART_LEADS) {
         if (x->hw > p->end && !p->copies[b->index].suspect)
-            sim_fail(w, 18, "%s-%d: node %d, which does not lead, has a high watermark of %lld; no leader has had more than %lld", name, x->index, b->index,
-                     (long long)x->hw, (long long)p->end);
+            sim_fail(w, 18, "%s-%d: node %d, which does not lead, has a high watermark of %lld; no leader has had more than %lld", name,
+                     x->index, b->index, (long long)x->hw, (long long)p->end);
         return;
     }
     while ((size_t)x->leader_epoch >= p->leader_count) {
@@ -88,10 +94,11 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     }
     int32_t *who = &p->leaders[x->leader_epoch];
     if (*who && *who != b->index + 1)
-        sim_fail(w, 16, "%s-%d: node %d leads in epoch %d, and so does or did node %d", name, x->index, b->index, x->leader_epoch, *who - 1);
+        sim_fail(w, 16, "%s-%d: node %d leads in epoch %d, and so does or did node %d", name, x->index, b->index, x->leader_epoch,
+                 *who - 1);
     if (!*who && x->leader_epoch == p->leader_epoch && !p->copies[b->index].suspect && !sim_copy_agrees(p, b->index))
-        sim_fail(w, 23, "%s-%d: node %d leads from epoch %d on and lacks something of what was committed up to %lld: it ends at %lld", name, x->index, b->index,
-                 x->leader_epoch, (long long)p->end, (long long)p->copies[b->index].end);
+        sim_fail(w, 23, "%s-%d: node %d leads from epoch %d on and lacks something of what was committed up to %lld: it ends at %lld", name,
+                 x->index, b->index, x->leader_epoch, (long long)p->end, (long long)p->copies[b->index].end);
     *who = b->index + 1;
     if (x->hw > p->end) committed(c, p, b, x, topic);
 }
@@ -111,11 +118,12 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
     struct sim_world *w = &c->run->w;
     int leader = sim_cluster_node(c, x->leader);
     if (x->leader_epoch < p->leader_epoch || x->partition_epoch < p->partition_epoch)
-        sim_fail(w, 16, "%s-%d: the metadata goes from leader epoch %d, partition epoch %d to %d, %d", topic, x->index, p->leader_epoch, p->partition_epoch,
-                 x->leader_epoch, x->partition_epoch);
+        sim_fail(w, 16, "%s-%d: the metadata goes from leader epoch %d, partition epoch %d to %d, %d", topic, x->index, p->leader_epoch,
+                 p->partition_epoch, x->leader_epoch, x->partition_epoch);
     if (leader != p->leader) {
         if (x->leader_epoch == p->leader_epoch)
-            sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader, x->leader_epoch);
+            sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader,
+                     x->leader_epoch);
         if (leader >= 0 && !sim_part_in_isr(p, leader))
             sim_fail(w, 23, "%s-%d: node %d is elected in epoch %d, and it was not in the ISR", topic, x->index, leader, x->leader_epoch);
         c->leader_elections++;
@@ -128,14 +136,18 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         isr_has |= x->isr[i] == x->leader;
         if (sim_part_in_isr(p, m)) continue;
         if (!k || k->fenced || k->in_controlled_shutdown)
-            sim_fail(w, 20, "%s-%d: node %d joins the ISR, and it is %s", topic, x->index, m, !k ? "not registered" : k->fenced ? "fenced" : "shutting down");
+            sim_fail(w, 20, "%s-%d: node %d joins the ISR, and it is %s", topic, x->index, m,
+                     !k          ? "not registered"
+                     : k->fenced ? "fenced"
+                                 : "shutting down");
         catch_up(c, p, m, t, x->index);
         if (!sim_copy_agrees(p, m))
-            sim_fail(w, 20, "%s-%d: node %d joins the ISR and lacks something of what was committed up to %lld: it ends at %lld", topic, x->index, m,
-                     (long long)p->end, (long long)p->copies[m].end);
+            sim_fail(w, 20, "%s-%d: node %d joins the ISR and lacks something of what was committed up to %lld: it ends at %lld", topic,
+                     x->index, m, (long long)p->end, (long long)p->copies[m].end);
         if (p->copies[m].out) p->copies[m].suspect = p->copies[m].out = false;
     }
-    if (x->leader >= 0 && !isr_has) sim_fail(w, 17, "%s-%d: node %d leads in epoch %d and is not in the ISR", topic, x->index, leader, x->leader_epoch);
+    if (x->leader >= 0 && !isr_has)
+        sim_fail(w, 17, "%s-%d: node %d leads in epoch %d and is not in the ISR", topic, x->index, leader, x->leader_epoch);
     if (x->isr_count == 0) sim_fail(w, 26, "%s-%d: the ISR is empty", topic, x->index);
 }
 
@@ -151,7 +163,9 @@ void sim_check_returned(struct sim_cluster *c) {
                 if (!y->suspect || k->epoch <= y->lost_in || !sim_part_in_isr(p, n) || y->life != c->run->nodes[n].lives) continue;
                 catch_up(c, p, n, t, i);
                 if (!sim_copy_agrees(p, n))
-                    sim_fail(&c->run->w, 18, "%s: node %d is back in broker epoch %lld, counts as in sync, and lacks something of what was committed up to %lld: it ends at %lld",
+                    sim_fail(&c->run->w, 18,
+                             "%s: node %d is back in broker epoch %lld, counts as in sync, and lacks something of what was committed up to "
+                             "%lld: it ends at %lld",
                              p->name, n, (long long)k->epoch, (long long)p->end, (long long)y->end);
                 y->suspect = y->out = false;
             }
@@ -173,7 +187,7 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
     take(c, p, x);
     for (int n = 0; n < SIM_NODES_MAX; n++)
         if (p->copies[n].suspect && !sim_part_in_isr(p, n)) p->copies[n].out = true;
-    sim_trace(&c->run->w, "metadata %lld: %s-%d: leader node %d, epoch %d.%d, %d in sync", (long long)c->image.offset, topic->name, x->index, p->leader,
-              p->leader_epoch, p->partition_epoch, p->isr_count);
+    sim_trace(&c->run->w, "metadata %lld: %s-%d: leader node %d, epoch %d.%d, %d in sync", (long long)c->image.offset, topic->name,
+              x->index, p->leader, p->leader_epoch, p->partition_epoch, p->isr_count);
     return KW_OK;
 }

@@ -1,5 +1,5 @@
-/* cluster.c - one seed of the second world: draws the cluster, sets it up, runs both phases, takes it apart. Called by main.c. Calls workload.c for
- * what both worlds share. */
+/* cluster.c - one seed of the second world: draws the cluster, sets it up, runs both phases, takes it apart. Called by main.c. Calls
+ * workload.c for what both worlds share. */
 #include "cluster.h"
 
 #include <stdio.h>
@@ -102,8 +102,11 @@ static void draw(struct sim_run *r) {
     p->clients = (int)sim_range(w, 1, 3);
     p->records = (uint32_t)sim_range(w, 5200, 8000);
     p->calm_us = sim_range(w, SIM_S, 6 * SIM_S);
-    p->disk = (struct sim_disk_options){.delay_min_us = 10, .delay_max_us = sim_range(w, 50, 3000), .inline_ppm = (uint32_t)sim_range(w, 300000, 950000),
-                                        .writeback_ppm = (uint32_t)sim_below(w, 200000), .sync_max_us = sim_below(w, 2) ? 0 : sim_range(w, 1, 30 * SIM_MS)};
+    p->disk = (struct sim_disk_options){.delay_min_us = 10,
+                                        .delay_max_us = sim_range(w, 50, 3000),
+                                        .inline_ppm = (uint32_t)sim_range(w, 300000, 950000),
+                                        .writeback_ppm = (uint32_t)sim_below(w, 200000),
+                                        .sync_max_us = sim_below(w, 2) ? 0 : sim_range(w, 1, 30 * SIM_MS)};
     p->slow_ppm = sim_ppm(w, 30, 5000);
     draw_network(w, p);
     draw_faults(w, &c->plan);
@@ -163,8 +166,10 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
 /* Of the whole cluster, as its administrator would. */
 static void set_timeouts(struct sim_run *r) {
     struct sim_world *w = &r->w;
-    int64_t lag = sim_below(w, 2) ? 10000 : sim_range(w, 1000, 10000), session = sim_below(w, 2) ? 3000 : sim_range(w, 1000, 9000), heartbeat = session / sim_range(w, 3, 8);
-    int64_t fetch = sim_below(w, 2) ? 1000 : sim_range(w, 400, 2000), election = sim_below(w, 2) ? 500 : sim_range(w, 200, 1000), most = sim_below(w, 2) ? 1048576 : sim_range(w, 1000, 200000);
+    int64_t lag = sim_below(w, 2) ? 10000 : sim_range(w, 1000, 10000), session = sim_below(w, 2) ? 3000 : sim_range(w, 1000, 9000),
+            heartbeat = session / sim_range(w, 3, 8);
+    int64_t fetch = sim_below(w, 2) ? 1000 : sim_range(w, 400, 2000), election = sim_below(w, 2) ? 500 : sim_range(w, 200, 1000),
+            most = sim_below(w, 2) ? 1048576 : sim_range(w, 1000, 200000);
     int64_t wait = sim_range(w, 50, 500), rebalance = sim_below(w, 2) ? 300 : sim_range(w, 2, 20);
     for (int i = 0; i < r->node_count; i++) {
         struct sim_broker *b = &r->nodes[i];
@@ -184,7 +189,8 @@ static void make_nodes(struct sim_run *r) {
     char voters[256];
     size_t n = 0;
     for (int i = 0; i < r->node_count; i++) r->net.servers[i].address = i + 1;
-    for (int i = 0; i < c->plan.voters; i++) n += (size_t)snprintf(voters + n, sizeof voters - n, "%s%d@10.0.0.%d:9092", i ? "," : "", c->ids[i], address_of(r, i));
+    for (int i = 0; i < c->plan.voters; i++)
+        n += (size_t)snprintf(voters + n, sizeof voters - n, "%s%d@10.0.0.%d:9092", i ? "," : "", c->ids[i], address_of(r, i));
     r->model.flush_on_ack = sim_below(&r->w, 3) == 0;
     if (!r->model.flush_on_ack && c->plan.power_s) c->plan.power_s = KW_MIN(c->plan.power_s, 2); /* the atlas seldom lets it */
     if (c->plan.wipe_s) c->plan.wipe_s = KW_MIN(c->plan.wipe_s, 3);
@@ -224,7 +230,8 @@ static struct sim_cluster *make(struct sim_run *r) {
 /* A node that stays down at first, where a quorum and all partitions can be served without it. */
 static void choose_core(struct sim_run *r) {
     struct sim_cluster *c = r->cluster;
-    if (sim_below(&r->w, 3) == 0 || sim_atlas_fragile(c) || r->w.now_us - c->trouble_us < QUIET_US) return; /* else some may still be taken for dead */
+    if (sim_below(&r->w, 3) == 0 || sim_atlas_fragile(c) || r->w.now_us - c->trouble_us < QUIET_US)
+        return; /* else some may still be taken for dead */
     int node = (int)sim_below(&r->w, (uint64_t)r->node_count);
     for (int t = 0; t < r->model.topic_count && c->broker[node]; t++) {
         if (r->model.topics[t].rf == 1) return;

@@ -1,5 +1,5 @@
-/* cluster_faults.c - what goes wrong in a cluster, and when; and the healing. Called by cluster.c. Each kind that is on comes again and again, at random
- * moments; what may be lost is cluster_atlas.c's to say. */
+/* cluster_faults.c - what goes wrong in a cluster, and when; and the healing. Called by cluster.c. Each kind that is on comes again and
+ * again, at random moments; what may be lost is cluster_atlas.c's to say. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +29,8 @@ static void start_node(void *ctx, uint64_t arg) {
     struct sim_broker *b = node_at(c, (int)(arg & 0xff));
     if (b->life != SIM_DOWN || arg != life_of(b) || c->run->w.healed) return;
     sim_broker_start(b);
-    if (sim_below(&c->run->w, 6) == 0 && c->plan.kill_s) sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, 0, 40 * SIM_MS), kill_starting, c, life_of(b));
+    if (sim_below(&c->run->w, 6) == 0 && c->plan.kill_s)
+        sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, 0, 40 * SIM_MS), kill_starting, c, life_of(b));
 }
 
 static void start_later(struct sim_cluster *c, struct sim_broker *b, int64_t most_us) {
@@ -55,7 +56,8 @@ static void kill_any(struct sim_cluster *c) {
 }
 
 static void kill_leader(struct sim_cluster *c) {
-    int t = (int)sim_below(&c->run->w, (uint64_t)c->run->model.topic_count), i = (int)sim_below(&c->run->w, (uint64_t)c->run->model.topics[t].partitions);
+    int t = (int)sim_below(&c->run->w, (uint64_t)c->run->model.topic_count),
+        i = (int)sim_below(&c->run->w, (uint64_t)c->run->model.topics[t].partitions);
     struct sim_part *p = &c->parts[t][i];
     if (!p->known || p->leader < 0 || node_at(c, p->leader)->life == SIM_DOWN) return;
     sim_fire(&c->run->w, SIM_F_KILL_LEADER);
@@ -249,11 +251,18 @@ static void cut_client(struct sim_cluster *c) {
 
 /* ---- Clients, memory, administration ---- */
 
-static void pause_client(struct sim_cluster *c) { sim_fault_pause_client(c->run); }
-static void kill_client(struct sim_cluster *c) { sim_fault_kill_client(c->run); }
-static void close_client(struct sim_cluster *c) { sim_fault_close_client(c->run); }
+static void pause_client(struct sim_cluster *c) {
+    sim_fault_pause_client(c->run);
+}
+static void kill_client(struct sim_cluster *c) {
+    sim_fault_kill_client(c->run);
+}
+static void close_client(struct sim_cluster *c) {
+    sim_fault_close_client(c->run);
+}
 
-/* Of clients only: a node that had none for a moment may wait for ever for a sync of its metadata log (seed 18, with this for all hosts). */
+/* Of clients only: a node that had none for a moment may wait for ever for a sync of its metadata log (seed 18, with this for all hosts).
+ */
 static void no_memory(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     struct sim_host *h = &c->run->clients[sim_below(w, (uint64_t)c->run->plan.clients + 1)].host;
@@ -265,7 +274,10 @@ static void config(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     char value[24];
     int t = (int)sim_below(w, (uint64_t)c->run->model.topic_count), k = (int)sim_below(w, KW_COUNTOF(names));
-    int64_t v = k == 0 ? sim_range(w, 1, KW_MAX(c->run->model.topics[t].rf - 1, 1)) : k == 1 ? sim_range(w, 20000, 400000) : k == 2 ? sim_range(w, 1, 2000) : sim_range(w, 1000, 60000);
+    int64_t v = k == 0   ? sim_range(w, 1, KW_MAX(c->run->model.topics[t].rf - 1, 1))
+                : k == 1 ? sim_range(w, 20000, 400000)
+                : k == 2 ? sim_range(w, 1, 2000)
+                         : sim_range(w, 1000, 60000);
     snprintf(value, sizeof value, "%lld", (long long)v);
     sim_fire(w, SIM_F_CONFIG);
     sim_admin_config(c->run->admin, t, names[k], value);
@@ -298,12 +310,31 @@ static const struct {
     size_t every; /* offset of its rate in the plan */
     bool breaks;  /* not while a copy that counts may lack something */
 } kinds[] = {
-#define K(fn, name, breaks) {fn, offsetof(struct sim_cluster_plan, name##_s), breaks}
-    K(kill_any, kill, true), K(kill_leader, kill_leader, true), K(kill_controller, kill_controller, true), K(kill_all, kill_all, true),
-    K(power, power, true), K(stop, stop, true), K(pause_node, pause, true), K(cut, cut, true), K(mesh, mesh, true), K(isolate, isolate, true),
-    K(wipe, wipe, true), K(old_image, image, true), K(jump, jump, false), K(pause_client, pause_client, false), K(kill_client, client_kill, false),
-    K(close_client, client_close, false), K(cut_client, cut_client, false), K(hang, hang, true), K(full, full, true), K(config, config, false),
-    K(grow, grow, false), K(delete_records, delete, false), K(no_memory, alloc, false),
+#define K(fn, name, breaks)                                                                                                                \
+    { fn, offsetof(struct sim_cluster_plan, name##_s), breaks }
+    K(kill_any, kill, true),
+    K(kill_leader, kill_leader, true),
+    K(kill_controller, kill_controller, true),
+    K(kill_all, kill_all, true),
+    K(power, power, true),
+    K(stop, stop, true),
+    K(pause_node, pause, true),
+    K(cut, cut, true),
+    K(mesh, mesh, true),
+    K(isolate, isolate, true),
+    K(wipe, wipe, true),
+    K(old_image, image, true),
+    K(jump, jump, false),
+    K(pause_client, pause_client, false),
+    K(kill_client, client_kill, false),
+    K(close_client, client_close, false),
+    K(cut_client, cut_client, false),
+    K(hang, hang, true),
+    K(full, full, true),
+    K(config, config, false),
+    K(grow, grow, false),
+    K(delete_records, delete, false),
+    K(no_memory, alloc, false),
 #undef K
 };
 

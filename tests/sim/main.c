@@ -12,7 +12,10 @@
 #include "alloc.h"
 #include "cluster.h"
 
-enum { RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, CLUSTER_EVERY = 4, SEEDS_FILE_MAX = 4096 };
+enum {
+    RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, CLUSTER_EVERY = 4,
+    SEEDS_FILE_MAX = 4096
+};
 
 enum world { ONE, CLUSTER, WORLDS }; /* one node; several */
 struct result { /* what a seed's process tells */
@@ -124,7 +127,8 @@ static bool too_little(const struct job *j, const struct result *r) {
     bool elections = j->world == ONE || r->controller_elections + r->leader_elections >= ELECTIONS_MIN;
     if (r->records >= RECORDS_MIN && r->faults >= FAULTS_MIN && elections) return false;
     printf("failed %sseed %llu: %llu records, %llu faults that fired, %llu elections: %d, %d%s are wanted\n", flags[j->world], (unsigned long long)j->seed,
-           (unsigned long long)r->records, (unsigned long long)r->faults, (unsigned long long)(r->controller_elections + r->leader_elections), RECORDS_MIN, FAULTS_MIN,
+           (unsigned long long)r->records, (unsigned long long)r->faults, (unsigned long long)(r->controller_elections + r->leader_elections),
+           RECORDS_MIN, FAULTS_MIN,
            j->world == ONE ? "" : ", 3");
     return true;
 }
@@ -194,10 +198,13 @@ static size_t read_seeds(const char *path, struct first *v) {
 
 /* Kinds of faults that this world has no use for. */
 static bool is_foreign(enum world world, int f) {
-    static const enum sim_fault one[] = {SIM_F_KILL_LEADER, SIM_F_KILL_CONTROLLER, SIM_F_KILL_ALL, SIM_F_POWER_SEVERAL, SIM_F_MESH, SIM_F_ISOLATED, SIM_F_WIPED, SIM_F_LEFT_OUT};
+    static const enum sim_fault one[] = {SIM_F_KILL_LEADER, SIM_F_KILL_CONTROLLER, SIM_F_KILL_ALL, SIM_F_POWER_SEVERAL,
+                                        SIM_F_MESH, SIM_F_ISOLATED, SIM_F_WIPED, SIM_F_LEFT_OUT};
     static const enum sim_fault cluster[] = {
-        SIM_F_RESOLVE, SIM_F_NODE_FAILED, SIM_F_ALLOC_BROKER, SIM_F_INDEX_GONE, SIM_F_INDEX_CUT, SIM_F_INDEX_ZERO, SIM_F_CHECKPOINT_GONE, SIM_F_CHECKPOINT_CUT, SIM_F_CHECKPOINT_ZERO,
-        SIM_F_SNAPSHOT_GONE, SIM_F_SNAPSHOT_CUT, SIM_F_SNAPSHOT_ZERO, SIM_F_RECREATE, SIM_F_WRONG_ADDRESS, SIM_F_MOVED, SIM_F_META_ROT, SIM_F_META_REFUSED, SIM_F_BAD_BYTES,
+        SIM_F_RESOLVE, SIM_F_NODE_FAILED, SIM_F_ALLOC_BROKER, SIM_F_INDEX_GONE, SIM_F_INDEX_CUT, SIM_F_INDEX_ZERO,
+        SIM_F_CHECKPOINT_GONE, SIM_F_CHECKPOINT_CUT, SIM_F_CHECKPOINT_ZERO,
+        SIM_F_SNAPSHOT_GONE, SIM_F_SNAPSHOT_CUT, SIM_F_SNAPSHOT_ZERO, SIM_F_RECREATE, SIM_F_WRONG_ADDRESS, SIM_F_MOVED,
+        SIM_F_META_ROT, SIM_F_META_REFUSED, SIM_F_BAD_BYTES,
         SIM_F_BAD_LENGTH, SIM_F_BAD_CUT, SIM_F_BAD_CHANGED, SIM_F_BAD_BODY, SIM_F_ANSWER_CUT, SIM_F_ANSWER_LENGTH, SIM_F_ANSWER_ID, SIM_F_ANSWER_UNASKED};
     static const enum sim_disk_fault disk[] = {SIM_DISK_EIO_READ, SIM_DISK_EIO_WRITE, SIM_DISK_EIO_SYNC, SIM_DISK_ROT, SIM_DISK_MISDIRECTED};
     for (size_t i = 0; i < KW_COUNTOF(one) && world == ONE; i++)
