@@ -134,15 +134,16 @@ static void check_leader(struct sim_cluster *c, struct sim_broker *b) {
 static void check_vote(struct sim_cluster *c, struct sim_broker *b, const struct kb_raft *r) {
     struct sim_meta_node *m = &c->nodes[b->index];
     const struct kb_election_state *s = &r->election.stored;
-    if (r->phase != KB_RAFT_MEMBER || s->voted_id < 0) return;
+    if (r->phase != KB_RAFT_MEMBER) return;
     struct sim_ballot *last = m->ballot_count ? &m->ballots[m->ballot_count - 1] : NULL;
     if (last && s->epoch < last->epoch)
-        sim_fail(&c->run->w, 25, "node %d has a vote of epoch %d, and has voted in epoch %d", b->index, s->epoch, last->epoch);
+        sim_fail(&c->run->w, 25, "node %d knows of epoch %d only, and has voted in epoch %d", b->index, s->epoch, last->epoch);
     if (last && s->epoch == last->epoch) {
         if (s->voted_id != last->voted)
-            sim_fail(&c->run->w, 25, "node %d has voted twice in epoch %d: for %d and for %d", b->index, s->epoch, last->voted, s->voted_id);
+            sim_fail(&c->run->w, 25, "node %d has voted in epoch %d for %d, and now its vote is %d (-1: it knows of none)", b->index, s->epoch, last->voted, s->voted_id);
         return;
     }
+    if (s->voted_id < 0) return;
     m->ballots = sim_grow(m->ballots, m->ballot_count, &m->ballot_cap, sizeof *m->ballots);
     m->ballots[m->ballot_count++] = (struct sim_ballot){s->epoch, s->voted_id};
 }
