@@ -85,7 +85,8 @@ static void replay_to(struct sim_cluster *c, struct sim_broker *b, int64_t offse
                               (long long)h.base_offset, c->replay.why);
             c->hashes = sim_grow(c->hashes, c->hash_count, &c->hash_cap, sizeof *c->hashes);
             c->hashes[c->hash_count++] = (struct sim_hash_at){c->replay.next - 1, image_hash(&c->image)};
-            struct sim_batch_id id = {h.base_offset, h.base_offset + h.last_offset_delta, 0, 0, (size_t)h.length + KW_BATCH_OVERHEAD, h.crc, h.leader_epoch};
+            struct sim_batch_id id = {h.base_offset, h.base_offset + h.last_offset_delta, 0, 0, (size_t)h.length + KW_BATCH_OVERHEAD, h.crc,
+                                      h.leader_epoch};
             sim_batches_add(&c->meta.committed, &id);
             c->meta.end = c->replay.next;
             any = true;
