@@ -141,7 +141,8 @@ static void check_vote(struct sim_cluster *c, struct sim_broker *b, const struct
         sim_fail(&c->run->w, 25, "node %d knows of epoch %d only, and has voted in epoch %d", b->index, s->epoch, last->epoch);
     if (last && s->epoch == last->epoch) {
         if (s->voted_id != last->voted)
-            sim_fail(&c->run->w, 25, "node %d has voted in epoch %d for %d, and now its vote is %d (-1: it knows of none)", b->index, s->epoch, last->voted, s->voted_id);
+            sim_fail(&c->run->w, 25, "node %d has voted in epoch %d for %d, and now its vote is %d (-1: it knows of none)", b->index, s->epoch,
+                 last->voted, s->voted_id);
         return;
     }
     if (s->voted_id < 0) return;
