@@ -114,6 +114,8 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
     if (!ps->loaded || ps->stopping) return;
     drop_removed(n, now);
+    /* First: a role that comes by the same news (a snapshot's, say) is taken up under the present min.insync.replicas. */
+    for (struct kb_partition *p = NULL; ps->configs_moved && (p = kb_partitions_next(n, p));) kb_partition_configure(p);
     for (size_t i = 0; i < ps->note_count; i++) {
         struct kb_image_topic *t = kb_image_topic_by_id(&n->image, ps->notes[i].topic_id);
         if (t && ps->notes[i].index < t->partition_count) take_partition(n, t, &t->partitions[ps->notes[i].index], now);
@@ -127,7 +129,6 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     if (!ps->configs_moved) return;
     ps->configs_moved = false;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
-        kb_partition_configure(p);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
         if (p->in_sync) kb_partition_reckon(p, now); /* min.insync.replicas may be another */
         kb_purgatory_moved(p, now);

@@ -241,7 +241,13 @@ def who_leads_not(c):
 def benchmark_scenario_5_two_of_four_die_without_retries(folder):
     c = four(folder)
     victims = who_leads_not(c)
-    reports = send_while(c, lambda: c.kill(*victims), 2000, "enable.idempotence=false", "retries=0")
+
+    def act():
+        for v in victims:  # so that there are some under way, whatever the machine's pace
+            c.fault(v, {"api": "Produce", "when": "after", "stall": True})
+            c.struck(v, 1)
+        c.kill(*victims)
+    reports = send_while(c, act, 2000, "enable.idempotence=false", "retries=0")
     acked = judge(c, reports, doubles_allowed=False)
     if len(acked) == 2000:
         raise AssertionError("nothing failed: the two were not missed")
