@@ -76,6 +76,12 @@ static kc_err create_read(struct kc_admin *a, struct kw_in *body, struct kw_aren
     return kc_items_take(a, r, (size_t)KW_MAX(m.topics.n, 0), error);
 }
 
+static bool create_valid(const void *item) {
+    const kc_topic_new *t = item;
+    if (t->partitions < 0 || t->replication_factor < 0 || t->replication_factor > INT16_MAX || (t->config_count > 0 && !t->configs)) return false;
+    return !t->replicas || (t->partitions > 0 && t->replication_factor > 0);
+}
+
 static bool create_copy(struct items *it, void *item) {
     kc_topic_new *t = item;
     if (t->replicas && !(t->replicas = kw_arena_dup(&it->arena, t->replicas, (size_t)t->partitions * (size_t)t->replication_factor * sizeof *t->replicas)))
@@ -85,32 +91,19 @@ static bool create_copy(struct items *it, void *item) {
 
 static const struct kc_admin_kind create_kind = {"create topics", KW_API_CREATE_TOPICS, 1, KC_BROKER_CONTROLLER, create_encode, create_read,
                                                  kc_items_unsure, NULL, kc_items_free};
-static const struct shape create_shape = SHAPE(kc_topic_new, "create topic", -1, false, KE_TOPIC_ALREADY_EXISTS, true, create_copy);
+static const struct shape create_shape = SHAPE(kc_topic_new, "create topic", -1, false, KE_TOPIC_ALREADY_EXISTS, true, create_valid, create_copy);
 /* Nothing is changed, so nothing can have been done by an earlier try. */
-static const struct shape validate_shape = SHAPE(kc_topic_new, "create topic", -1, false, KE_NONE, false, create_copy);
-
-static bool create_valid(const kc_topic_new *items, size_t stride, size_t n) {
-    if (n > 0 && (!items || stride < sizeof *items)) return false;
-    for (size_t i = 0; i < n; i++) {
-        const kc_topic_new *t = KW_AT(const kc_topic_new, items, stride, i);
-        if (t->partitions < 0 || t->replication_factor < 0 || t->replication_factor > INT16_MAX || (t->config_count > 0 && !t->configs))
-            return false;
-        if (t->replicas && (t->partitions == 0 || t->replication_factor == 0)) return false;
-    }
-    return true;
-}
+static const struct shape validate_shape = SHAPE(kc_topic_new, "create topic", -1, false, KE_NONE, false, create_valid, create_copy);
 
 kc_err kc_admin_create_topics(kc_client *c, kc_topic_new *items, size_t stride, size_t n, int32_t validate_only, int64_t timeout_us,
                               kc_error **error) {
-    if (!create_valid(items, stride, n)) return kc_admin_invalid(&create_kind, error);
     return kc_items_call(c, &create_kind, validate_only ? &validate_shape : &create_shape, validate_only, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_create_topics_start(kc_client *c, const kc_topic_new *items, size_t stride, size_t n, int32_t validate_only,
                                     int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
-    if (!create_valid(items, stride, n)) return kc_admin_invalid(&create_kind, error);
     return kc_items_start(c, &create_kind, validate_only ? &validate_shape : &create_shape, validate_only, items, stride, n, timeout_us, opaque, op,
-                 error);
+                          error);
 }
 
 /* ---- Delete topics ---- */
@@ -148,7 +141,7 @@ static kc_err delete_read(struct kc_admin *a, struct kw_in *body, struct kw_aren
 
 static const struct kc_admin_kind delete_kind = {"delete topics", KW_API_DELETE_TOPICS, 1, KC_BROKER_CONTROLLER, delete_encode, delete_read,
                                                  kc_items_unsure, NULL, kc_items_free};
-static const struct shape delete_shape = SHAPE(kc_admin_item, "delete topic", -1, true, KE_UNKNOWN_TOPIC_OR_PARTITION, false, NULL);
+static const struct shape delete_shape = SHAPE(kc_admin_item, "delete topic", -1, true, KE_UNKNOWN_TOPIC_OR_PARTITION, false, NULL, NULL);
 
 kc_err kc_admin_delete_topics(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
     return kc_items_call(c, &delete_kind, &delete_shape, 0, items, stride, n, timeout_us, error);
@@ -200,7 +193,7 @@ static kc_err grow_read(struct kc_admin *a, struct kw_in *body, struct kw_arena 
 
 static const struct kc_admin_kind grow_kind = {"create partitions", KW_API_CREATE_PARTITIONS, 0, KC_BROKER_CONTROLLER, grow_encode, grow_read,
                                                kc_items_unsure, NULL, kc_items_free};
-static const struct shape grow_shape = SHAPE(kc_admin_item, "add partitions to topic", -1, true, KE_INVALID_PARTITIONS, true, NULL);
+static const struct shape grow_shape = SHAPE(kc_admin_item, "add partitions to topic", -1, true, KE_INVALID_PARTITIONS, true, NULL, NULL);
 
 kc_err kc_admin_create_partitions(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
     return kc_items_call(c, &grow_kind, &grow_shape, 0, items, stride, n, timeout_us, error);
@@ -250,6 +243,14 @@ static kc_err alter_read(struct kc_admin *a, struct kw_in *body, struct kw_arena
     return kc_items_take(a, r, (size_t)KW_MAX(m.responses.n, 0), error);
 }
 
+static bool alter_valid(const void *item) {
+    const kc_config_alter *alter = item;
+    if (alter->pair_count > 0 && !alter->pairs) return false;
+    for (size_t k = 0; k < alter->pair_count; k++)
+        if (!alter->pairs[k].name) return false;
+    return true;
+}
+
 static bool alter_copy(struct items *it, void *item) {
     kc_config_alter *alter = item;
     return kc_items_dup_pairs(it, &alter->pairs, alter->pair_count);
@@ -258,26 +259,13 @@ static bool alter_copy(struct items *it, void *item) {
 static const struct kc_admin_kind alter_kind = {"alter configs", KW_API_INCREMENTAL_ALTER_CONFIGS, 0, KC_BROKER_CONTROLLER, alter_encode,
                                                 alter_read, kc_items_unsure, NULL, kc_items_free};
 static const struct shape alter_shape =
-    SHAPE(kc_config_alter, "alter configs of", offsetof(kc_config_alter, resource), true, KE_NONE, false, alter_copy);
-
-static bool alter_valid(const kc_config_alter *items, size_t stride, size_t n) {
-    if (n > 0 && (!items || stride < sizeof *items)) return false;
-    for (size_t i = 0; i < n; i++) {
-        const kc_config_alter *alter = KW_AT(const kc_config_alter, items, stride, i);
-        if (alter->pair_count > 0 && !alter->pairs) return false;
-        for (size_t k = 0; k < alter->pair_count; k++)
-            if (!alter->pairs[k].name) return false;
-    }
-    return true;
-}
+    SHAPE(kc_config_alter, "alter configs of", offsetof(kc_config_alter, resource), true, KE_NONE, false, alter_valid, alter_copy);
 
 kc_err kc_admin_alter_configs(kc_client *c, kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
-    if (!alter_valid(items, stride, n)) return kc_admin_invalid(&alter_kind, error);
     return kc_items_call(c, &alter_kind, &alter_shape, 0, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_alter_configs_start(kc_client *c, const kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us,
                                     uint64_t opaque, kc_op **op, kc_error **error) {
-    if (!alter_valid(items, stride, n)) return kc_admin_invalid(&alter_kind, error);
     return kc_items_start(c, &alter_kind, &alter_shape, 0, items, stride, n, timeout_us, opaque, op, error);
 }

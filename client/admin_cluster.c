@@ -5,21 +5,16 @@
 #include "admin_items.h"
 
 #define ELECT_TYPE 1 /* of items.flag: enum kc_election */
-#define ELECT_ALL 2  /* no items: all partitions; they are made of the answer */
+#define ELECT_ALL 2  /* no items: all partitions; the first answer's become the items */
 
-static bool items_valid(const kc_partition_item *items, size_t stride, size_t n) {
-    if (n > 0 && (!items || stride < sizeof *items)) return false;
-    for (size_t i = 0; i < n; i++) {
-        const kc_partition_item *item = KW_AT(const kc_partition_item, items, stride, i);
-        if (!item->topic || item->partition < 0 || (item->replica_count > 0 && !item->replicas) || item->replica_count > INT16_MAX) return false;
-    }
-    return true;
+static bool is_valid(const void *v) {
+    const kc_partition_item *item = v;
+    return item->partition >= 0 && (item->replica_count == 0 || item->replicas) && item->replica_count <= INT16_MAX;
 }
 
 /* These say how things are; they do not pass by asking again. */
 static bool is_final(int16_t code) {
-    return code == KE_ELECTION_NOT_NEEDED || code == KE_PREFERRED_LEADER_NOT_AVAILABLE || code == KE_ELIGIBLE_LEADERS_NOT_AVAILABLE ||
-           code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    return code == KE_ELECTION_NOT_NEEDED || code == KE_PREFERRED_LEADER_NOT_AVAILABLE || code == KE_ELIGIBLE_LEADERS_NOT_AVAILABLE;
 }
 
 #define PARTITION_SHAPE(text, done, quiet, copier)                                                                                         \
@@ -27,7 +22,7 @@ static bool is_final(int16_t code) {
         .verb = (text), .size = sizeof(kc_partition_item), .name_at = offsetof(kc_partition_item, topic),                                 \
         .err_at = offsetof(kc_partition_item, err), .message_at = offsetof(kc_partition_item, message),                                   \
         .resource_at = offsetof(kc_partition_item, partition), .unknown_is_final = true, .done_code = (done), .partitioned = true,         \
-        .quiet_code = (quiet), .final = is_final, .copy = (copier)                                                                         \
+        .quiet_code = (quiet), .final = is_final, .valid = is_valid, .copy = (copier)                                                      \
     }
 
 /* ---- Elections ---- */
@@ -73,6 +68,7 @@ static kc_err items_of_answer(struct items *it, const struct result *r, size_t c
     it->v = v;
     it->marks = marks;
     it->n = count;
+    it->flag &= ~ELECT_ALL; /* another try asks for those by name */
     return KC_OK;
 }
 
@@ -102,19 +98,19 @@ static const struct kc_admin_kind elect_kind = {"elect leaders", KW_API_ELECT_LE
                                                 kc_items_unsure, NULL, kc_items_free};
 static const struct shape elect_shape = PARTITION_SHAPE("elect a leader of", KE_ELECTION_NOT_NEEDED, KE_ELECTION_NOT_NEEDED, NULL);
 
-static bool elect_valid(int32_t election, const kc_partition_item *items, size_t stride, size_t n) {
-    return (election == KC_ELECT_PREFERRED || election == KC_ELECT_UNCLEAN) && items_valid(items, stride, n);
+static bool is_election(int32_t election) {
+    return election == KC_ELECT_PREFERRED || election == KC_ELECT_UNCLEAN;
 }
 
 kc_err kc_admin_elect_leaders(kc_client *c, int32_t election, kc_partition_item *items, size_t stride, size_t n, int64_t timeout_us,
                               kc_error **error) {
-    if (!elect_valid(election, items, stride, n)) return kc_admin_invalid(&elect_kind, error);
+    if (!is_election(election)) return kc_admin_invalid(&elect_kind, error);
     return kc_items_call(c, &elect_kind, &elect_shape, election | (n == 0 ? ELECT_ALL : 0), items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_elect_leaders_start(kc_client *c, int32_t election, const kc_partition_item *items, size_t stride, size_t n,
                                     int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
-    if (!elect_valid(election, items, stride, n)) return kc_admin_invalid(&elect_kind, error);
+    if (!is_election(election)) return kc_admin_invalid(&elect_kind, error);
     return kc_items_start(c, &elect_kind, &elect_shape, election | (n == 0 ? ELECT_ALL : 0), items, stride, n, timeout_us, opaque, op, error);
 }
 
@@ -142,8 +138,7 @@ static kw_err move_encode(struct kc_admin *a, int16_t version, struct kw_arena *
         parts->replicas.n = -1;
         if (item->replicas) { /* the codec only reads them */
             parts->replicas.n = (int32_t)item->replica_count;
-            parts->replicas.v = kw_arena_dup(arena, item->replicas, item->replica_count * sizeof *item->replicas);
-            if (!parts->replicas.v && item->replica_count > 0) return KW_ENOMEM;
+            parts->replicas.v = (int32_t *)(uintptr_t)item->replicas;
         }
         parts++;
     }
@@ -183,13 +178,11 @@ static const struct kc_admin_kind move_kind = {"alter reassignments", KW_API_ALT
 static const struct shape move_shape = PARTITION_SHAPE("reassign", KE_NO_REASSIGNMENT_IN_PROGRESS, KE_NONE, move_copy);
 
 kc_err kc_admin_alter_reassignments(kc_client *c, kc_partition_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error) {
-    if (!items_valid(items, stride, n)) return kc_admin_invalid(&move_kind, error);
     return kc_items_call(c, &move_kind, &move_shape, 0, items, stride, n, timeout_us, error);
 }
 
 kc_err kc_admin_alter_reassignments_start(kc_client *c, const kc_partition_item *items, size_t stride, size_t n, int64_t timeout_us,
                                           uint64_t opaque, kc_op **op, kc_error **error) {
-    if (!items_valid(items, stride, n)) return kc_admin_invalid(&move_kind, error);
     return kc_items_start(c, &move_kind, &move_shape, 0, items, stride, n, timeout_us, opaque, op, error);
 }
 

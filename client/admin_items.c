@@ -43,7 +43,7 @@ static kc_err copy_items(struct items *it, const void *v, size_t stride) {
         const char *name;
         memcpy(item, (const uint8_t *)v + stride * i, shape->size);
         memcpy(&name, item + shape->name_at, sizeof name);
-        if (!name) return KC_INVALID;
+        if (!name || (shape->valid && !shape->valid(item))) return KC_INVALID;
         name = keep(&it->arena, name);
         memcpy(item + shape->name_at, &name, sizeof name);
         if (!name || (shape->copy && !shape->copy(it, item))) return KC_NO_MEMORY;
@@ -53,7 +53,8 @@ static kc_err copy_items(struct items *it, const void *v, size_t stride) {
     return KC_OK;
 }
 
-struct items *kc_items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err) {
+/* *err: KC_INVALID, KC_NO_MEMORY. */
+static struct items *items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err) {
     *err = n > 0 && (!v || stride < shape->size) ? KC_INVALID : KC_NO_MEMORY;
     struct items *it = *err == KC_INVALID ? NULL : kw_calloc(1, sizeof *it);
     if (!it) return NULL;
@@ -133,7 +134,7 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
     }
     for (size_t i = 0; i < it->n; i++) {
         kc_err err = *item_err(it, i);
-        if (err == KC_OK || (it->shape->quiet_code != KE_NONE && err == it->shape->quiet_code)) continue;
+        if (err == KC_OK || err == it->shape->quiet_code) continue;
         char number[16] = "";
         if (it->shape->partitioned) snprintf(number, sizeof number, " [%d]", (int)item_resource(it, i));
         kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s%s: %s",
@@ -199,23 +200,14 @@ static void outcome(const struct kc_op *op, const struct items *it, size_t i, kc
     *message = own ? item_message(it, i) : kc_err_text(op->err);
 }
 
-size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max) {
-    for (size_t i = 0; i < it->n && i < max; i++) {
-        kc_admin_result *r = KW_AT(kc_admin_result, out, stride, i);
-        *r = (kc_admin_result){.name = item_name(it, i), .partition = it->shape->partitioned ? item_resource(it, i) : -1};
-        outcome(op, it, i, &r->err, &r->message);
-    }
-    return it->n;
-}
-
-kc_err kc_items_run(kc_client *c, const struct kc_admin_kind *kind, struct items *it, void *v, size_t stride, int64_t timeout_us,
-                    kc_error **error) {
+kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
+                     int64_t timeout_us, kc_error **error) {
     kc_op *op = NULL;
-    const struct shape *shape = it ? it->shape : NULL;
-    kc_err err = kc_admin_make(c, kind, it, timeout_us, 0, &op, error);
-    if (err != KC_OK) return err;
-    err = kc_op_run(op, KC_FOREVER, error); /* the call keeps its own limit */
-    for (size_t i = 0; i < it->n; i++) {
+    kc_err err;
+    struct items *it = items_new(v, stride, n, shape, flag, &err);
+    if (err == KC_INVALID) return kc_admin_invalid(kind, error);
+    err = kc_admin_run(c, kind, it, timeout_us, &op, error);
+    for (size_t i = 0; op && i < n; i++) { /* n: the caller's; where it gave none they are made of the answer */
         uint8_t *item = (uint8_t *)v + stride * i;
         const char *message;
         kc_err own;
@@ -227,17 +219,10 @@ kc_err kc_items_run(kc_client *c, const struct kc_admin_kind *kind, struct items
     return err;
 }
 
-kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
-                     int64_t timeout_us, kc_error **error) {
-    kc_err err;
-    struct items *it = kc_items_new(v, stride, n, shape, flag, &err);
-    return err == KC_INVALID ? kc_admin_invalid(kind, error) : kc_items_run(c, kind, it, v, stride, timeout_us, error);
-}
-
 kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
                       size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
     kc_err err = KC_INVALID;
-    struct items *it = op ? kc_items_new(v, stride, n, shape, flag, &err) : NULL;
+    struct items *it = op ? items_new(v, stride, n, shape, flag, &err) : NULL;
     if (err == KC_INVALID) return kc_admin_invalid(kind, error);
     kc_op *made = NULL;
     err = kc_admin_make(c, kind, it, timeout_us, opaque, &made, error);
@@ -247,5 +232,10 @@ kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const stru
 size_t kc_op_result_items(const kc_op *op, kc_admin_result *out, size_t stride, size_t max) {
     if (max > 0 && (!out || stride < sizeof *out)) return 0;
     const struct items *it = kc_admin_done_freed_by(op, kc_items_free);
-    return it ? kc_items_results(op, it, out, stride, max) : 0;
+    for (size_t i = 0; it && i < it->n && i < max; i++) {
+        kc_admin_result *r = KW_AT(kc_admin_result, out, stride, i);
+        *r = (kc_admin_result){.name = item_name(it, i), .partition = it->shape->partitioned ? item_resource(it, i) : -1};
+        outcome(op, it, i, &r->err, &r->message);
+    }
+    return it ? it->n : 0;
 }

@@ -21,10 +21,11 @@ struct shape {
     bool partitioned;      /* `resource` is the number of a partition, `name` its topic */
     int16_t quiet_code;    /* an item's result that is no failure of the call; 0: none */
     bool (*final)(int16_t code); /* may be NULL: these are the answer, though retriable elsewhere */
+    bool (*valid)(const void *item); /* may be NULL: all are that have a name */
     bool (*copy)(struct items *it, void *item); /* what the item points to, but for its name, into the arena; may be NULL */
 };
-#define SHAPE(type, verb, resource, unknown, done, verified, copy) \
-    { verb, sizeof(type), offsetof(type, name), offsetof(type, err), offsetof(type, message), resource, unknown, done, verified, false, 0, NULL, copy }
+#define SHAPE(type, verb, resource, unknown, done, verified, valid, copy) \
+    { verb, sizeof(type), offsetof(type, name), offsetof(type, err), offsetof(type, message), resource, unknown, done, verified, false, 0, NULL, valid, copy }
 
 enum item_state { ITEM_OPEN, ITEM_VERIFY, ITEM_SETTLED };
 struct item_mark {
@@ -45,8 +46,6 @@ struct result { /* one of an answer */
     int16_t code;
 };
 
-/* A copy. *err: KC_INVALID (a stride too small, an item without a name), KC_NO_MEMORY. */
-struct items *kc_items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err);
 void kc_items_free(void *it);
 void kc_items_unsure(struct kc_admin *a);
 bool kc_items_dup_pairs(struct items *it, const kc_config_pair **pairs, size_t count);
@@ -64,15 +63,10 @@ kw_err kc_items_verify_encode(struct kc_admin *a, int16_t version, struct kw_are
 kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error,
                             int32_t (*shows)(const void *item, const struct kw_metadata_response_topic *t));
 
-/* A call of items: what the public functions have in common. */
+/* A call of items: what the public functions have in common. KC_INVALID: a stride too small, an item without a name or that is not valid. */
 kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
                      int64_t timeout_us, kc_error **error);
 kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
                       size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
-
-/* Once the operation is done: item by item, and back into the caller's own. */
-size_t kc_items_results(const struct kc_op *op, const struct items *it, kc_admin_result *out, size_t stride, size_t max);
-kc_err kc_items_run(kc_client *c, const struct kc_admin_kind *kind, struct items *it, void *v, size_t stride, int64_t timeout_us,
-                    kc_error **error);
 
 #endif

@@ -19,7 +19,6 @@ struct tree {
     struct kw_arena arena;
 };
 struct look {
-    int32_t broker;
     void *tree; /* NULL: taken */
 };
 
@@ -37,11 +36,11 @@ static void look_free(void *call) {
     kw_free(l);
 }
 
-static struct look *look_new(size_t size, int32_t broker) {
+static struct look *look_new(size_t size) {
     struct look *l = kw_calloc(1, sizeof *l);
     struct tree *t = l ? kw_calloc(1, size) : NULL;
     if (t) kw_arena_init(&t->arena, 0);
-    if (l) l->tree = t, l->broker = broker;
+    if (l) l->tree = t;
     if (t) return l;
     look_free(l);
     return NULL;
@@ -56,7 +55,7 @@ static void *take(kc_op *op, const struct kc_admin_kind *kind) {
 
 static kc_err look_make(kc_client *c, const struct kc_admin_kind *kind, size_t size, int32_t broker, int64_t timeout_us, uint64_t opaque,
                         kc_op **op, kc_error **error) {
-    kc_err err = kc_admin_make(c, kind, look_new(size, broker), timeout_us, opaque, op, error);
+    kc_err err = kc_admin_make(c, kind, look_new(size), timeout_us, opaque, op, error);
     if (err == KC_OK) kc_admin_of(*op)->broker = broker;
     return err;
 }

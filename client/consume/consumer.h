@@ -216,7 +216,7 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch,
 void kc_part_queue(struct kc_part *p, struct kc_chunk *k); /* under the lock */
 /* An error for the application, once: the same code again only after p->told was cleared. Under the lock. */
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Records from `end` up to before `position`, the application's, were lost with a leader epoch; more: what follows from it. */
+/* Records from `end` up to before `position`, the application's, were lost with a leader epoch; more: what follows from it. Under the lock. */
 void kc_part_tell_lost(struct kc_part *p, int64_t end, int64_t position, int32_t epoch, const char *more);
 struct kc_chunk *kc_chunk_new(void);
 void kc_chunk_unref(struct kc_chunk *k); /* any thread */

@@ -144,13 +144,12 @@ static const struct note *note_at(const struct kc_attempts *a, size_t i) {
     return &a->notes[KEEP_FIRST + (a->count - KEEP_FIRST - KEEP_LAST + i - KEEP_FIRST) % KEEP_LAST];
 }
 
-kc_err kc_attempts_last(const struct kc_attempts *a) {
-    if (!a || a->count == 0) return KC_OK;
-    return a->count <= KEEP_FIRST ? a->notes[a->count - 1].cause : a->notes[KEEP_FIRST + (a->count - 1 - KEEP_FIRST) % KEEP_LAST].cause;
-}
-
 static size_t kept(const struct kc_attempts *a) {
     return KW_MIN(a->count, (size_t)(KEEP_FIRST + KEEP_LAST));
+}
+
+kc_err kc_attempts_last(const struct kc_attempts *a) {
+    return a && a->count > 0 ? note_at(a, kept(a) - 1)->cause : KC_OK;
 }
 
 /* ---- Errors ---- */
