@@ -65,7 +65,7 @@ kw_err kb_raft_new(struct kb_store *s, struct kb_raft **out) {
     kw_map_init(&r->observers);
     kw_arena_init(&r->arena, 64u << 20);
     kw_timer_init(&r->timer, fire, r);
-    kw_timer_init(&r->join_timer, NULL, r);
+    kb_raft_join_init(r);
     kb_raft_lead_init(r);
     kb_raft_follow_init(r);
     kw_list_init(&r->waiting);
@@ -416,6 +416,7 @@ static struct kb_election_options options(struct kb_raft *r, bool observes) {
 
 void kb_raft_start_election(struct kb_raft *r, const struct kb_election_state *st, bool observes, struct kb_now now) {
     struct kb_election_options o = options(r, observes);
+    bool stopping = r->election.stopping; /* a stop that began before this machine */
     for (size_t i = 0; i < r->peer_count; i++) { /* of the machine before this one */
         kb_call_cancel(&r->peers[i].ask);
         r->peers[i].ask_failed = false;
@@ -424,6 +425,7 @@ void kb_raft_start_election(struct kb_raft *r, const struct kb_election_state *s
     r->epoch = r->s->epoch = st->epoch;
     if (kb_election_start(&r->election, st, now.mono_us))
         kb_store_fail(r->s, now, "%s: epoch %d cannot be: the file, or the log, is damaged; restore it from a copy", r->state_path, (int)st->epoch);
+    if (stopping) kb_election_resign(&r->election, now.mono_us);
 }
 
 /* ---- From the store ---- */
@@ -489,8 +491,9 @@ void kb_raft_applied(struct kb_raft *r, struct kb_now now) {
     kb_raft_compare_voters(r, now);
     if (s->state == KB_STORE_FAILED) return;
     kb_raft_lead_step(r, now);
+    if (s->ready_told || s->state != KB_STORE_READY) return;
     bool current = !(kb_config_roles(s->o.config) & KB_ROLE_BROKER) || (r->ready_at >= 0 && s->o.image->offset + 1 >= r->ready_at);
-    if (s->ready_told || s->state != KB_STORE_READY || !current) return;
+    if (!current) return;
     s->ready_told = true;
     if (s->o.ready) s->o.ready(s->o.ctx, KW_OK, now);
 }

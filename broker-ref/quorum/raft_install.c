@@ -6,10 +6,6 @@
  */
 #include "raft_priv.h"
 
-#include <stdio.h>
-
-static void write_snapshot(struct kb_raft *r, struct kb_now now);
-
 static void drop_image(struct kb_raft_install *in) {
     if (in->has_image) kb_image_deinit(&in->image);
     in->has_image = false;
@@ -102,7 +98,6 @@ static void written(struct kb_disk_req *q, struct kb_now now) {
     struct kb_raft *r = q->ctx;
     struct kb_store *s = r->s;
     struct kb_raft_install *in = &r->install;
-    in->writing = false;
     drop_bytes(in);
     if (q->err) {
         kb_say(s->o.env->logger, KB_ERROR, "%s: the leader's snapshot could not be written (%s); it is fetched again", q->path, kb_os_text(q->os_errno));
@@ -153,7 +148,6 @@ static void write_snapshot(struct kb_raft *r, struct kb_now now) {
                                    .iov_count = 1,
                                    .done = written,
                                    .ctx = r};
-    in->writing = true;
     s->has_written = true;
     kb_disk_submit(s->o.env->disk, &in->req);
 }
@@ -184,8 +178,7 @@ static void piece_done(struct kb_call *c, kw_err err, struct kw_in *body, struct
     struct kw_fetch_snapshot_response m;
     (void)blk;
     if (err) return; /* the link's end sees to it; what is there is gone on with */
-    kw_arena_reset(&r->arena);
-    if (kw_decode(&kw_fetch_snapshot_response_desc, kw_fetch_snapshot_response_desc.max, body, &r->arena, &m) ||
+    if (kb_raft_read(r, &kw_fetch_snapshot_response_desc, body, &m) ||
         (!m.error_code && (m.topics.n != 1 || m.topics.v[0].partitions.n != 1)))
         kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
     else if (m.error_code)

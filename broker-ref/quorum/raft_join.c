@@ -167,8 +167,7 @@ static bool is_lowest(const struct kb_raft *r) {
 static void hear_name(struct kb_raft_peer *p, struct kw_in *body, struct kb_now now) {
     struct kb_raft *r = p->r;
     struct kw_describe_cluster_response m;
-    kw_arena_reset(&r->arena);
-    if (kw_decode(&kw_describe_cluster_response_desc, kw_describe_cluster_response_desc.max, body, &r->arena, &m)) return;
+    if (kb_raft_read(r, &kw_describe_cluster_response_desc, body, &m)) return;
     struct kw_str id = m.cluster_id;
     if (id.len > KB_CLUSTER_ID_MAX || (id.len > 0 && memchr(id.p, 0, (size_t)id.len)) || (id.len > 0 && memchr(id.p, '\n', (size_t)id.len))) return;
     if (id.len > 0) {
@@ -280,7 +279,10 @@ static void next_phase(struct kb_raft *r, struct kb_now now) {
     kb_raft_drain(r, now);
 }
 
-void kb_raft_join(struct kb_raft *r, struct kb_now now) {
+void kb_raft_join_init(struct kb_raft *r) {
     kw_timer_init(&r->join_timer, fire, r);
+}
+
+void kb_raft_join(struct kb_raft *r, struct kb_now now) {
     next_phase(r, now);
 }

@@ -57,7 +57,6 @@ struct kb_raft_install { /* a snapshot being taken over, raft_install.c */
     struct kb_disk_req req;
     struct kb_iov iov;
     char *path;
-    bool writing;
     struct kb_disk_req unlinks[2]; /* those before it */
     char *old_paths[2];
     bool unlinking[2];
@@ -72,7 +71,7 @@ struct kb_raft {
     int32_t voters[KB_VOTERS_MAX];
     struct kb_raft_peer peers[KB_VOTERS_MAX];
     size_t peer_count;
-    struct kb_raft_replica replicas[KB_VOTERS_MAX]; /* the voters, as `voters`; this node's own is kept up as others' are */
+    struct kb_raft_replica replicas[KB_VOTERS_MAX]; /* the voters, as `voters`; what this node's own says is not used */
     struct kw_map observers;                        /* id -> struct kb_raft_replica */
     struct kw_arena arena;                          /* of one answer */
     /* membership: raft_join.c */
@@ -94,7 +93,7 @@ struct kb_raft {
     char *properties_path;
     /* the election */
     struct kb_election election;
-    bool draining, again;
+    bool draining;
     struct kw_timer timer;
     struct kb_disk_req state_req; /* quorum-state */
     struct kw_out state_bytes;
@@ -135,6 +134,8 @@ struct kb_now kb_raft_now(const struct kb_raft *r, int64_t now_us);
 void kb_raft_arm(struct kb_raft *r, struct kw_timer *t, int64_t at_us);
 /* raft_wire.c */
 kw_err kb_raft_send(struct kb_raft_peer *p, const struct kb_election_send *send, struct kb_now now) KW_CHECK;
+/* An answer's body at the highest version; what m points to lies in r's arena, until the next. */
+kw_err kb_raft_read(struct kb_raft *r, const struct kw_desc *d, struct kw_in *body, void *m) KW_CHECK;
 kw_err kb_raft_read_answer(struct kb_raft *r, enum kb_election_kind kind, struct kw_in *body, struct kb_election_reply *reply) KW_CHECK;
 struct kb_raft_fetch_request { /* one with what it points to */
     struct kw_fetch_request req;
@@ -146,6 +147,7 @@ void kb_raft_fetch_init(const struct kb_raft *r, struct kb_raft_fetch_request *f
 /* The one partition of an answer, in r's arena; KW_EDECODE: there is not one. */
 kw_err kb_raft_read_fetch(struct kb_raft *r, struct kw_in *body, int16_t *top_error, struct kw_fetch_response_partition_data **p) KW_CHECK;
 /* raft_join.c */
+void kb_raft_join_init(struct kb_raft *r);
 void kb_raft_join(struct kb_raft *r, struct kb_now now);
 void kb_raft_joined(struct kb_raft *r, struct kb_now now); /* has it caught up with a leader? then it votes */
 void kb_raft_leave_join(struct kb_raft *r);

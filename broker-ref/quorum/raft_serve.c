@@ -31,14 +31,18 @@ bool kb_raft_is_metadata_fetch(const struct kw_fetch_request *req, int16_t versi
 
 /* ---- Answers ---- */
 
+/* It waits no more. */
+static void let_go(struct fetch *f) {
+    kw_list_remove(&f->link);
+    kw_timers_cancel(f->r->s->o.env->timers, &f->timer);
+}
+
 static void reply(struct fetch *f, answer_part *p) {
-    struct kb_raft *r = f->r;
     struct kw_fetch_response res;
     struct kw_fetch_response_fetchable_topic_response t = {
-        .topic = f->topic->topic, .topic_id = f->topic->topic_id, .partitions = {p, f->topic->partitions.n > 0}};
+        .topic = f->topic->topic, .topic_id = f->topic->topic_id, .partitions = {p, 1}};
     kw_msg_init(&kw_fetch_response_desc, &res);
-    kw_list_remove(&f->link);
-    kw_timers_cancel(r->s->o.env->timers, &f->timer);
+    let_go(f);
     res.responses.v = &t;
     res.responses.n = 1;
     kb_request_reply(f->rq, &res);
@@ -46,7 +50,7 @@ static void reply(struct fetch *f, answer_part *p) {
 
 static answer_part part_of(const struct fetch *f, int16_t code) {
     const struct kb_raft *r = f->r;
-    return (answer_part){.partition_index = f->q ? f->q->partition : 0,
+    return (answer_part){.partition_index = f->q->partition,
                          .error_code = code,
                          .high_watermark = code ? -1 : kb_raft_told_hw(r),
                          .last_stable_offset = code ? -1 : kb_raft_told_hw(r),
@@ -140,8 +144,7 @@ static void start_read(struct fetch *f, int64_t limit, struct kb_now now) {
     f->read = (struct kb_read){
         .log = f->r->s->log, .offset = f->q->fetch_offset, .limit = limit, .bytes_max = (size_t)most, .min_one = true, .done = read_done, .ctx = f};
     int32_t answered = kb_log_read(&f->read, now);
-    kw_list_remove(&f->link);
-    kw_timers_cancel(f->r->s->o.env->timers, &f->timer);
+    let_go(f);
     if (answered == 0) {
         f->reading = true;
         return;
@@ -184,11 +187,6 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     f->expired = true;
     kw_list_remove(&f->link);
     step(f, kb_raft_now(f->r, now_us));
-}
-
-static void let_go(struct fetch *f) {
-    kw_list_remove(&f->link);
-    kw_timers_cancel(f->r->s->o.env->timers, &f->timer);
 }
 
 static void abandon(struct kb_request *rq) {

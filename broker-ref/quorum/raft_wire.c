@@ -1,5 +1,5 @@
 /* raft_wire.c - the quorum's requests and answers between what election.h says and what goes over the wire. Called by raft.c, raft_join.c,
- * raft_fetch.c. KIP-595, KIP-853.
+ * raft_fetch.c, raft_install.c. KIP-595, KIP-853.
  */
 #include "raft_priv.h"
 
@@ -36,7 +36,7 @@ kw_err kb_raft_send(struct kb_raft_peer *p, const struct kb_election_send *send,
     return kb_raft_call(p, &p->ask, &kw_end_quorum_epoch_request_desc, kw_end_quorum_epoch_request_desc.max, &m, send->timeout_us, now);
 }
 
-static kw_err read_message(struct kb_raft *r, const struct kw_desc *d, struct kw_in *body, void *m) {
+kw_err kb_raft_read(struct kb_raft *r, const struct kw_desc *d, struct kw_in *body, void *m) {
     kw_arena_reset(&r->arena);
     return kw_decode(d, d->max, body, &r->arena, m);
 }
@@ -61,15 +61,15 @@ kw_err kb_raft_read_answer(struct kb_raft *r, enum kb_election_kind kind, struct
     *reply = (struct kb_election_reply){.leader_id = -1};
     if (kind == KB_VOTE) {
         struct kw_vote_response m;
-        err = read_message(r, &kw_vote_response_desc, body, &m);
+        err = kb_raft_read(r, &kw_vote_response_desc, body, &m);
         if (!err) TAKE(m, m.topics.v[0].partitions.v[0].vote_granted);
     } else if (kind == KB_BEGIN_EPOCH) {
         struct kw_begin_quorum_epoch_response m;
-        err = read_message(r, &kw_begin_quorum_epoch_response_desc, body, &m);
+        err = kb_raft_read(r, &kw_begin_quorum_epoch_response_desc, body, &m);
         if (!err) TAKE(m, false);
     } else {
         struct kw_end_quorum_epoch_response m;
-        err = read_message(r, &kw_end_quorum_epoch_response_desc, body, &m);
+        err = kb_raft_read(r, &kw_end_quorum_epoch_response_desc, body, &m);
         if (!err) TAKE(m, false);
     }
     /* Not up yet: as good as no answer. */

@@ -1,6 +1,6 @@
 /* store.c - the metadata log's life: append, commit when synced, apply to the image, tell the node. Contract: store.h.
  *
- * Called by the node and the controller. Loading is in store_load.c, an epoch's first records in store_boot.c, snapshots in snapshot.c.
+ * Called by the node and the controller. Loading is in store_load.c, an epoch's first records in store_boot.c, snapshots in store_snapshot.c.
  */
 #include "store.h"
 

@@ -28,8 +28,6 @@ struct kb_store_options {
      * Of several voters: the image has reached what the leader had committed; registering is then the node's own business. A node that is no
      * broker is ready once loaded. */
     void (*ready)(void *ctx, kw_err err, struct kb_now now);
-    /* Of several voters: from now on requests of the quorum can be served (kb_store_is_loaded). May be NULL. */
-    void (*loaded)(void *ctx, struct kb_now now);
     /* This node became the active controller: the first record of its epoch (kb_store_epoch) is committed and applied. Or it ceased to be:
      * what it appended and did not see applied may or may not come to be. Told before anything of another leader is applied. In a quorum of one
      * told once, before ready. May be NULL. */

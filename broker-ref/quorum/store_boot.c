@@ -1,7 +1,7 @@
 /* store_boot.c - the first records of an epoch: leader change, the cluster's features when the log is new, this node's registration, and a
  * new leader epoch for every partition that it leads, so that no offset is ever given out twice in one epoch. KIP-595, KIP-631, KIP-868.
  *
- * Called by store_load.c once everything is replayed; the batches are appended at once and cost one sync.
+ * Called by store_load.c once everything is replayed: the batches are appended at once and cost one sync. By raft_lead.c each for itself.
  */
 #include "advertise.h"
 #include "effective.h"

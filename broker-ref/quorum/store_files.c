@@ -1,7 +1,7 @@
 /* store_files.c - meta.properties and quorum-state as Apache Kafka writes them: who this folder belongs to, and the quorum's epoch and
  * vote.
  *
- * Called by store_load.c (in its job) and store_boot.c. KIP-631, KIP-858 (directory.id), KIP-595 (quorum-state).
+ * Called by store_load.c (in its job and after it), raft.c and raft_join.c. KIP-631, KIP-858 (directory.id), KIP-595 (quorum-state).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,31 +64,6 @@ kw_err kb_store_vote_write(struct kw_out *out, int32_t node_id, int32_t epoch) {
     return out->err;
 }
 
-/* The one number that a quorum of one needs of the JSON. */
-kw_err kb_store_vote_read(const uint8_t *p, size_t n, int32_t *epoch) {
-    static const char key[] = "\"leaderEpoch\"";
-    const uint8_t *at = memmem(p, n, key, sizeof(key) - 1), *end = p + n;
-    if (!at || n == 0 || p[0] != '{' || !memchr(p, '}', n)) return KW_EDECODE;
-    at += sizeof(key) - 1;
-    while (at < end && (*at == ' ' || *at == ':')) at++;
-    const uint8_t *digits = at;
-    while (at < end && *at >= '0' && *at <= '9') at++;
-    int64_t v;
-    if (!kb_text_int((const char *)digits, (size_t)(at - digits), 0, INT32_MAX - 1, &v)) return KW_EDECODE;
-    *epoch = (int32_t)v;
-    return KW_OK;
-}
-
-/* ---- Of several voters ---- */
-
-kw_err kb_store_state_write(struct kw_out *out, const struct kb_election_state *st, const int32_t *voters, size_t count) {
-    kb_text_add(out, "{\"clusterId\":\"\",\"leaderId\":%d,\"leaderEpoch\":%d,\"votedId\":%d,\"appliedOffset\":0,\"currentVoters\":[", (int)st->leader_id,
-                (int)st->epoch, (int)st->voted_id);
-    for (size_t i = 0; i < count; i++) kb_text_add(out, i ? ",{\"voterId\":%d}" : "{\"voterId\":%d}", (int)voters[i]);
-    kb_text_add(out, "],\"data_version\":0}");
-    return out->err;
-}
-
 /* The number behind the next `key` at or after *at, which moves behind it. */
 static bool next_number(const uint8_t **at, const uint8_t *end, const char *key, int32_t *v) {
     const uint8_t *p = memmem(*at, (size_t)(end - *at), key, strlen(key));
@@ -103,6 +78,23 @@ static bool next_number(const uint8_t **at, const uint8_t *end, const char *key,
     *v = (int32_t)(minus ? -n : n);
     *at = p;
     return true;
+}
+
+/* The one number that a quorum of one needs of the JSON. */
+kw_err kb_store_vote_read(const uint8_t *p, size_t n, int32_t *epoch) {
+    const uint8_t *at = p;
+    if (n == 0 || p[0] != '{' || !memchr(p, '}', n) || !next_number(&at, p + n, "\"leaderEpoch\"", epoch)) return KW_EDECODE;
+    return *epoch < 0 || *epoch > KB_EPOCH_MAX ? KW_EDECODE : KW_OK;
+}
+
+/* ---- Of several voters ---- */
+
+kw_err kb_store_state_write(struct kw_out *out, const struct kb_election_state *st, const int32_t *voters, size_t count) {
+    kb_text_add(out, "{\"clusterId\":\"\",\"leaderId\":%d,\"leaderEpoch\":%d,\"votedId\":%d,\"appliedOffset\":0,\"currentVoters\":[", (int)st->leader_id,
+                (int)st->epoch, (int)st->voted_id);
+    for (size_t i = 0; i < count; i++) kb_text_add(out, i ? ",{\"voterId\":%d}" : "{\"voterId\":%d}", (int)voters[i]);
+    kb_text_add(out, "],\"data_version\":0}");
+    return out->err;
 }
 
 kw_err kb_store_state_read(const uint8_t *p, size_t n, struct kb_election_state *st, int32_t voters[KB_VOTERS_MAX], size_t *count) {

@@ -268,7 +268,6 @@ static void load_job(void *arg, struct kb_fs *fs) {
 /* Everything is read: the epoch must be above all that the log knows before anything is appended. */
 static void vote_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_store *s = r->ctx;
-    s->voting = false;
     kw_out_deinit(&s->vote_bytes);
     if (r->err) {
         kb_store_fail(s, now, "%s: %s", s->vote_path, kb_disk_text(r->err));
@@ -309,7 +308,6 @@ static void replayed(struct kb_store *s, struct kb_now now) {
                                    .iov_count = 1,
                                    .done = vote_done,
                                    .ctx = s};
-    s->voting = true;
     kb_disk_submit(s->o.env->disk, &s->vote);
 }
 
@@ -440,7 +438,6 @@ static kw_err sync_name(struct kb_store *s) {
 static void load_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_store *s = r->ctx;
     struct kb_store_load *l = &s->load;
-    l->submitted = false;
     if (l->why[0]) {
         kb_store_fail(s, now, "%s", l->why);
         return;
@@ -473,7 +470,6 @@ kw_err kb_store_load_start(struct kb_store *s) {
     l->snapshot_end = l->previous_end = -1;
     l->ephemeral = s->o.env->ephemeral;
     l->req = (struct kb_disk_req){.op = KB_DISK_JOB, .lane = KB_LANE_JOB, .job = load_job, .job_arg = l, .done = load_done, .ctx = s};
-    l->submitted = true;
     kb_disk_submit(s->o.env->disk, &l->req);
     return KW_OK;
 }

@@ -1,4 +1,4 @@
-/* store_priv.h - the store itself, as store.c, store_load.c, store_boot.c and snapshot.c see it. */
+/* store_priv.h - the store itself, as store*.c, snapshot.c and raft*.c see it. */
 #ifndef KB_STORE_PRIV_H
 #define KB_STORE_PRIV_H
 
@@ -13,7 +13,7 @@
  * nothing else; texts of trouble come back in `why`. */
 struct kb_store_load {
     struct kb_disk_req req;
-    bool submitted, ephemeral;
+    bool ephemeral;
     /* in */
     char *dir, *meta_dir;
     int32_t node_id;
@@ -86,7 +86,6 @@ struct kb_store {
     struct kw_out vote_bytes;
     struct kb_iov vote_iov;
     char *vote_path;
-    bool voting;
     struct kb_disk_req name; /* the sync of the folder that holds the data folder */
     char *name_path;
     bool naming;

@@ -53,7 +53,7 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
                "%s: the metadata snapshot could not be written (%s); the log is kept and another is tried later", r->path,
                kb_os_text(r->os_errno));
         s->bytes_since_snapshot = 0;
-    } else if (s->state == KB_STORE_READY) {
+    } else if (s->state == KB_STORE_READY && s->snap.end > s->snapshot_end) { /* else a leader's later one was taken over meanwhile */
         drop_older(s, now);
         s->snapshot_end = s->snap.end;
         s->snapshot_epoch = s->snap.epoch;
@@ -64,8 +64,8 @@ static void write_done(struct kb_disk_req *r, struct kb_now now) {
 }
 
 void kb_store_snapshot_maybe(struct kb_store *s, struct kb_now now) {
-    int64_t limit = kb_config_int(s->o.config, "metadata.log.max.record.bytes.between.snapshots");
-    if (s->state != KB_STORE_READY || s->snap.writing || s->bytes_since_snapshot < limit || s->replay.in_transaction) return;
+    if (s->state != KB_STORE_READY || s->snap.writing || s->replay.in_transaction) return;
+    if (s->bytes_since_snapshot < kb_config_int(s->o.config, "metadata.log.max.record.bytes.between.snapshots")) return;
     struct kb_store_snapshot *p = &s->snap;
     p->end = s->o.image->offset + 1;
     p->epoch = s->o.image->epoch;
