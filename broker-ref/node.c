@@ -200,7 +200,7 @@ static void store_applied(void *ctx, struct kb_now now) {
     n->now = now;
     kb_partitions_applied(n, now);
     kb_lifecycle_applied(n, now);
-    kb_followers_applied(n, now);
+    kb_followers_applied(n);
     if (n->parts.controller) kb_controller_replayed(n->parts.controller, now);
     if (kb_partitions_opening(n) == 0 && n->parts.controller) kb_controller_applied(n->parts.controller, now);
 }
@@ -321,7 +321,7 @@ static void store_role(void *ctx, bool leads, struct kb_now now) {
     struct kb_node *n = ctx;
     n->now = now;
     if (leads)
-        kb_controller_activate(n->parts.controller, kb_store_epoch(n->parts.store), now);
+        kb_controller_activate(n->parts.controller, now);
     else
         kb_controller_resign(n->parts.controller, now);
 }

@@ -53,6 +53,18 @@ struct kb_admin_wait *kb_admin_wait_new(struct kb_request *rq, void *items, void
     return w;
 }
 
+struct kb_admin_wait *kb_admin_open(struct kb_request *rq, size_t size, void (*answer)(struct kb_admin_wait *w)) {
+    void *items = kw_arena_calloc(&rq->arena, 1, size);
+    if (!items) {
+        kb_admin_no_memory(rq);
+        return NULL;
+    }
+    if (kb_request_decode(rq, items)) return NULL;
+    struct kb_admin_wait *w = kb_admin_wait_new(rq, items, answer);
+    if (!w) kb_admin_no_memory(rq);
+    return w;
+}
+
 void kb_admin_wait_begin(struct kb_admin_wait *w, kw_err err, int32_t timeout_ms) {
     struct kb_request *rq = w->rq;
     if (err) {

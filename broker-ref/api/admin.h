@@ -23,6 +23,8 @@ struct kb_admin_wait {
 };
 struct kb_admin_wait *kb_admin_wait_new(struct kb_request *rq, void *items,
                                         void (*answer)(struct kb_admin_wait *w)); /* NULL: out of memory */
+/* The same for a request of its own items: `size` zeroed bytes, of which the first are the message, decoded. NULL: the request is dealt with. */
+struct kb_admin_wait *kb_admin_open(struct kb_request *rq, size_t size, void (*answer)(struct kb_admin_wait *w));
 /* Right after the change was submitted (err: what the controller said). Closes the connection when it could not be. */
 void kb_admin_wait_begin(struct kb_admin_wait *w, kw_err err, int32_t timeout_ms);
 /* The result of an item as the answer has it: REQUEST_TIMED_OUT when the time was up. Text null when ok. */

@@ -24,17 +24,9 @@ static void answer(struct kb_admin_wait *w) {
 }
 
 void kb_api_allocate_producer_ids(struct kb_request *rq) {
-    struct allocation *a = kw_arena_calloc(&rq->arena, 1, sizeof(*a));
-    if (!a) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    if (kb_request_decode(rq, &a->req)) return;
-    struct kb_admin_wait *w = kb_admin_wait_new(rq, a, answer);
-    if (!w) {
-        kb_admin_no_memory(rq);
-        return;
-    }
+    struct kb_admin_wait *w = kb_admin_open(rq, sizeof(struct allocation), answer);
+    if (!w) return;
+    struct allocation *a = w->items;
     a->g.broker = a->req.broker_id;
     a->g.broker_epoch = a->req.broker_epoch;
     kw_err err = kb_controller_grant_pids(kb_node_parts(rq->node)->controller, &a->g, &w->change, rq->arrived);

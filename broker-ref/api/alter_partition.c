@@ -105,17 +105,10 @@ static kw_err copy(struct kb_request *rq, struct alter *g) {
 }
 
 void kb_api_alter_partition(struct kb_request *rq) {
-    struct alter *g = kw_arena_calloc(&rq->arena, 1, sizeof(*g));
-    if (!g) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    if (kb_request_decode(rq, &g->req)) return;
-    struct kb_admin_wait *w = kb_admin_wait_new(rq, g, answer);
-    if (!w || copy(rq, g)) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    kw_err err = kb_controller_alter_isr(kb_node_parts(rq->node)->controller, &g->q, g->count, &w->change, rq->arrived);
+    struct kb_admin_wait *w = kb_admin_open(rq, sizeof(struct alter), answer);
+    if (!w) return;
+    struct alter *g = w->items;
+    kw_err err = copy(rq, g);
+    if (!err) err = kb_controller_alter_isr(kb_node_parts(rq->node)->controller, &g->q, g->count, &w->change, rq->arrived);
     kb_admin_wait_begin(w, err, WAIT_MS);
 }

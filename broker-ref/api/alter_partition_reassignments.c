@@ -63,17 +63,10 @@ static kw_err copy(struct kb_request *rq, struct moves *g) {
 }
 
 void kb_api_alter_partition_reassignments(struct kb_request *rq) {
-    struct moves *g = kw_arena_calloc(&rq->arena, 1, sizeof(*g));
-    if (!g) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    if (kb_request_decode(rq, &g->req)) return;
-    struct kb_admin_wait *w = kb_admin_wait_new(rq, g, answer);
-    if (!w || copy(rq, g)) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    kw_err err = kb_controller_reassign(kb_node_parts(rq->node)->controller, g->v, g->count, &w->change, rq->arrived);
+    struct kb_admin_wait *w = kb_admin_open(rq, sizeof(struct moves), answer);
+    if (!w) return;
+    struct moves *g = w->items;
+    kw_err err = copy(rq, g);
+    if (!err) err = kb_controller_reassign(kb_node_parts(rq->node)->controller, g->v, g->count, &w->change, rq->arrived);
     kb_admin_wait_begin(w, err, g->req.timeout_ms);
 }

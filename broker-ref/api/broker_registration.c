@@ -58,18 +58,11 @@ static kw_err copy(struct kb_request *rq, struct registration *g) {
 }
 
 void kb_api_broker_registration(struct kb_request *rq) {
-    struct registration *g = kw_arena_alloc(&rq->arena, sizeof(*g));
-    if (!g) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    if (kb_request_decode(rq, &g->req)) return;
-    struct kb_admin_wait *w = kb_admin_wait_new(rq, g, answer);
-    if (!w || copy(rq, g)) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    if (rq->conn) rq->conn->of_broker = true;
-    kw_err err = kb_controller_register_broker(kb_node_parts(rq->node)->controller, &g->r, &w->change, rq->arrived);
+    struct kb_admin_wait *w = kb_admin_open(rq, sizeof(struct registration), answer);
+    if (!w) return;
+    struct registration *g = w->items;
+    kw_err err = copy(rq, g);
+    if (!err && rq->conn) rq->conn->of_broker = true;
+    if (!err) err = kb_controller_register_broker(kb_node_parts(rq->node)->controller, &g->r, &w->change, rq->arrived);
     kb_admin_wait_begin(w, err, WAIT_MS);
 }

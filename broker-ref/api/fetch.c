@@ -1,4 +1,4 @@
-/* fetch.c - Fetch v0-18: reads from the partitions that a consumer names, or waits until there is something to read.
+/* fetch.c - Fetch v0-18: reads from the partitions that a consumer or a replica names, or waits until there is something to read.
  *
  * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have). KIP-74
  * (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903, 951. Partitions are read one after the other, since what one takes the

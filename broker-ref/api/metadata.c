@@ -14,7 +14,7 @@ struct metadata { /* of one request, in its arena */
     struct kw_metadata_request *req;
     struct kw_metadata_response res;
     struct kb_topic_create *creates;
-    int32_t create_count;
+    int32_t create_count, create_at; /* create_at: of the first that is not answered yet; they are in the order of the request */
     struct kb_forward forward;
 };
 
@@ -88,19 +88,20 @@ static kw_err add_asked(struct metadata *m, const struct kw_metadata_request_top
         add_error(m, t->name, t->topic_id, KE_INVALID_REQUEST);
         return KW_OK;
     }
+    const struct kb_topic_create *made = m->create_at < m->create_count ? &m->creates[m->create_at] : NULL;
+    if (made && (by_id(t) || !kw_str_eq(made->name, t->name))) made = NULL;
+    if (made) m->create_at++;
     const struct kb_image_topic *found = by_id(t) ? kb_image_topic_by_id(im, t->topic_id) : kb_image_topic(im, t->name);
     if (found) return add_topic(m, found);
     if (by_id(t)) {
         add_error(m, kw_str_null(), t->topic_id, KE_UNKNOWN_TOPIC_ID);
         return KW_OK;
     }
-    for (int32_t i = 0; i < m->create_count; i++) /* made for this request, and not there: why */
-        if (kw_str_eq(m->creates[i].name, t->name)) {
-            int16_t code = m->creates[i].result.code;
-            add_error(m, t->name, none, code == 0 || code == KE_TOPIC_ALREADY_EXISTS ? KE_LEADER_NOT_AVAILABLE : code);
-            return KW_OK;
-        }
-    int16_t code = missing(m, t->name);
+    int16_t code = made ? made->result.code : missing(m, t->name);
+    if (made) { /* for this request, and not there: why */
+        add_error(m, t->name, none, code == 0 || code == KE_TOPIC_ALREADY_EXISTS ? KE_LEADER_NOT_AVAILABLE : code);
+        return KW_OK;
+    }
     add_error(m, t->name, none, code ? code : KE_UNKNOWN_TOPIC_OR_PARTITION);
     return KW_OK;
 }
@@ -145,8 +146,12 @@ static void relayed(struct kb_forward *f, int16_t code, struct kw_in *body, stru
     for (int32_t i = 0; i < m->create_count; i++) {
         struct kb_topic_create *t = &m->creates[i];
         t->result.code = code == KE_NONE ? KE_UNKNOWN_TOPIC_OR_PARTITION : KE_LEADER_NOT_AVAILABLE; /* the client asks again */
-        for (int32_t k = 0; !code && k < r.topics.n; k++)
-            if (kw_str_eq(r.topics.v[k].name, t->name)) t->result.code = r.topics.v[k].error_code;
+        for (int32_t k = 0; !code && k < r.topics.n; k++) {
+            const struct kw_create_topics_response_creatable_topic_result *a = &r.topics.v[(i + k) % r.topics.n]; /* in the order of the request, mostly */
+            if (!kw_str_eq(a->name, t->name)) continue;
+            t->result.code = a->error_code;
+            break;
+        }
     }
     answer(m);
 }

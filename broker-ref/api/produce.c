@@ -72,10 +72,11 @@ static void tell_leader(struct produce *s, const topic_answer *t, part_answer *a
     const struct kb_image *im = &s->rq->node->image;
     const struct kb_image_topic *topic = kw_uuid_is_zero(t->topic_id) ? kb_image_topic(im, t->name) : kb_image_topic_by_id(im, t->topic_id);
     if (!topic || a->index < 0 || a->index >= topic->partition_count) return;
-    if (topic->partitions[a->index].leader < 0 || topic->partitions[a->index].leader == s->rq->node->id) return; /* nobody else leads */
-    a->current_leader.leader_id = topic->partitions[a->index].leader;
-    a->current_leader.leader_epoch = topic->partitions[a->index].leader_epoch;
-    const struct kb_image_broker *b = kb_image_broker(im, a->current_leader.leader_id);
+    const struct kb_image_partition *ip = &topic->partitions[a->index];
+    if (ip->leader < 0 || ip->leader == s->rq->node->id) return; /* nobody else leads */
+    a->current_leader.leader_id = ip->leader;
+    a->current_leader.leader_epoch = ip->leader_epoch;
+    const struct kb_image_broker *b = kb_image_broker(im, ip->leader);
     int32_t n = s->resp.node_endpoints.n;
     for (int32_t i = 0; i < n; i++)
         if (b && s->resp.node_endpoints.v[i].node_id == b->id) return;

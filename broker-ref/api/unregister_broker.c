@@ -21,17 +21,9 @@ static void answer(struct kb_admin_wait *w) {
 }
 
 void kb_api_unregister_broker(struct kb_request *rq) {
-    struct unregistration *g = kw_arena_calloc(&rq->arena, 1, sizeof(*g));
-    if (!g) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    if (kb_request_decode(rq, &g->req)) return;
-    struct kb_admin_wait *w = kb_admin_wait_new(rq, g, answer);
-    if (!w) {
-        kb_admin_no_memory(rq);
-        return;
-    }
+    struct kb_admin_wait *w = kb_admin_open(rq, sizeof(struct unregistration), answer);
+    if (!w) return;
+    struct unregistration *g = w->items;
     g->u.id = g->req.broker_id;
     kw_err err = kb_controller_unregister_broker(kb_node_parts(rq->node)->controller, &g->u, &w->change, rq->arrived);
     kb_admin_wait_begin(w, err, WAIT_MS);

@@ -196,6 +196,7 @@ static kw_err collect(struct kb_controller *k, struct kb_change *c) {
 static void run(struct kb_controller *k, struct kb_change *c) {
     struct kb_pending_change *p = NULL;
     int64_t last = k->o.image->offset;
+    k->told = 0;
     kw_err err = collect(k, c);
     bool appends = !err && !c->validate_only && k->record_count > 0;
     if (appends || (!err && k->more)) err = claim(k, c, &p);
@@ -247,8 +248,6 @@ void kb_controller_pump(struct kb_controller *k) {
     }
     k->pumping = false;
 }
-
-static void finish(struct kb_controller *k, struct kb_pending_change *p);
 
 static void drain_finished(struct kb_controller *k) {
     struct kw_list *l;
@@ -392,10 +391,9 @@ bool kb_controller_is_active(const struct kb_controller *k) {
     return k->active;
 }
 
-void kb_controller_activate(struct kb_controller *k, int32_t epoch, struct kb_now now) {
+void kb_controller_activate(struct kb_controller *k, struct kb_now now) {
     k->now = now;
     k->active = true;
-    (void)epoch;
     if (kb_controller_is_cluster(k)) kb_cluster_begin(k);
 }
 
@@ -468,7 +466,7 @@ static struct kb_result *pid_result(struct kb_change *c, int32_t i) {
     return &((struct kb_pid_block *)c->items)->result;
 }
 
-static const struct kb_change_kind pid_kind = {.name = "AllocateProducerIds", .run = run_pids, .result = pid_result};
+static const struct kb_change_kind pid_kind = {.run = run_pids, .result = pid_result};
 
 void kb_controller_pids_from(struct kb_controller *k, int64_t next) {
     k->next_pid = KW_MAX(k->next_pid, next);
@@ -494,7 +492,7 @@ static struct kb_result *grant_result(struct kb_change *c, int32_t i) {
     return &((struct kb_pid_grant *)c->items)->block.result;
 }
 
-static const struct kb_change_kind grant_kind = {.name = "AllocateProducerIds", .run = run_grant, .result = grant_result, .soon = true};
+static const struct kb_change_kind grant_kind = {.run = run_grant, .result = grant_result, .soon = true};
 
 kw_err kb_controller_grant_pids(struct kb_controller *k, struct kb_pid_grant *g, struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &grant_kind, g, 1, false, now);

@@ -33,10 +33,10 @@ void kb_controller_applied(struct kb_controller *k, struct kb_now now);
 /* Before that, as soon as the image has moved, whether or not this node has yet opened the logs of new partitions: what concerns the cluster
  * does not wait for them. */
 void kb_controller_replayed(struct kb_controller *k, struct kb_now now);
-/* This node became the active controller in this epoch: its first record is committed and applied, so the image has all that came before. All
+/* This node became the active controller: the first record of its epoch is committed and applied, so the image has all that came before. All
  * broker sessions begin anew, in full. Or it ceased to be: what waits is answered NOT_CONTROLLER (and may or may not come to be), sessions are
  * forgotten. */
-void kb_controller_activate(struct kb_controller *k, int32_t epoch, struct kb_now now);
+void kb_controller_activate(struct kb_controller *k, struct kb_now now);
 void kb_controller_resign(struct kb_controller *k, struct kb_now now);
 bool kb_controller_is_active(const struct kb_controller *k);
 void kb_controller_refused(struct kb_controller *k, int64_t from,
@@ -135,7 +135,7 @@ kw_err kb_controller_allocate_pids(struct kb_controller *k, struct kb_pid_block 
 struct kb_broker_register {
     int32_t id;
     struct kw_uuid incarnation;
-    struct kw_str cluster_id; /* "": the node is new and takes the cluster's */
+    struct kw_str cluster_id; /* must be this one's: a new node has taken it over by then */
     const struct kw_register_broker_record_broker_endpoint *endpoints;
     int32_t endpoint_count;
     const struct kw_register_broker_record_broker_feature *features;

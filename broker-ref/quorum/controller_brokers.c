@@ -58,9 +58,8 @@ static bool registration_ok(struct kb_controller *k, struct kb_broker_register *
         kb_result_set(&r->result, KE_DUPLICATE_BROKER_REGISTRATION, "another process is broker %d, and it lives", (int)r->id);
         return false;
     }
-    /* A sweep that began is over by now, or had nothing to change, or failed. */
-    uint8_t unsettled = (uint8_t)(s ? s->want | (k->sweep.result.code ? s->doing : 0) : 0);
-    if (!s || unsettled & (KB_BROKER_LOST | KB_BROKER_FENCE) || (b && !b->fenced)) {
+    /* A sweep that began is over by now; of one that failed everything is wanted again. */
+    if (!s || s->want & (KB_BROKER_LOST | KB_BROKER_FENCE) || (b && !b->fenced)) {
         kb_result_set(&r->result, KE_NOT_CONTROLLER, "what the last incarnation of broker %d leaves behind is not settled yet: try again", (int)r->id);
         return false;
     }
@@ -131,7 +130,7 @@ static struct kb_result *register_result(struct kb_change *c, int32_t i) {
     return &((struct kb_broker_register *)c->items)->result;
 }
 static const struct kb_change_kind register_kind = {
-    .name = "BrokerRegistration", .run = run_register, .claim = claim_register, .result = register_result, .soon = true};
+    .run = run_register, .claim = claim_register, .result = register_result, .soon = true};
 
 kw_err kb_controller_register_broker(struct kb_controller *k, struct kb_broker_register *r, struct kb_change *c, struct kb_now now) {
     k->now = now;
@@ -179,7 +178,7 @@ static struct kb_result *unregister_result(struct kb_change *c, int32_t i) {
     return &((struct kb_broker_unregister *)c->items)->result;
 }
 static const struct kb_change_kind unregister_kind = {
-    .name = "UnregisterBroker", .run = run_unregister, .claim = claim_unregister, .result = unregister_result, .soon = true};
+    .run = run_unregister, .claim = claim_unregister, .result = unregister_result, .soon = true};
 
 kw_err kb_controller_unregister_broker(struct kb_controller *k, struct kb_broker_unregister *u, struct kb_change *c, struct kb_now now) {
     k->now = now;
@@ -245,6 +244,7 @@ bool kb_controller_heartbeat(struct kb_controller *k, struct kb_heartbeat *h, st
     }
     if (s->epoch != b->epoch) kb_session_renew(s, b->epoch, h->conn, now);
     touch(k, s, h);
+    if (!kw_timer_armed(&k->session_timer)) kb_sessions_arm(k); /* there was no memory for it */
     if (s->suspected) s->want &= (uint8_t)~KB_BROKER_FENCE; /* it lives */
     s->suspected = false;
     uint8_t want = wanted(h, b);

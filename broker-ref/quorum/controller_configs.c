@@ -277,7 +277,7 @@ static struct kb_result *alter_result(struct kb_change *c, int32_t i) {
     return &((struct kb_config_alter *)c->items)[i].result;
 }
 static const struct kb_change_kind alter_kind = {
-    .name = "AlterConfigs", .run = run_alter, .claim = claim_alter, .names = names_alter, .result = alter_result};
+    .run = run_alter, .claim = claim_alter, .names = names_alter, .result = alter_result};
 
 kw_err kb_controller_alter_configs(struct kb_controller *k, struct kb_config_alter *alters, int32_t count, bool validate_only,
                                    struct kb_change *c, struct kb_now now) {

@@ -41,7 +41,6 @@ static kw_err elect_one(struct kb_controller *k, struct kb_leader_elect *l) {
 
 static kw_err run_elect(struct kb_controller *k, struct kb_change *c) {
     kw_err err = KW_OK;
-    k->told = 0;
     for (int32_t i = 0; !err && i < c->count; i++) err = elect_one(k, &((struct kb_leader_elect *)c->items)[i]);
     return err;
 }
@@ -59,7 +58,7 @@ static struct kb_result *elect_result(struct kb_change *c, int32_t i) {
     return &((struct kb_leader_elect *)c->items)[i].result;
 }
 static const struct kb_change_kind elect_kind = {
-    .name = "ElectLeaders", .run = run_elect, .claim = claim_elect, .names = names_elect, .result = elect_result, .soon = true};
+    .run = run_elect, .claim = claim_elect, .names = names_elect, .result = elect_result, .soon = true};
 
 kw_err kb_controller_elect_leaders(struct kb_controller *k, struct kb_leader_elect *v, int32_t count, struct kb_change *c, struct kb_now now) {
     return kb_controller_submit(k, c, &elect_kind, v, count, false, now);

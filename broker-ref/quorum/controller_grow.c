@@ -81,7 +81,7 @@ static struct kb_result *grow_result(struct kb_change *c, int32_t i) {
     return &((struct kb_topic_grow *)c->items)[i].result;
 }
 static const struct kb_change_kind grow_kind = {
-    .name = "CreatePartitions", .run = run_grow, .claim = claim_grow, .names = names_grow, .result = grow_result};
+    .run = run_grow, .claim = claim_grow, .names = names_grow, .result = grow_result};
 
 kw_err kb_controller_grow_topics(struct kb_controller *k, struct kb_topic_grow *topics, int32_t count, bool validate_only,
                                  struct kb_change *c, struct kb_now now) {

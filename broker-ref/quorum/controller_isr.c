@@ -54,10 +54,10 @@ static bool eligible(struct kb_controller *k, struct kb_isr_alter *a, const stru
     return true;
 }
 
-static kw_err tell(struct kb_isr_alter *a, const struct kb_image_partition *p, const struct kb_target *x, bool made) {
+static void tell(struct kb_isr_alter *a, const struct kb_image_partition *p, const struct kb_target *x, bool made) {
     if (made && x->led_anew) {
         refuse(a, KE_NEW_LEADER_ELECTED, "the reassignment is over, and another broker leads");
-        return KW_OK;
+        return;
     }
     memcpy(a->isr_room, x->isr, (size_t)x->isr_count * sizeof(*a->isr_room));
     a->now_isr_count = x->isr_count;
@@ -65,7 +65,6 @@ static kw_err tell(struct kb_isr_alter *a, const struct kb_image_partition *p, c
     a->now_leader_epoch = p->leader_epoch;
     a->now_partition_epoch = p->partition_epoch + made;
     a->now_recovery_state = x->recovery_state >= 0 ? x->recovery_state : p->recovery_state;
-    return KW_OK;
 }
 
 static kw_err alter_one(struct kb_controller *k, const struct kb_isr_request *q, struct kb_isr_alter *a) {
@@ -86,10 +85,11 @@ static kw_err alter_one(struct kb_controller *k, const struct kb_isr_request *q,
     bool made;
     x.isr = a->isr, x.isr_count = a->isr_count;
     x.recovery_state = a->recovery_state;
-    kw_err err = kb_target_complete(k, p, &x);
+    kw_err err = kb_target_complete(k, &x);
     if (!err && !kb_elect_has(x.isr, x.isr_count, x.leader)) err = kb_target_elect(k, t, p, &x);
     if (!err) err = kb_target_record(k, t, p, &x, &made);
-    return err ? err : tell(a, p, &x, made);
+    if (!err) tell(a, p, &x, made);
+    return err;
 }
 
 static kw_err run_isr(struct kb_controller *k, struct kb_change *c) {
@@ -119,7 +119,7 @@ static struct kb_result *isr_result(struct kb_change *c, int32_t i) {
     return &((struct kb_isr_request *)c->items)->items[i].result;
 }
 static const struct kb_change_kind isr_kind = {
-    .name = "AlterPartition", .run = run_isr, .claim = claim_isr, .names = names_isr, .result = isr_result, .soon = true};
+    .run = run_isr, .claim = claim_isr, .names = names_isr, .result = isr_result, .soon = true};
 
 kw_err kb_controller_alter_isr(struct kb_controller *k, struct kb_isr_request *q, int32_t count, struct kb_change *c, struct kb_now now) {
     q->stale = false;

@@ -14,7 +14,6 @@
 #define KB_RECORDS_PER_CHANGE_MAX 10000 /* as Kafka's; what one client can make the log swallow at once */
 
 struct kb_change_kind {
-    const char *name;
     /* Validates, sets each item's result, and collects records in k->records. */
     kw_err (*run)(struct kb_controller *k, struct kb_change *c);
     /* The i-th item's claim: what no two changes may touch at a time. false: none. */
@@ -83,7 +82,7 @@ struct kb_controller {
     bool active, single; /* single: a quorum of one */
     int32_t self;
     bool unbegun; /* active, but without memory for what that needs: tried again */
-    int told;     /* lines about losses */
+    int told;     /* lines about losses, of the change being run */
     struct kb_pending_change *alone; /* under way */
     bool more, elects; /* of the change being run */
     struct kb_sweep sweep;
@@ -147,6 +146,8 @@ struct kb_elect_rules kb_elect_rules_of(struct kb_controller *k, const struct kb
 /* A partition change that carries out an election; fields of reassignments are the caller's to add. e's array is kept. NULL: out of memory. */
 struct kw_partition_change_record *kb_election_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p,
                                                       const struct kb_elected *e);
+/* The last record, r, gets the version that its fields need. */
+void kb_change_version(struct kb_controller *k, const struct kw_partition_change_record *r);
 /* Counts it, and says it where records are lost. */
 void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_elected *e);
 
@@ -160,7 +161,7 @@ struct kb_target {
 };
 struct kb_target kb_target_of(const struct kb_image_partition *p); /* as it is */
 /* Ends the reassignment when everything that it adds is in sync. */
-kw_err kb_target_complete(struct kb_controller *k, const struct kb_image_partition *p, struct kb_target *x) KW_CHECK;
+kw_err kb_target_complete(struct kb_controller *k, struct kb_target *x) KW_CHECK;
 /* Who leads it then; also drops in-sync replicas that are not alive. */
 kw_err kb_target_elect(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, struct kb_target *x) KW_CHECK;
 /* The record of what differs; *made: there was something. */

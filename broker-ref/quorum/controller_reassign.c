@@ -29,8 +29,7 @@ static int32_t *without(struct kb_controller *k, const int32_t *a, int32_t n, co
     return v;
 }
 
-kw_err kb_target_complete(struct kb_controller *k, const struct kb_image_partition *p, struct kb_target *x) {
-    (void)p;
+kw_err kb_target_complete(struct kb_controller *k, struct kb_target *x) {
     if (x->adding_count == 0 && x->removing_count == 0) return KW_OK;
     int32_t replica_count, isr_count;
     int32_t *replicas = without(k, x->replicas, x->replica_count, x->removing, x->removing_count, &replica_count);
@@ -95,10 +94,6 @@ kw_err kb_target_elect(struct kb_controller *k, const struct kb_image_topic *t, 
     return KW_OK;
 }
 
-static bool differs(const int32_t *a, int32_t n, const int32_t *b, int32_t m) {
-    return n != m || (n > 0 && memcmp(a, b, (size_t)n * sizeof(*a)) != 0);
-}
-
 kw_err kb_target_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_target *x,
                         bool *made) {
     size_t mark = k->record_count;
@@ -106,10 +101,10 @@ kw_err kb_target_record(struct kb_controller *k, const struct kb_image_topic *t,
     if (!r) return KW_ENOMEM;
     r->topic_id = t->id;
     r->partition_id = p->index;
-    bool isr = differs(x->isr, x->isr_count, p->isr, p->isr_count);
-    bool replicas = differs(x->replicas, x->replica_count, p->replicas, p->replica_count);
-    bool adding = differs(x->adding, x->adding_count, p->adding, p->adding_count);
-    bool removing = differs(x->removing, x->removing_count, p->removing, p->removing_count);
+    bool isr = !kb_elect_same(x->isr, x->isr_count, p->isr, p->isr_count);
+    bool replicas = !kb_elect_same(x->replicas, x->replica_count, p->replicas, p->replica_count);
+    bool adding = !kb_elect_same(x->adding, x->adding_count, p->adding, p->adding_count);
+    bool removing = !kb_elect_same(x->removing, x->removing_count, p->removing, p->removing_count);
     bool recovery = x->recovery_state >= 0 && x->recovery_state != p->recovery_state;
     *made = isr || replicas || adding || removing || recovery || x->led_anew;
     if (!*made) {
@@ -124,7 +119,7 @@ kw_err kb_target_record(struct kb_controller *k, const struct kb_image_topic *t,
     if (x->led_anew) r->leader = x->leader;
     if (x->isr_count > 0 && (p->elr_count > 0 || p->last_known_elr_count > 0)) r->eligible_leader_replicas.n = r->last_known_elr.n = 0;
     if (directories(k, p, x, r)) return KW_ENOMEM;
-    k->records[k->record_count - 1].version = r->eligible_leader_replicas.n >= 0 ? 2 : r->directories.n >= 0 ? 1 : 0;
+    kb_change_version(k, r);
     return KW_OK;
 }
 
@@ -178,7 +173,7 @@ static kw_err plan(struct kb_controller *k, const struct kb_reassign *a, const s
     x->removing = removing, x->removing_count = kept;
     x->adding = adding, x->adding_count = adding_count;
     x->isr = isr, x->isr_count = isr_count;
-    return kb_target_complete(k, p, x);
+    return kb_target_complete(k, x);
 }
 
 static kw_err revert(struct kb_controller *k, struct kb_reassign *a, const struct kb_image_topic *t, const struct kb_image_partition *p,
@@ -237,8 +232,7 @@ static bool names_reassign(struct kb_controller *k, struct kb_change *c, int32_t
 static struct kb_result *reassign_result(struct kb_change *c, int32_t i) {
     return &((struct kb_reassign *)c->items)[i].result;
 }
-static const struct kb_change_kind reassign_kind = {.name = "AlterPartitionReassignments",
-                                                    .run = run_reassign,
+static const struct kb_change_kind reassign_kind = {.run = run_reassign,
                                                     .claim = claim_reassign,
                                                     .names = names_reassign,
                                                     .result = reassign_result,

@@ -62,13 +62,9 @@ static kw_err add_directories(struct kb_controller *k, const struct kb_image_par
     return KW_OK;
 }
 
-static void set_record_version(struct kb_controller *k, const struct kw_partition_change_record *r) {
+void kb_change_version(struct kb_controller *k, const struct kw_partition_change_record *r) {
     bool elr = r->eligible_leader_replicas.n >= 0 || r->last_known_elr.n >= 0;
     k->records[k->record_count - 1].version = elr ? 2 : r->directories.n >= 0 ? 1 : 0;
-}
-
-static bool isr_changed(const struct kb_image_partition *p, const struct kb_elected *e) {
-    return e->isr_count != p->isr_count || memcmp(e->isr, p->isr, (size_t)e->isr_count * sizeof(*e->isr)) != 0;
 }
 
 struct kw_partition_change_record *kb_election_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p,
@@ -78,7 +74,7 @@ struct kw_partition_change_record *kb_election_record(struct kb_controller *k, c
     r->topic_id = t->id;
     r->partition_id = p->index;
     if (e->led_anew) r->leader = e->leader;
-    if (isr_changed(p, e)) r->isr.v = e->isr, r->isr.n = e->isr_count;
+    if (!kb_elect_same(e->isr, e->isr_count, p->isr, p->isr_count)) r->isr.v = e->isr, r->isr.n = e->isr_count;
     if (e->lossy) r->leader_recovery_state = 1;
     if (e->gave_up) {
         int32_t *last = kw_arena_dup(&k->arena, e->isr, sizeof(*last)); /* the one that may not lead */
@@ -88,7 +84,7 @@ struct kw_partition_change_record *kb_election_record(struct kb_controller *k, c
     }
     if (e->cleared) r->last_known_elr.n = r->eligible_leader_replicas.n = 0;
     if (add_directories(k, p, r, e->isr, e->leader >= 0 ? e->isr_count : 0)) return NULL;
-    set_record_version(k, r);
+    kb_change_version(k, r);
     return r;
 }
 
@@ -105,7 +101,7 @@ void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, c
     if (e->lossy) k->counts.unclean_elections++;
     if (e->doubtful) k->counts.last_known_leaders++;
     if ((e->lossy || e->doubtful) && k->told++ == LINES_MAX)
-        kb_say(k->o.logger, KB_WARN, "more partitions are led by replicas that lack records, or may: see the counters");
+        kb_say(k->o.logger, KB_WARN, "more partitions are led by replicas that lack records, or may: only the first %d are named", LINES_MAX);
     if (e->lossy && says)
         kb_say(k->o.logger, KB_WARN,
                "unclean election: %s-%d is led by broker %d, which was not in sync (in sync: %s): records that it does not have are lost", t->name,
@@ -188,7 +184,6 @@ static kw_err begin(struct kb_controller *k) {
     w->topic = NULL;
     w->topic_at = 0;
     w->led_anew = w->leaderless = w->balanced = 0;
-    k->told = 0;
     for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));) {
         const struct kb_image_broker *b = kb_image_broker(k->o.image, s->id);
         s->doing = s->want;
@@ -214,7 +209,7 @@ static struct kb_result *sweep_result(struct kb_change *c, int32_t i) {
     (void)i;
     return &((struct kb_sweep *)c->items)->result;
 }
-static const struct kb_change_kind sweep_kind = {.name = "brokers", .run = run_sweep, .result = sweep_result, .alone = true, .soon = true};
+static const struct kb_change_kind sweep_kind = {.run = run_sweep, .result = sweep_result, .alone = true, .soon = true};
 
 static bool any_wanted(const struct kb_controller *k) {
     const struct kb_session *s;

@@ -141,7 +141,7 @@ static struct kb_result *create_result(struct kb_change *c, int32_t i) {
     return &((struct kb_topic_create *)c->items)[i].result;
 }
 static const struct kb_change_kind create_kind = {
-    .name = "CreateTopics", .run = run_create, .claim = claim_create, .names = names_create, .result = create_result};
+    .run = run_create, .claim = claim_create, .names = names_create, .result = create_result};
 
 kw_err kb_controller_create_topics(struct kb_controller *k, struct kb_topic_create *topics, int32_t count, bool validate_only,
                                    struct kb_change *c, struct kb_now now) {
@@ -193,7 +193,7 @@ static struct kb_result *delete_result(struct kb_change *c, int32_t i) {
     return &((struct kb_topic_ref *)c->items)[i].result;
 }
 static const struct kb_change_kind delete_kind = {
-    .name = "DeleteTopics", .run = run_delete, .claim = claim_delete, .names = names_delete, .result = delete_result};
+    .run = run_delete, .claim = claim_delete, .names = names_delete, .result = delete_result};
 
 kw_err kb_controller_delete_topics(struct kb_controller *k, struct kb_topic_ref *topics, int32_t count, struct kb_change *c,
                                    struct kb_now now) {

@@ -7,6 +7,10 @@ bool kb_elect_has(const int32_t *v, int32_t n, int32_t id) {
     return false;
 }
 
+bool kb_elect_same(const int32_t *a, int32_t n, const int32_t *b, int32_t m) {
+    return n == m && (n == 0 || memcmp(a, b, (size_t)n * sizeof(*a)) == 0);
+}
+
 enum { DIRECTORY_RESERVED = 100 }; /* ids below have meanings of their own: unassigned, lost, migrating */
 
 static bool reserved(struct kw_uuid id) {
@@ -153,15 +157,11 @@ static bool elect_unclean(const struct kb_image_partition *p, const uint8_t *sta
     return false;
 }
 
-static bool same(const int32_t *a, int32_t n, const int32_t *b, int32_t m) {
-    return n == m && (n == 0 || memcmp(a, b, (size_t)n * sizeof(*a)) == 0);
-}
-
 void kb_elect(const struct kb_image_partition *p, const uint8_t *states, const struct kb_elect_rules *rules, struct kb_elected *e) {
     *e = (struct kb_elected){.leader = -1, .isr = e->isr};
     bool leads = p->isr_count > 0 ? elect_in_sync(p, states, rules, e) : elect_eligible(p, states, rules, e);
     if (!leads && rules->unclean) leads = elect_unclean(p, states, e);
     if (e->gave_up) e->isr_count = 0;
     e->led_anew = e->leader != p->leader || e->lossy || (rules->anew && leads);
-    e->changed = e->led_anew || e->gave_up || !same(e->isr, e->isr_count, p->isr, p->isr_count);
+    e->changed = e->led_anew || e->gave_up || !kb_elect_same(e->isr, e->isr_count, p->isr, p->isr_count);
 }

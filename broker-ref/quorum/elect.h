@@ -50,5 +50,6 @@ void kb_elect(const struct kb_image_partition *p, const uint8_t *states, const s
 /* Is the replica's directory, as the partition has it, none of these? Reserved ids (unassigned, lost, migrating) are any. */
 bool kb_elect_other_disk(const struct kb_image_partition *p, int32_t replica, const struct kw_uuid *dirs, int32_t dir_count);
 bool kb_elect_has(const int32_t *v, int32_t n, int32_t id);
+bool kb_elect_same(const int32_t *a, int32_t n, const int32_t *b, int32_t m); /* in the same order */
 
 #endif

@@ -118,12 +118,11 @@ bool kb_place_check(struct kb_controller *k, const struct kb_assignment *a, int3
                 return false;
             }
             live += is_live(kb_image_broker(k->o.image, a[i].brokers[j]));
-            for (int32_t m = 0; m < j; m++)
-                if (a[i].brokers[m] == a[i].brokers[j]) {
-                    kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d twice", (int)a[i].index,
-                                  (int)a[i].brokers[j]);
-                    return false;
-                }
+            if (kb_elect_has(a[i].brokers, j, a[i].brokers[j])) {
+                kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to broker %d twice", (int)a[i].index,
+                              (int)a[i].brokers[j]);
+                return false;
+            }
         }
         if (live == 0) {
             kb_result_set(r, KE_INVALID_REPLICA_ASSIGNMENT, "partition %d is assigned to brokers none of which is alive", (int)a[i].index);

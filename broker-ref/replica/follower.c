@@ -40,7 +40,7 @@ void kb_follower_delay(struct kb_follower *f, enum kb_delay why) {
     struct kb_peer *peer = f->peer;
     struct kb_node *n = peer->fs->node;
     if (why == KB_DELAY_METADATA && ++f->refusals > METADATA_PATIENCE) why = KB_DELAY_TROUBLE;
-    int64_t us = why == KB_DELAY_METADATA ? METADATA_US : kb_peer_config_us(peer, "replica.fetch.backoff.ms");
+    int64_t us = why == KB_DELAY_METADATA ? METADATA_US : kb_partitions_config_us(n, "replica.fetch.backoff.ms");
     f->asked = false;
     f->until_us = n->now.mono_us + us;
     kw_list_remove(&f->delayed);
@@ -365,10 +365,9 @@ void kb_followers_free(struct kb_node *n) {
     n->followers = NULL;
 }
 
-void kb_followers_applied(struct kb_node *n, struct kb_now now) {
+void kb_followers_applied(struct kb_node *n) {
     struct kb_followers *fs = n->followers;
     struct kb_peer *peer;
-    (void)now;
     for (size_t it = 0; (peer = kw_map_next(&fs->peers, &it));) {
         peer->moved = true;
         kb_peer_touch(peer);

@@ -2,11 +2,11 @@
  * leader.
  *
  * Called by partitions.c (follow, leave, marks), node.c (life, the image's news). Calls link (fetches), log/ (append, truncate, reset), partition
- * (high watermark). KIP-101, 227, 279, 320, 595 (diverging epoch), 903; specs.md of the design: a fetch names only what is written here, or
- * synced where the topic has flush.on.ack.
+ * (high watermark). KIP-101, 227, 279, 320, 595 (diverging epoch), 903. A fetch names only what is written here, or synced where the topic has
+ * flush.on.ack.
  *
- * Of a partition it reads node, topic, topic_id, index, leader_id, leader_epoch, state, log, log_config and hw; `follower` is its own. Nothing is
- * done, dialed or timed by a node that follows nothing, and nothing a partition and fetch for those at rest.
+ * Of a partition `follower` is its own; it cuts the log, and takes hw and the recovery point back with it. Nothing is done, dialed or timed by a
+ * node that follows nothing, and nothing a partition and fetch for those at rest.
  */
 #ifndef KB_FOLLOWER_H
 #define KB_FOLLOWER_H
@@ -31,7 +31,7 @@ void kb_follower_free(struct kb_partition *p);
 /* From the log's marks_moved: what is written or synced may be named by the next fetch. */
 void kb_follower_marks_moved(struct kb_partition *p, struct kb_now now);
 /* The image moved: brokers may have another address or epoch, or be gone. Cheap: it looks at the leaders followed only. */
-void kb_followers_applied(struct kb_node *n, struct kb_now now);
+void kb_followers_applied(struct kb_node *n);
 /* End of a turn, after the logs were flushed: dials and fetches. */
 void kb_followers_flush(struct kb_node *n, struct kb_now now);
 /* What the checkpoint file may say at most of p's recovery point: before a log is cut, it is told. INT64_MAX: anything. */

@@ -125,9 +125,7 @@ static void take_all(struct kb_peer *peer, const struct kw_fetch_response *resp,
     for (int32_t i = 0; i < resp->responses.n; i++) {
         const struct kw_fetch_response_fetchable_topic_response *t = &resp->responses.v[i];
         for (int32_t j = 0; j < t->partitions.n; j++) { /* the topic is looked up anew: what one does may change much */
-            const struct kb_image_topic *topic = kb_image_topic_by_id(&n->image, t->topic_id);
-            int32_t index = t->partitions.v[j].partition_index;
-            const struct kb_partition *p = topic && index >= 0 && index < topic->partition_count ? topic->partitions[index].local : NULL;
+            const struct kb_partition *p = kb_partition_by_id(n, t->topic_id, t->partitions.v[j].partition_index);
             if (p && p->follower) take(peer, p->follower, &t->partitions.v[j], blk, now);
         }
     }
@@ -150,7 +148,7 @@ static bool take_session(struct kb_peer *peer, const struct kw_fetch_response *r
         if (peer->failures++ == 0) break;
         /* fall through */
     default:
-        peer->not_before_us = now.mono_us + kb_peer_config_us(peer, "replica.fetch.backoff.ms");
+        peer->not_before_us = now.mono_us + kb_partitions_config_us(peer->fs->node, "replica.fetch.backoff.ms");
         break;
     }
     kb_peer_session_reset(peer);
@@ -173,7 +171,7 @@ void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct 
         if (take_session(peer, &resp, now)) take_all(peer, &resp, blk, now);
     } else { /* what it told is not told again in this session */
         kb_peer_session_reset(peer);
-        peer->not_before_us = now.mono_us + kb_peer_config_us(peer, "replica.fetch.backoff.ms");
+        peer->not_before_us = now.mono_us + kb_partitions_config_us(peer->fs->node, "replica.fetch.backoff.ms");
         if (err != KW_ENOMEM) {
             KB_SAY(peer->fs->node, KB_ERROR, "broker %d (%s:%u) answered a fetch with what is none", peer->id, peer->host, peer->port);
             kb_link_close(peer->link, now);

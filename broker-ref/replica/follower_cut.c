@@ -18,9 +18,7 @@ static bool was_unclean(const struct kb_follower *f) {
     const struct kb_partition *p = f->p;
     const struct kb_image_partition *ip = kb_image_partition(&p->node->image, kw_str_of(p->topic), p->index);
     if (ip && ip->recovery_state != 0) return true;
-    for (int32_t i = 0; i < p->isr_count; i++)
-        if (p->isr[i] == p->node->id) return false;
-    return true;
+    return !kb_ids_have(p->isr, p->isr_count, p->node->id);
 }
 
 static bool may_cut(struct kb_follower *f, int64_t to) {

@@ -25,10 +25,6 @@ struct builder {
     bool full;
 };
 
-int64_t kb_peer_config_us(const struct kb_peer *peer, const char *name) {
-    return kb_config_int(peer->fs->node->parts.config, name) * 1000;
-}
-
 bool kb_follower_is_ready(const struct kb_follower *f) {
     const struct kb_log *log = f->p->log;
     return !f->writing && !f->cutting && kw_list_empty(&f->delayed) && !log->busy && !log->poisoned && kb_follower_mark(f) == log->leo;
@@ -93,8 +89,7 @@ static void drop_returned(struct kb_peer *peer) {
     size_t left = 0;
     for (size_t i = 0; i < peer->forgotten_count; i++) {
         struct kb_forgotten g = peer->forgotten[i];
-        const struct kb_image_topic *t = kb_image_topic_by_id(&peer->fs->node->image, g.topic_id);
-        const struct kb_partition *p = t && g.index < t->partition_count ? t->partitions[g.index].local : NULL;
+        const struct kb_partition *p = kb_partition_by_id(peer->fs->node, g.topic_id, g.index);
         if (p && p->follower && p->follower->peer == peer && p->follower->in_session) continue;
         peer->forgotten[left++] = g;
     }
@@ -154,19 +149,13 @@ kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) {
     struct kw_fetch_request m;
     kw_arena_init(&arena, 0);
     kw_err err = build(peer, &arena, &m, now);
-    if (err == KW_OK && m.session_id == 0 && m.topics.n == 0) { /* none is ready, and a leader answers nothing at once: what they wait for comes first */
-        kw_arena_deinit(&arena);
-        return KW_OK;
+    bool none = peer->session_count == 0 && kw_list_empty(&peer->changed); /* can be fetched now; what can again, comes back here */
+    if (err == KW_OK && !none) {
+        int64_t timeout_us = kb_partitions_config_us(peer->fs->node, "replica.socket.timeout.ms") + (int64_t)m.max_wait_ms * 1000;
+        err = kb_link_call(peer->link, &peer->call, api->request, api->max, &m, timeout_us, now);
     }
-    int64_t timeout_us = kb_peer_config_us(peer, "replica.socket.timeout.ms") + (int64_t)m.max_wait_ms * 1000;
-    if (err == KW_OK && peer->session_count == 0 && kw_list_empty(&peer->changed)) { /* nothing can be fetched now: what can again, will come back here */
-        kb_peer_session_reset(peer);
-        kw_arena_deinit(&arena);
-        return KW_OK;
-    }
-    if (err == KW_OK) err = kb_link_call(peer->link, &peer->call, api->request, api->max, &m, timeout_us, now);
     kw_arena_deinit(&arena);
-    if (err != KW_OK) {
+    if (err != KW_OK || none) {
         kb_peer_session_reset(peer); /* what was taken for told was not */
         return err;
     }

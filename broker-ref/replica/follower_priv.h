@@ -66,7 +66,7 @@ struct kb_peer { /* a broker that leads something that we follow */
     struct kw_timer timer;
     int64_t not_before_us;    /* dial or fetch */
     int64_t patience_until_us; /* what is being written is waited for so long: then the others go on without it */
-    int32_t failures;         /* of the link, in a row */
+    int32_t failures;         /* of the link or its sessions, in a row */
     bool said;
     struct kw_list followers;
     size_t count, writing;
@@ -105,7 +105,6 @@ void kb_peer_session_reset(struct kb_peer *peer);
 /* follower_fetch.c */
 bool kb_follower_is_ready(const struct kb_follower *f); /* can be fetched for */
 kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) KW_CHECK;
-int64_t kb_peer_config_us(const struct kb_peer *peer, const char *name);
 /* follower_answer.c */
 void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);
 void kb_follower_append(struct kb_follower *f, const struct kw_records *records, struct kw_blk *blk, struct kb_now now);

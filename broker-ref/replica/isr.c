@@ -13,9 +13,7 @@ struct kb_remote *kb_isr_remote(const struct kb_isr *s, int32_t id) {
 }
 
 static bool in_isr(const struct kb_partition *p, int32_t id) {
-    for (int32_t i = 0; i < p->isr_count; i++)
-        if (p->isr[i] == id) return true;
-    return false;
+    return kb_ids_have(p->isr, p->isr_count, id);
 }
 
 static bool wished(const struct kb_isr *s, int32_t id) {
@@ -35,14 +33,14 @@ static bool caught_up(const struct kb_partition *p, const struct kb_remote *r, s
     return r->end == p->log->written || (r->caught_up_us >= 0 && now.mono_us - r->caught_up_us <= p->node->partitions->isrs.lag_max_us);
 }
 
-static void reset_remote(struct kb_partition *p, struct kb_remote *r, struct kb_now now) {
-    *r = (struct kb_remote){.id = r->id,
-                            .end = -1,
-                            .log_start = -1,
-                            .leader_end = INT64_MAX,
-                            .broker_epoch = -1,
-                            .fetched_us = -1,
-                            .caught_up_us = in_isr(p, r->id) ? now.mono_us : -1};
+static struct kb_remote new_remote(const struct kb_partition *p, int32_t id, struct kb_now now) {
+    return (struct kb_remote){.id = id,
+                              .end = -1,
+                              .log_start = -1,
+                              .leader_end = INT64_MAX,
+                              .broker_epoch = -1,
+                              .fetched_us = -1,
+                              .caught_up_us = in_isr(p, id) ? now.mono_us : -1};
 }
 
 /* One for each replica of the assignment but this node; those that are known stay as they are. */
@@ -57,12 +55,7 @@ static bool take_replicas(struct kb_partition *p, struct kb_now now) {
     for (int32_t i = 0; i < p->replica_count; i++) {
         if (p->replicas[i] == p->node->id) continue;
         const struct kb_remote *known = kb_isr_remote(s, p->replicas[i]);
-        if (known) {
-            v[n++] = *known;
-            continue;
-        }
-        v[n].id = p->replicas[i];
-        reset_remote(p, &v[n++], now);
+        v[n++] = known ? *known : new_remote(p, p->replicas[i], now);
     }
     kw_free(s->remotes);
     s->remotes = v;
@@ -127,7 +120,7 @@ static void maybe_expand(struct kb_partition *p, struct kb_remote *r, struct kb_
     struct kb_isr *s = p->in_sync;
     if (in_isr(p, r->id) || s->wish || now.mono_us < s->rest_until_us) return;
     if (r->end < KW_MAX(p->hw, p->epoch_start) || !eligible(p, r)) return;
-    kb_isr_wish(s, r->id, true, now);
+    kb_isr_wish(s, r->id, now);
 }
 
 void kb_isr_fetched(struct kb_partition *p, const struct kb_replica_fetch *f, struct kb_now now) {
@@ -208,7 +201,7 @@ static void maybe_shrink(struct kb_isr *s, struct kb_now now) {
         struct kb_remote *r = &s->remotes[i];
         r->behind = in_isr(p, r->id) && !caught_up(p, r, now);
     }
-    kb_isr_wish(s, -1, false, now);
+    kb_isr_wish(s, -1, now);
 }
 
 static void lag_fire(struct kw_timer *t, void *ctx, int64_t now_us) {

@@ -41,8 +41,8 @@ struct kb_replica_fetch {
     int64_t offset;       /* everything below is on the replica's disk, as its topic's flush.on.ack wants it */
     int64_t log_start;    /* -1: not told */
 };
-/* Whether it may count at all: a replica of the assignment, of no older life than was heard of, here or by the image. p leads. The error of the
- * answer; 0: it may. */
+/* Whether it may count at all: a replica of the assignment, in the very life that the image here has. p leads. The error of the answer; 0: it
+ * may. */
 int16_t kb_isr_may_fetch(const struct kb_partition *p, const struct kb_replica_fetch *f);
 /* It counts: its leader epoch matches, its log agrees with this one below the offset, which is within this log. Moves the high watermark, and may
  * wish the replica into the ISR. Waiters are asked. */

@@ -66,9 +66,10 @@ static void say(const struct kb_isr *s, const char *what) {
            text_of(from, sizeof(from), p->isr, p->isr_count), text_of(to, sizeof(to), ids, n), (long long)p->log->leo, (long long)p->hw);
 }
 
-void kb_isr_wish(struct kb_isr *s, int32_t joins, bool expands, struct kb_now now) {
+void kb_isr_wish(struct kb_isr *s, int32_t joins, struct kb_now now) {
     struct kb_partition *p = s->p;
     struct kb_isrs *all = &p->node->partitions->isrs;
+    bool expands = joins >= 0;
     if (s->wish || all->stopped) return;
     s->wish = kw_malloc(((size_t)p->isr_count + 1) * sizeof(*s->wish));
     if (!s->wish) return; /* the next fetch, or the timer, comes again */
@@ -76,7 +77,7 @@ void kb_isr_wish(struct kb_isr *s, int32_t joins, bool expands, struct kb_now no
         const struct kb_remote *r = kb_isr_remote(s, p->isr[i]);
         if (expands || !r || !r->behind) put(s, p->isr[i]);
     }
-    if (joins >= 0) put(s, joins);
+    if (expands) put(s, joins);
     if (s->wish_count == p->isr_count) {
         kb_isr_wish_drop(s);
         return;
@@ -97,9 +98,7 @@ static void wish_again(struct kb_isrs *all, struct kb_isr *s, int64_t at_us) {
 /* ---- Answers ---- */
 
 static struct kb_isr *find_sent(const struct kb_isrs *all, struct kw_uuid id, int32_t index) {
-    const struct kb_image_topic *t = kb_image_topic_by_id(&all->node->image, id);
-    if (!t || index < 0 || index >= t->partition_count) return NULL;
-    const struct kb_partition *p = t->partitions[index].local;
+    const struct kb_partition *p = kb_partition_by_id(all->node, id, index);
     struct kb_isr *s = p ? p->in_sync : NULL;
     return s && s->wish && s->sent ? s : NULL;
 }

@@ -33,8 +33,8 @@ struct kb_remote *kb_isr_remote(const struct kb_isr *s, int32_t id);
 void kb_isrs_watch(struct kb_isrs *all, struct kb_now now); /* arms the timer that looks for those that fell behind */
 /* isr_change.c */
 void kb_isrs_init_wishes(struct kb_isrs *all);
-/* The committed ISR and `joins` (-1: nobody), without those that are behind. Nothing where that changes nothing. */
-void kb_isr_wish(struct kb_isr *s, int32_t joins, bool expands, struct kb_now now);
+/* The committed ISR and `joins`; -1: the committed ISR without those that are behind. Nothing where that changes nothing. */
+void kb_isr_wish(struct kb_isr *s, int32_t joins, struct kb_now now);
 void kb_isr_wish_drop(struct kb_isr *s);
 
 #endif

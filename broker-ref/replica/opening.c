@@ -338,8 +338,7 @@ static bool looks_like_partition(const char *name, size_t n, struct kw_str *topi
 static void say_stray(struct kb_node *n, const char *name, struct kw_str topic, int64_t index) {
     const struct kb_image_topic *t = kb_image_topic(&n->image, topic);
     bool known = t && index < t->partition_count;
-    for (int32_t i = 0; known && i < t->partitions[index].replica_count; i++)
-        if (t->partitions[index].replicas[i] == n->id) return;
+    if (known && kb_ids_have(t->partitions[index].replicas, t->partitions[index].replica_count, n->id)) return;
     KB_SAY(n, KB_WARN, "%s/%s belongs to no %s: left alone", n->log_dir, name, known ? "replica of this broker's" : "topic that the metadata knows");
 }
 

@@ -31,6 +31,11 @@ int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
     return code == KE_NONE && p->role != KB_PART_LEADS ? KE_NOT_LEADER_OR_FOLLOWER : code;
 }
 
+struct kb_partition *kb_partition_by_id(const struct kb_node *n, struct kw_uuid id, int32_t index) {
+    const struct kb_image_topic *t = kb_image_topic_by_id(&n->image, id);
+    return t && index >= 0 && index < t->partition_count ? t->partitions[index].local : NULL;
+}
+
 int16_t kb_partition_find_copy(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
                                struct kb_partition **p) {
     bool by_id = !kw_uuid_is_zero(id);

@@ -20,7 +20,7 @@ struct kb_partition {
     int32_t leader_epoch, partition_epoch;
     int32_t *replicas, *isr;
     int32_t isr_count, replica_count;
-    enum { KB_PART_IDLE, KB_PART_LEADS, KB_PART_FOLLOWS } role; /* IDLE: not ONLINE, or nobody leads */
+    enum { KB_PART_IDLE, KB_PART_LEADS, KB_PART_FOLLOWS } role; /* IDLE: whatever keeps it from both; see take_role */
     int64_t epoch_start;           /* of one that leads: its log's end when it began to */
     struct kb_isr *in_sync;        /* of one that leads and has other replicas; isr.c's */
     struct kb_follower *follower;  /* of one that follows; follower.c's */
@@ -53,6 +53,8 @@ struct kb_partition {
  * not zero. */
 int16_t kb_partition_find(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
                           struct kb_partition **p);
+/* This node's; NULL: it has none. */
+struct kb_partition *kb_partition_by_id(const struct kb_node *n, struct kw_uuid id, int32_t index);
 /* Why a partition that was found before cannot be used now; 0 when it can. */
 int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch);
 /* The same two for what a follower may serve too: reads of consumers that ask for the nearest replica (KIP-392). */

@@ -1,7 +1,7 @@
 /* partitions.c - all partitions of the node: follows the image (create, change, delete), flushes, housekeeping, checkpoints, clean stop.
  *
  * Called by node.c and, through the image's observer, by quorum/store. Calls partition, opening, log/, quorum/effective.
- * Nothing wakes the node while nothing happens, but for the retention check.
+ * Nothing here wakes the node while nothing happens, but for the checks of retention and of idle producers.
  */
 #include <stdio.h>
 
@@ -74,8 +74,7 @@ static void drop_removed(struct kb_node *n, struct kb_now now) {
 }
 
 static void take_partition(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip, struct kb_now now) {
-    bool mine = false;
-    for (int32_t i = 0; i < ip->replica_count; i++) mine = mine || ip->replicas[i] == n->id;
+    bool mine = kb_ids_have(ip->replicas, ip->replica_count, n->id);
     struct kb_partition *p = ip->local;
     if (p && !mine) {
         ip->local = NULL;

@@ -60,6 +60,12 @@ struct kb_partitions {
     void (*stop_done)(struct kb_node *n, bool clean, struct kb_now now);
 };
 
+static inline bool kb_ids_have(const int32_t *ids, int32_t count, int32_t id) {
+    for (int32_t i = 0; i < count; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
 struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *t, struct kb_image_partition *ip);
 /* Who leads, who is in sync, what this node is to do: whatever the image says, unless it is older than what is known already. The caller wakes the
  * waiters. */

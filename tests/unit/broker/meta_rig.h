@@ -81,7 +81,7 @@ static inline void meta_ready(void *ctx, kw_err err, struct kb_now now) {
 static inline void meta_role(void *ctx, bool leads, struct kb_now now) {
     struct meta *m = ctx;
     if (leads)
-        kb_controller_activate(m->controller, kb_store_epoch(m->store), now);
+        kb_controller_activate(m->controller, now);
     else
         kb_controller_resign(m->controller, now);
 }

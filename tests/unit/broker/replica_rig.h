@@ -159,7 +159,7 @@ static inline void cl_read(struct host *h, size_t to) {
     while (h->read < to) cl_read_one(h, &h->c->journal[h->read++]);
     h->r.now = h->r.node->now = h->c->now;
     kb_partitions_applied(h->r.node, h->r.now);
-    kb_followers_applied(h->r.node, h->r.now);
+    kb_followers_applied(h->r.node);
 }
 static inline void cl_read_all(struct cluster *c) {
     for (int i = 0; i < c->hosts; i++) cl_read(&c->h[i], c->news_count);

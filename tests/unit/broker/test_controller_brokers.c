@@ -354,7 +354,7 @@ static void test_a_new_controller(void **state) {
     rig_mute(&r, 0);
     rig_run(&r, 2500000);
     kb_controller_resign(r.m.controller, r.m.now);
-    kb_controller_activate(r.m.controller, 7, r.m.now);
+    kb_controller_activate(r.m.controller, r.m.now);
     rig_run(&r, 2500000);
     assert_false(rig_fenced(&r, 0)); /* silent for 5 s in all, but something listens there */
     assert_in_range(r.dials[0], 5, 15); /* again and again, but not all the time */
@@ -364,7 +364,7 @@ static void test_a_new_controller(void **state) {
     kb_controller_resign(r.m.controller, r.m.now);
     rig_kill(&r, 1);
     rig_kill(&r, 2);
-    kb_controller_activate(r.m.controller, 8, r.m.now);
+    kb_controller_activate(r.m.controller, r.m.now);
     rig_run(&r, 195000);
     assert_false(rig_fenced(&r, 1));
     rig_run(&r, 40000);
@@ -391,7 +391,7 @@ static void test_a_new_controller_mends(void **state) {
     rig_commit(&r);
     STATE(&r, "t", 0, "0 (0,1,2)");
     kb_controller_resign(r.m.controller, r.m.now);
-    kb_controller_activate(r.m.controller, 9, r.m.now);
+    kb_controller_activate(r.m.controller, r.m.now);
     rig_commit(&r);
     STATE(&r, "t", 0, "1 (1,2)");
 }

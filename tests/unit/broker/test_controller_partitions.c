@@ -337,7 +337,7 @@ static void test_a_last_known_leader_that_may_not(void **state) {
     assert_int_equal(rig_partition(&r, "single", 0)->last_known_elr[0], rig_id(0));
     meta_set(&r.m, "last.known.leader.enable", "true");
     kb_controller_resign(r.m.controller, r.m.now);
-    kb_controller_activate(r.m.controller, 5, r.m.now);
+    kb_controller_activate(r.m.controller, r.m.now);
     rig_commit(&r);
     STATE(&r, "single", 0, "0 (0)");
     assert_int_equal(rig_partition(&r, "single", 0)->last_known_elr_count, 0);
@@ -755,7 +755,7 @@ static void test_random_history(void **state) {
         }
         case 6:
             kb_controller_resign(r.m.controller, r.m.now);
-            kb_controller_activate(r.m.controller, step, r.m.now);
+            kb_controller_activate(r.m.controller, r.m.now);
             break;
         default:
             rig_run(&r, (int64_t)kw_rng_below(&rng, 600000));
