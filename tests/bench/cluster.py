@@ -3,12 +3,12 @@
 Sections of run.py: cluster_start, cluster_produce, cluster_sync, cluster_failover, cluster_many. Apache Kafka's three nodes take 1 to 2 GB.
 """
 import json
-import os
 import subprocess
 import threading
 import time
 
 import measure
+from judge import cluster as judged   # measure has set its path
 from measure import interleave, limit, loadgen, program, servers, wire
 
 
@@ -38,46 +38,24 @@ class Cluster:
         return json.loads(r.stdout)["partitions"] if r.returncode == 0 else None
 
 
-class KbrokerCluster(Cluster):
+class KbrokerCluster(Cluster, judged.Cluster):
     name = "kbroker cluster"
 
     def __init__(self, nodes=3, *args):
-        self.binary = os.environ.get("KBROKER") or measure.cache.REPO / "build" / "bin" / "kbroker"
-        self.folder = servers.temp_folder("cluster")
-        self.data, self.nodes, self.args = self.folder / "c", nodes, args
-
-    def launch(self):
-        self.proc = servers.spawn([self.binary, "cluster", "--nodes", self.nodes, "--base-port", "0", "--data", self.data, *self.args],
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        judged.Cluster.__init__(self, nodes)
+        self.props, self.args = {}, args   # its own defaults are measured
 
     def start(self):
         self.launch()
-        line = self.proc.stdout.readline().decode()
-        if not line.startswith("ready "):
-            raise RuntimeError(f"kbroker cluster did not start: {line!r}")
-        self.boot = line.split()[1]
+        self.boot = self._ready(120)   # and no more: this is timed
         return self
 
-    def do(self, command, node):
-        r = subprocess.run([self.binary, "cluster", command, str(node), "--data", self.data], capture_output=True, text=True, timeout=120)
-        if r.returncode:
-            raise RuntimeError(f"{command} {node}: {r.stderr}")
-
-    def node_pids(self):
-        r = subprocess.run([self.binary, "cluster", "status", "--data", self.data], capture_output=True, text=True, timeout=60)
-        return {int(x.split()[1]): int(x.split()[-1]) for x in r.stdout.splitlines()}
-
     def pids(self):
-        return [p for p in self.node_pids().values() if p] + [self.proc.pid]
+        return [pid for *_, pid in self.status() if pid] + [self.proc.pid]
 
     def controller(self):
         r = subprocess.run([measure.kc(), "cluster", "-b", self.boot, "--json"], capture_output=True, text=True, timeout=60)
         return json.loads(r.stdout)["controller"]
-
-    def stop(self):
-        self.proc.terminate()
-        self.proc.wait(60)
-        servers.forget(self.proc)
 
 
 class KafkaCluster(Cluster):
@@ -222,13 +200,16 @@ def gap(c, topic, act):
     deadline = time.monotonic() + 10
     while beat.count < 50 and time.monotonic() < deadline:
         time.sleep(0.05)
+    if beat.count < 50:
+        raise RuntimeError(f"{topic}: {beat.count} records acknowledged within 10 s")
     time.sleep(0.5)
     beat.longest = 0.0
     act()
     time.sleep(5)
+    still = time.monotonic() - beat.last   # a gap that has not ended is one, too
     beat.over = True
     beat.join(20)
-    return beat.longest * 1000
+    return max(beat.longest, still) * 1000
 
 
 def settled(c, topic, leader):
@@ -256,7 +237,7 @@ def cluster_failover(b):
                                 "--config", "min.insync.replicas=2"], check=True, capture_output=True, timeout=60)
             topic = "u" if what == "controller that leads killed" else "t"
             settled(c, topic, leader)
-            ms[what].append(gap(c, topic, lambda: c.do("stop-node" if "stopped" in what else "kill-node", leader)))
+            ms[what].append(gap(c, topic, lambda: c.command("cluster", "stop-node" if "stopped" in what else "kill-node", leader)))
             c.stop()
     b.keep("gaps_ms", ms)
     for what, bound in (("leader killed", 1000), ("controller that leads killed", 1500), ("leader stopped", 100)):
@@ -272,7 +253,7 @@ def cluster_many(b):
     victim = (c.controller() + 1) % 3
     led = [p["partition"] for p in c.describe("many") if p["leader"] == victim]
     begin = time.monotonic()
-    c.do("kill-node", victim)
+    c.kill_node(victim)
     while time.monotonic() < begin + 60:
         p = c.describe("many")
         if p and all(x["leader"] not in (victim, -1) for x in p):

@@ -37,8 +37,10 @@ class Broker:
     """kbroker run … until .stop() or the end of the test."""
 
     def __init__(self, data, *options, listen="127.0.0.1:0", wait=30, prefix=()):
+        self.launch([*prefix, KBROKER, "run", "--data", str(data), "--listen", listen, *map(str, options)], wait)
+
+    def launch(self, args, wait):
         self.log = tempfile.TemporaryFile()
-        args = [*prefix, KBROKER, "run", "--data", str(data), "--listen", listen, *map(str, options)]
         self.p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log)
         _children.append(self.p)
         ready, _, _ = select.select([self.p.stdout], [], [], wait)

@@ -1,33 +1,28 @@
 """A cluster of real processes for the scenario tests: kbroker cluster, its commands, and what kc sees of it from outside."""
 import json
-import select
-import signal
-import subprocess
-import tempfile
 
-import scene
-from scene import KBROKER, KC, eventually, run
+from scene import KBROKER, KC, Broker, eventually, run
 
 
-class Cluster:
+def command_line(pid):
+    """Empty: no such process is left."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
+
+
+class Cluster(Broker):
     def __init__(self, data, nodes, *options, controllers=0, wait=30):
         self.data = data
-        self.log = tempfile.TemporaryFile()
         args = [KBROKER, "cluster", "--nodes", str(nodes), "--base-port", "0", "--data", str(data)]
         if controllers:
             args += ["--controllers", str(controllers)]
-        self.p = subprocess.Popen([*args, *map(str, options)], stdout=subprocess.PIPE, stderr=self.log)
-        scene._children.append(self.p)
-        ready, _, _ = select.select([self.p.stdout], [], [], wait)
-        line = self.p.stdout.readline().decode() if ready else ""
-        self.address = line.split()[1] if line.startswith("ready ") else None
+        self.launch([*args, *map(str, options)], wait)
         if self.address is None:
             raise AssertionError(f"the cluster did not start: {self.text()}\n{self.logs()}")
         self.addresses = self.address.split(",")
-
-    def text(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
 
     def logs(self, lines=15):
         out = []
@@ -76,11 +71,13 @@ class Cluster:
             raise AssertionError(f"kc {' '.join(map(str, args))}: {r.stderr}\n{self.logs()}")
         return r.stdout
 
-    def partition(self, topic, index=0):
+    def partitions(self, topic):
+        """As described; empty: not now."""
         r = self.kc("topic", "describe", topic, "--json", "--set", "request.timeout.ms=5000")
-        if r.returncode:
-            return None
-        return json.loads(r.stdout)["partitions"][index]
+        return [] if r.returncode else json.loads(r.stdout)["partitions"]
+
+    def partition(self, topic, index=0):
+        return (self.partitions(topic) or {index: None})[index]
 
     def until(self, topic, what, wait=30, index=0, **fields):
         """Waits until the partition is described so: leader=1, isr=[1, 2], …"""
@@ -126,5 +123,4 @@ class Cluster:
             raise AssertionError(f"seen {seen}, wanted {wanted}\n{self.logs()}") from None
 
     def stop(self, wait=60):
-        self.p.send_signal(signal.SIGTERM)
-        return self.p.wait(wait)
+        return super().stop(wait=wait)

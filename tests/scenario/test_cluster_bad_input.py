@@ -12,7 +12,7 @@ import time
 
 import scene
 from scene import KBROKER, equal, eventually, holds, main, run, test
-from scene_cluster import Cluster
+from scene_cluster import Cluster, command_line
 
 
 def refused(c, command, node, *words):
@@ -447,14 +447,6 @@ def interrupted_while_it_starts_it_leaves_nobody_behind(folder):
         equal(left, [], f"after {delay} s")
         c = Cluster(data, 3)  # and it can be started again
         equal(c.stop(), 0)
-
-
-def command_line(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            return f.read()
-    except OSError:
-        return b""
 
 
 @test

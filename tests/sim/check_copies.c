@@ -208,8 +208,7 @@ void sim_check_copies(struct sim_broker *b) {
     }
 }
 
-void sim_check_copies_death(struct sim_broker *b, enum sim_death how) {
-    (void)how;
+void sim_check_copies_death(struct sim_broker *b) {
     if (b->life == SIM_UP || b->life == SIM_STOPPING || b->life == SIM_STARTING) sim_check_copies(b);
 }
 

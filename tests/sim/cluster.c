@@ -120,8 +120,9 @@ static void on_turn(struct sim_broker *b) {
     sim_check_copies(b);
 }
 static void on_death(struct sim_broker *b, enum sim_death how) {
+    (void)how;
     sim_check_quorum_death(b);
-    sim_check_copies_death(b, how);
+    sim_check_copies_death(b);
 }
 
 static void set_number(struct sim_broker *b, const char *name, int64_t v) {

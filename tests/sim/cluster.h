@@ -109,9 +109,7 @@ struct sim_cluster {
     bool left_out[SIM_NODES_MAX]; /* of the core that is healed first */
     bool ending;
 };
-static inline struct sim_cluster *sim_cluster_of(struct sim_run *r) { return r->cluster; }
 int sim_cluster_node(const struct sim_cluster *c, int32_t id); /* by its node.id; -1: none */
-struct sim_part *sim_cluster_part(struct sim_cluster *c, const char *topic, int partition); /* NULL: none of ours */
 static inline bool sim_part_in_isr(const struct sim_part *p, int node) {
     for (int i = 0; i < p->isr_count; i++)
         if (p->isr[i] == node) return true;
@@ -134,14 +132,14 @@ bool sim_atlas_fragile(struct sim_cluster *c); /* a copy is suspect and still co
 
 /* check_copies.c: 6, 7, 8, 11, 21, 22, and what a node's files hold */
 void sim_check_copies(struct sim_broker *b);
-void sim_check_copies_death(struct sim_broker *b, enum sim_death how);
+void sim_check_copies_death(struct sim_broker *b);
 void sim_check_copies_lost(struct sim_cluster *c, int node, bool all); /* the power, or all */
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g);
 void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written);
 bool sim_copy_agrees(struct sim_part *p, int node); /* it has all that was committed */
 struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic, int partition); /* NULL: down, or not there */
 
-/* check_leaders.c: 1, 16 to 20, 23 */
+/* check_leaders.c: 2, 16 to 20, 23, 26 */
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
 void sim_check_returned(struct sim_cluster *c); /* after the metadata moved */
 kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *t, struct kb_image_partition *p);

@@ -230,23 +230,31 @@ func consumerOf(boot string, j job) (*kgo.Client, error) {
 		kgo.ConsumePartitions(from))...)
 }
 
+// reader opens what a job that reads needs: the consumer, and what writes its records; end closes both.
+func reader(boot string, j job) (cl *kgo.Client, enc *json.Encoder, end func(), err error) {
+	if cl, err = consumerOf(boot, j); err != nil {
+		return nil, nil, nil, err
+	}
+	out, err := os.Create(j.Out)
+	if err != nil {
+		cl.Close()
+		return nil, nil, nil, err
+	}
+	enc = json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	return cl, enc, func() { out.Close(); cl.Close() }, nil
+}
+
 func consume(boot string, j job) (int, error) {
-	cl, err := consumerOf(boot, j)
+	cl, enc, end, err := reader(boot, j)
 	if err != nil {
 		return -1, err
 	}
-	defer cl.Close()
+	defer end()
 	left, err := ends(cl, j)
 	if err != nil {
 		return -1, err
 	}
-	out, err := os.Create(j.Out)
-	if err != nil {
-		return -1, err
-	}
-	defer out.Close()
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
 	n := 0
 	for len(left) > 0 {
 		more, err := poll(cl, enc, 30*time.Second, func(p partition, next int64) {
@@ -287,18 +295,11 @@ func poll(cl *kgo.Client, enc *json.Encoder, wait time.Duration, came func(p par
 
 // follow reads past the ends until the next line comes, and then up to where the ends are at that time.
 func follow(boot string, j job, lines <-chan []byte) (int, error) {
-	cl, err := consumerOf(boot, j)
+	cl, enc, end, err := reader(boot, j)
 	if err != nil {
 		return -1, err
 	}
-	defer cl.Close()
-	out, err := os.Create(j.Out)
-	if err != nil {
-		return -1, err
-	}
-	defer out.Close()
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
+	defer end()
 	at := map[partition]int64{}
 	n := 0
 	for {

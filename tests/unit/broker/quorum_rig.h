@@ -298,6 +298,7 @@ static inline void q_stop(struct host *h) {
     kb_node_stop(h->r.node, h->q->now);
     for (int i = 0; i < 20000 && kb_node_state(h->r.node) == KB_NODE_READY; i++) q_pass(h->q, 1000);
     for (int i = 0; i < 20000 && kb_node_state(h->r.node) != KB_NODE_STOPPED && !h->failed; i++) q_pass(h->q, 1000);
+    assert_true(h->failed || kb_node_state(h->r.node) == KB_NODE_STOPPED);
     q_turn(h->q);
     h->up = false;
     q_cut_off(h);

@@ -391,7 +391,8 @@ static inline bool cl_turn(struct cluster *c) {
 }
 
 static inline void cl_run(struct cluster *c, int64_t until_us) {
-    for (int i = 0; i < 2000000; i++) {
+    for (int i = 0;; i++) {
+        assert_true(i < 2000000); /* a busy loop is a bug */
         if (cl_turn(c)) continue;
         int64_t next = KW_NEVER;
         for (int j = 0; j < c->hosts; j++) {
