@@ -29,8 +29,37 @@ static bool is_duplicate(const struct kb_controller *k, const struct kb_broker_r
     return b && s && !kw_uuid_eq(b->incarnation, r->incarnation) && s->epoch == b->epoch && kb_session_lives(k, s);
 }
 
+static bool other_has_directory(struct kb_controller *k, struct kb_broker_register *r) {
+    struct kb_image_broker *b;
+    for (size_t it = 0; (b = kw_map_next(&k->o.image->brokers, &it));)
+        for (int32_t i = 0; b->id != r->id && i < b->log_dir_count; i++)
+            for (int32_t j = 0; j < r->log_dir_count; j++) {
+                if (!kw_uuid_eq(b->log_dirs[i], r->log_dirs[j])) continue;
+                kb_result_set(&r->result, KE_INVALID_REGISTRATION, "broker %d has a copy of broker %d's data folder: start it on a folder of its own",
+                              (int)r->id, (int)b->id);
+                return true;
+            }
+    return false;
+}
+
+/* What it says of itself can be true. Nothing is done for one of which it cannot. */
+static bool is_sound(struct kb_controller *k, struct kb_broker_register *r) {
+    if (r->id < 0 || r->endpoint_count <= 0 || r->log_dir_count <= 0 || kw_uuid_is_zero(r->incarnation)) {
+        kb_result_set(&r->result, KE_INVALID_REGISTRATION, "broker %d registers without an address, a data folder or an incarnation", (int)r->id);
+        return false;
+    }
+    const char *cluster = kb_store_cluster_id(k->o.store);
+    if (!kw_str_eq(r->cluster_id, kw_str_of(cluster))) {
+        kb_result_set(&r->result, KE_INCONSISTENT_CLUSTER_ID, "broker %d has the data of cluster %.*s: this is %.60s", (int)r->id,
+                      r->cluster_id.len > 0 ? (int)KW_MIN(r->cluster_id.len, 60) : 4, r->cluster_id.len > 0 ? r->cluster_id.p : "none", cluster);
+        return false;
+    }
+    return !other_has_directory(k, r);
+}
+
 /* What must be committed before the new incarnation is: the old one is fenced, and what it lost is not counted upon. */
-static kw_err prepare(struct kb_controller *k, const struct kb_broker_register *r) {
+static kw_err prepare(struct kb_controller *k, struct kb_broker_register *r) {
+    if (!is_sound(k, r)) return KW_OK; /* refused when its turn comes */
     const struct kb_image_broker *b = kb_image_broker(k->o.image, r->id);
     struct kb_session *s = kb_session_make(k, r->id);
     if (!s) return KW_ENOMEM;
@@ -44,16 +73,7 @@ static kw_err prepare(struct kb_controller *k, const struct kb_broker_register *
 
 static bool registration_ok(struct kb_controller *k, struct kb_broker_register *r, const struct kb_image_broker *b) {
     const struct kb_session *s = kb_session_find(k, r->id);
-    if (r->id < 0 || r->endpoint_count <= 0 || r->log_dir_count <= 0 || kw_uuid_is_zero(r->incarnation)) {
-        kb_result_set(&r->result, KE_INVALID_REGISTRATION, "broker %d registers without an address, a data folder or an incarnation", (int)r->id);
-        return false;
-    }
-    const char *cluster = kb_store_cluster_id(k->o.store);
-    if (!kw_str_eq(r->cluster_id, kw_str_of(cluster))) {
-        kb_result_set(&r->result, KE_INCONSISTENT_CLUSTER_ID, "broker %d has the data of cluster %.*s: this is %.60s", (int)r->id,
-                      r->cluster_id.len > 0 ? (int)KW_MIN(r->cluster_id.len, 60) : 4, r->cluster_id.len > 0 ? r->cluster_id.p : "none", cluster);
-        return false;
-    }
+    if (!is_sound(k, r)) return false;
     if (is_duplicate(k, r, b) || (k->single && r->id == k->self)) {
         kb_result_set(&r->result, KE_DUPLICATE_BROKER_REGISTRATION, "another process is broker %d, and it lives", (int)r->id);
         return false;
@@ -64,19 +84,6 @@ static bool registration_ok(struct kb_controller *k, struct kb_broker_register *
         return false;
     }
     return true;
-}
-
-static bool other_has_directory(struct kb_controller *k, struct kb_broker_register *r) {
-    struct kb_image_broker *b;
-    for (size_t it = 0; (b = kw_map_next(&k->o.image->brokers, &it));)
-        for (int32_t i = 0; b->id != r->id && i < b->log_dir_count; i++)
-            for (int32_t j = 0; j < r->log_dir_count; j++) {
-                if (!kw_uuid_eq(b->log_dirs[i], r->log_dirs[j])) continue;
-                kb_result_set(&r->result, KE_INVALID_REGISTRATION, "broker %d has a copy of broker %d's data folder: start it on a folder of its own",
-                              (int)r->id, (int)b->id);
-                return true;
-            }
-    return false;
 }
 
 static kw_err register_record(struct kb_controller *k, struct kb_broker_register *r) {
@@ -106,7 +113,7 @@ static kw_err run_register(struct kb_controller *k, struct kb_change *c) {
         if (s) s->conn = r->conn;
         return KW_OK;
     }
-    if (!registration_ok(k, r, b) || other_has_directory(k, r)) return KW_OK;
+    if (!registration_ok(k, r, b)) return KW_OK;
     bool lost = is_lost(r, b, s);
     kw_err err = register_record(k, r);
     if (err) return err;

@@ -91,6 +91,16 @@ static void test_refused_registrations(void **state) {
         assert_int_equal(bad[i].result.code, codes[i]);
         assert_int_equal(r.m.store->log->leo, leo);
     }
+    /* Nor is anything done beforehand to the broker whose id it takes, which may have lost its connection alone. */
+    kb_controller_conn_closed(r.m.controller, &r.b[0].conn, r.m.now);
+    for (int i = 0; i < 3; i++) {
+        bad[i].id = rig_id(0);
+        assert_int_equal(kb_controller_register_broker(r.m.controller, &bad[i], meta_change(&c), r.m.now), KW_OK);
+        rig_commit(&r);
+        assert_int_equal(bad[i].result.code, codes[i]);
+        assert_false(rig_fenced(&r, 0));
+    }
+    bad[0].id = 99;
     bad[0].cluster_id = kw_str_of(""); /* a node has asked for it before it registers */
     assert_int_equal(kb_controller_register_broker(r.m.controller, &bad[0], meta_change(&c), r.m.now), KW_OK);
     rig_commit(&r);
