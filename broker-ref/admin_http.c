@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "cluster.h"
+#include "shell_command.h"
 
 enum { BODY_MAX = 1 << 20, CONNECTIONS_MAX = 64, TIMEOUT_S = 10, PORTS = 2 };
 
@@ -24,7 +24,6 @@ struct port {
     struct MHD_Daemon *daemon;
     uv_poll_t poll;
     uv_timer_t timer;
-    int handles;
 };
 struct kb_admin {
     struct kb_shell *s;
@@ -184,7 +183,7 @@ static int start_port(struct kb_admin *a, struct port *p, int fd) {
 static int listen_unix(struct kb_admin *a, const char *dir) {
     struct sockaddr_un at;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    a->dir_fd = kb_cluster_socket_address(dir, KB_ADMIN_SOCKET, &at);
+    a->dir_fd = kb_command_socket_address(dir, KB_ADMIN_SOCKET, &at);
     if (fd < 0 || a->dir_fd < 0) goto fail;
     unlinkat(a->dir_fd, KB_ADMIN_SOCKET, 0); /* of one that was killed: the folder's lock says that none lives */
     mode_t mask = umask(0177);               /* rules are for who runs the broker */
@@ -204,7 +203,8 @@ static int listen_tcp(const char *address, char *why, size_t size) {
         snprintf(why, size, "it is not HOST:PORT");
         return -1;
     }
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - address), address);
+    bool bracketed = address[0] == '[' && colon - address > 1 && colon[-1] == ']'; /* IPv6 */
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - address) - (bracketed ? 2 : 0), address + bracketed);
     int fd = -1, on = 1, err = getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, &found);
     if (err != 0) {
         snprintf(why, size, "%s", gai_strerror(err));
@@ -228,7 +228,7 @@ static void say_port(const struct kb_admin *a, int fd) {
     char host[64], port[8];
     if (getsockname(fd, (struct sockaddr *)&at, &n) == 0 &&
         getnameinfo((struct sockaddr *)&at, n, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        kb_say(a->s->logger, KB_INFO, "admin port: http://%s:%s/faults", host, port);
+        kb_say(a->s->logger, KB_INFO, strchr(host, ':') ? "admin port: http://[%s]:%s/faults" : "admin port: http://%s:%s/faults", host, port);
 }
 
 int kb_admin_new(struct kb_shell *s, const char *dir, const char *address, struct kb_admin **out, char *text, size_t size) {

@@ -1,20 +1,20 @@
 /* admin_http_ask.c - `kbroker fault add|list|clear`: fault rules of nodes that run, over their folders' admin sockets.
  *
- * Called by main.c. Calls cluster_plan (which nodes a cluster's folder has).
+ * Called by main.c. Calls cluster_plan (which nodes a cluster's folder has), shell_command.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "admin_http.h"
-#include "base/nearest.h"
 #include "cluster.h"
+#include "shell_command.h"
 
-enum { ANSWER_MAX = 8 << 20, NODES_MAX = KB_CLUSTER_NODES_MAX };
+enum { ANSWER_MAX = 8 << 20 };
 
 static const char usage[] = "usage: kbroker fault add RULES --data DIR [--node ID[,ID...]]\n"
                             "       kbroker fault list --data DIR [--node ID[,ID...]]\n"
@@ -29,57 +29,34 @@ static const char usage[] = "usage: kbroker fault add RULES --data DIR [--node I
 
 struct ask {
     const char *verb, *dir, *what;
-    int32_t nodes[NODES_MAX];
+    int32_t nodes[KB_CLUSTER_NODES_MAX];
     size_t node_count;
     char *rules;
 };
 
-static int wrong(const char *fmt, const char *what) {
-    fprintf(stderr, "kbroker: ");
-    fprintf(stderr, fmt, what);
-    fprintf(stderr, "\nTry: kbroker fault --help\n");
-    return 2;
-}
-
-static bool take_nodes(struct ask *a, const char *list) {
-    for (const char *p = list; *p;) {
-        char *end;
-        long id = strtol(p, &end, 10);
-        if (end == p || (*end && *end != ',') || id < 0 || id > INT32_MAX || a->node_count == NODES_MAX) return false;
-        a->nodes[a->node_count++] = (int32_t)id;
-        p = *end ? end + 1 : end;
-    }
-    return a->node_count > 0;
-}
-
 static int parse(struct ask *a, int argc, char **argv) {
     static const char *const verbs[] = {"add", "list", "clear"};
-    struct kw_nearest near;
-    kw_nearest_init(&near, argv[2]);
-    for (size_t i = 0; i < KW_COUNTOF(verbs); i++) {
+    for (size_t i = 0; i < KW_COUNTOF(verbs); i++)
         if (strcmp(argv[2], verbs[i]) == 0) a->verb = verbs[i];
-        kw_nearest_offer(&near, verbs[i]);
-    }
-    if (!a->verb) return near.best ? wrong("fault has no such command; did you mean %s?", near.best) : wrong("fault has no command \"%s\"", argv[2]);
+    if (!a->verb) return kb_command_wrong("fault", kb_command_nearest(argv[2], verbs, KW_COUNTOF(verbs)), "fault has no command \"%s\"", argv[2]);
     for (int i = 3; i < argc; i++) {
-        const char *arg = argv[i], *eq = strchr(arg, '=');
-        bool data = strncmp(arg, "--data", 6) == 0 && (!arg[6] || arg[6] == '='), node = strncmp(arg, "--node", 6) == 0 && (!arg[6] || arg[6] == '=');
+        const char *arg = argv[i], *data = kb_command_value("--data", argc, argv, &i), *node = data ? NULL : kb_command_value("--node", argc, argv, &i);
         if (data || node) {
-            const char *value = arg[6] ? eq + 1 : i + 1 < argc ? argv[++i] : "";
-            if (!*value) return wrong("%s needs a value", data ? "--data" : "--node");
-            if (data) a->dir = value;
-            if (node && !take_nodes(a, value)) return wrong("--node wants ID[,ID...], not \"%s\"", value);
+            if (!*(data ? data : node)) return kb_command_wrong("fault", NULL, "%s needs a value", data ? "--data" : "--node");
+            if (data) a->dir = data;
+            if (node) a->node_count = kb_command_ids(node, a->nodes, KB_CLUSTER_NODES_MAX);
+            if (node && a->node_count == 0) return kb_command_wrong("fault", NULL, "--node wants ID[,ID...], not \"%s\"", node);
         } else if ((arg[0] == '-' && arg[1]) || a->what) {
-            return wrong("what is \"%s\"?", arg);
+            return kb_command_wrong("fault", NULL, "what is \"%s\"?", arg);
         } else {
             a->what = arg;
         }
     }
-    if (!a->dir) return wrong("fault %s wants --data DIR: the folder of the broker or cluster that runs", a->verb);
-    if (a->verb == verbs[0] && !a->what) return wrong("fault add wants %s", "RULES: JSON, a file of it, or -");
-    if (a->verb == verbs[1] && a->what) return wrong("fault list wants no \"%s\"", a->what);
+    if (!a->dir) return kb_command_wrong("fault", NULL, "fault %s wants --data DIR: the folder of the broker or cluster that runs", a->verb);
+    if (a->verb == verbs[0] && !a->what) return kb_command_wrong("fault", NULL, "fault add wants RULES: JSON, a file of it, or -");
+    if (a->verb == verbs[1] && a->what) return kb_command_wrong("fault", NULL, "fault list wants no \"%s\"", a->what);
     if (a->verb == verbs[2] && a->what && strspn(a->what, "0123456789") != strlen(a->what))
-        return wrong("fault clear wants a rule's number, not \"%s\"", a->what);
+        return kb_command_wrong("fault", NULL, "fault clear wants a rule's number, not \"%s\"", a->what);
     return -1;
 }
 
@@ -114,7 +91,7 @@ static int load_rules(struct ask *a) {
 static char *request(const char *dir, const char *method, const char *path, const char *body, int *status) {
     struct sockaddr_un at;
     char *answer = NULL;
-    int dir_fd = kb_cluster_socket_address(dir, KB_ADMIN_SOCKET, &at), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int dir_fd = kb_command_socket_address(dir, KB_ADMIN_SOCKET, &at), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (dir_fd >= 0 && fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0) {
         FILE *f = fdopen(fd, "r+");
         if (f) {
@@ -174,8 +151,7 @@ int kb_admin_ask_main(int argc, char **argv) {
     struct ask a = {0};
     struct kb_cluster_plan plan;
     char text[4400];
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+    if (kb_command_asks_help(argc, argv)) {
         fputs(usage, stdout);
         return 0;
     }

@@ -1,7 +1,7 @@
 /* cluster.h - `kbroker cluster`: many nodes on one machine under one foreground parent, and the commands that act on them.
  *
- * Called by main.c. cluster.c is the parent (start, supervise, obey), cluster_plan.c says which nodes there are, cluster_ask.c is the
- * command that talks to a running parent.
+ * Called by main.c. cluster.c is the parent, cluster_children.c its processes, cluster_command.c what it is asked, cluster_options.c its command line
+ * (cluster_priv.h: what these share); cluster_plan.c says which nodes there are, cluster_ask.c is the command that talks to a running parent.
  */
 #ifndef KB_CLUSTER_H
 #define KB_CLUSTER_H
@@ -36,13 +36,11 @@ int kb_cluster_plan_read(struct kb_cluster_plan *p, const char *dir, char *text,
 int kb_cluster_plan_write(const struct kb_cluster_plan *p, const char *dir, char *text, size_t size);
 char *kb_cluster_plan_voters(const struct kb_cluster_plan *p); /* for controller.quorum.voters; free() */
 struct kb_cluster_node *kb_cluster_plan_find(struct kb_cluster_plan *p, int32_t id);
+const char *kb_cluster_roles(const struct kb_cluster_node *n); /* for process.roles */
 
 /* ---- cluster_ask.c ---- */
 
 int kb_cluster_ask(const char *command, int argc, char **argv); /* argv from behind the command on */
-/* A Unix socket's address however long its folder's name is: through a descriptor of the folder, which the caller closes. -1: errno. */
-struct sockaddr_un;
-int kb_cluster_socket_address(const char *dir, const char *name, struct sockaddr_un *a);
 bool kb_cluster_is_command(const char *word);
 extern const char *const kb_cluster_commands[];
 extern const size_t kb_cluster_command_count;

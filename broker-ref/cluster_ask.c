@@ -1,10 +1,9 @@
 /* cluster_ask.c - `kbroker cluster stop-node 0,1 --data DIR` and its like: one line to the running parent, its lines back.
  *
- * Called by cluster.c. Speaks over DIR/.cluster.sock: the command, a space, the ids; answers are "said TEXT" lines, then "ok" or
+ * Called by cluster.c. Calls shell_command. Speaks over DIR/.cluster.sock: the command, a space, the ids; answers are "said TEXT" lines, then "ok" or
  * "error TEXT".
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "shell_command.h"
 
 const char *const kb_cluster_commands[] = {"stop-node", "kill-node", "pause-node", "start-node", "wipe-node", "add-node", "status"};
 const size_t kb_cluster_command_count = sizeof(kb_cluster_commands) / sizeof(kb_cluster_commands[0]);
@@ -34,25 +34,6 @@ bool kb_cluster_is_command(const char *word) {
     for (size_t i = 0; i < kb_cluster_command_count; i++)
         if (strcmp(word, kb_cluster_commands[i]) == 0) return true;
     return false;
-}
-
-int kb_cluster_socket_address(const char *dir, const char *name, struct sockaddr_un *a) {
-    int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (fd >= 0) snprintf(a->sun_path, sizeof(a->sun_path), "/proc/self/fd/%d/%s", fd, name);
-    return fd;
-}
-
-static bool is_id_list(const char *s) {
-    bool digit = false;
-    for (const char *p = s; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
-        if (strtoull(p, NULL, 10) > INT32_MAX) return false;
-    for (; *s; s++) {
-        if (*s != ',' && (*s < '0' || *s > '9')) return false;
-        if (*s == ',' && !digit) return false;
-        digit = *s != ',';
-    }
-    return digit;
 }
 
 /* The lines of the answer, each as it comes. */
@@ -82,7 +63,7 @@ static int listen_to(int fd) {
 static int ask(const char *dir, const char *command, const char *ids) {
     struct sockaddr_un a;
     char line[1000];
-    int dir_fd = kb_cluster_socket_address(dir, ".cluster.sock", &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int dir_fd = kb_command_socket_address(dir, ".cluster.sock", &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (dir_fd < 0 || fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0) {
         fprintf(stderr, "kbroker: no cluster runs in %s (%s); start one: kbroker cluster --nodes 3 --data %s\n", dir, strerror(errno), dir);
         if (fd >= 0) close(fd);
@@ -100,14 +81,13 @@ static int ask(const char *dir, const char *command, const char *ids) {
 }
 
 int kb_cluster_ask(const char *command, int argc, char **argv) {
-    const char *ids = NULL, *dir = NULL;
+    const char *ids = NULL, *dir = NULL, *value;
+    int32_t checked[KB_CLUSTER_NODES_MAX];
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
-        if (strncmp(arg, "--data=", 7) == 0) {
-            dir = arg + 7;
-        } else if (strcmp(arg, "--data") == 0 && i + 1 < argc) {
-            dir = argv[++i];
-        } else if (arg[0] != '-' && !ids && is_id_list(arg)) {
+        if ((value = kb_command_value("--data", argc, argv, &i)) && *value) {
+            dir = value;
+        } else if (!ids && kb_command_ids(arg, checked, KB_CLUSTER_NODES_MAX) > 0) {
             ids = arg;
         } else {
             fprintf(stderr, "kbroker: what is \"%s\"?\n%s", arg, usage);

@@ -1,6 +1,6 @@
 /* cluster_plan.c - which nodes a cluster has, on which ports: made from the command line once, then kept in DIR/cluster.json.
  *
- * Called by cluster.c. Calls jansson.
+ * Called by cluster, cluster_command, admin_http_ask (which nodes a folder has). Calls jansson.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,6 +19,10 @@ struct kb_cluster_node *kb_cluster_plan_find(struct kb_cluster_plan *p, int32_t 
     for (size_t i = 0; i < p->count; i++)
         if (p->nodes[i].id == id) return &p->nodes[i];
     return NULL;
+}
+
+const char *kb_cluster_roles(const struct kb_cluster_node *n) {
+    return n->broker && n->controller ? "broker,controller" : n->broker ? "broker" : "controller";
 }
 
 static bool taken(const struct kb_cluster_plan *p, uint16_t port) {
@@ -129,8 +133,7 @@ int kb_cluster_plan_write(const struct kb_cluster_plan *p, const char *dir, char
     json_t *nodes = json_array();
     for (size_t i = 0; i < p->count; i++) {
         const struct kb_cluster_node *n = &p->nodes[i];
-        const char *roles = n->broker && n->controller ? "broker,controller" : n->broker ? "broker" : "controller";
-        json_array_append_new(nodes, json_pack("{s:i, s:s, s:i}", "id", (int)n->id, "roles", roles, "port", (int)n->port));
+        json_array_append_new(nodes, json_pack("{s:i, s:s, s:i}", "id", (int)n->id, "roles", kb_cluster_roles(n), "port", (int)n->port));
     }
     json_t *root = json_pack("{s:o}", "nodes", nodes);
     snprintf(path, sizeof(path), "%s/cluster.json", dir);

@@ -11,39 +11,39 @@
 #include "node_priv.h"
 
 const struct kb_api_entry kb_api_table[] = {
-    {KW_API_PRODUCE, 0, 13, kb_api_produce, false, false}, /* from 0, else librdkafka takes the broker for too old (KAFKA-18659) */
-    {KW_API_FETCH, 0, 18, kb_api_fetch, false, true},
-    {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, false, false},
-    {KW_API_METADATA, 0, 13, kb_api_metadata, false, false},
-    {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, false, false},
-    {KW_API_API_VERSIONS, 0, 5, kb_api_api_versions, false, false},
-    {KW_API_CREATE_TOPICS, 0, 7, kb_api_create_topics, false, false},
-    {KW_API_DELETE_TOPICS, 0, 6, kb_api_delete_topics, false, false},
-    {KW_API_DELETE_RECORDS, 0, 2, kb_api_delete_records, false, false},
-    {KW_API_INIT_PRODUCER_ID, 0, 5, kb_api_init_producer_id, false, false},
-    {KW_API_OFFSET_FOR_LEADER_EPOCH, 0, 4, kb_api_offset_for_leader_epoch, false, false},
-    {KW_API_DESCRIBE_CONFIGS, 0, 4, kb_api_describe_configs, false, false},
-    {KW_API_ALTER_CONFIGS, 0, 2, kb_api_alter_configs, false, false},
-    {KW_API_DESCRIBE_LOG_DIRS, 0, 5, kb_api_describe_log_dirs, false, false},
-    {KW_API_CREATE_PARTITIONS, 0, 3, kb_api_create_partitions, false, false},
-    {KW_API_INCREMENTAL_ALTER_CONFIGS, 0, 1, kb_api_incremental_alter_configs, false, false},
-    {KW_API_VOTE, 0, 2, kb_api_vote, false, true},
-    {KW_API_BEGIN_QUORUM_EPOCH, 0, 1, kb_api_begin_quorum_epoch, false, true},
-    {KW_API_END_QUORUM_EPOCH, 0, 1, kb_api_end_quorum_epoch, false, true},
-    {KW_API_DESCRIBE_QUORUM, 0, 2, kb_api_describe_quorum, false, true},
-    {KW_API_FETCH_SNAPSHOT, 0, 1, kb_api_fetch_snapshot, false, true},
-    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, false, true},
-    {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, false, false},
-    {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, false, false},
-    {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false, false},
-    {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, false, true},
-    {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, false, true},
-    {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, false, true},
-    {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, false, true},
-    {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, false, false},
-    {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, false, false},
-    {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, false, false},
-    {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, false, false},
+    {KW_API_PRODUCE, 0, 13, kb_api_produce, false}, /* from 0, else librdkafka takes the broker for too old (KAFKA-18659) */
+    {KW_API_FETCH, 0, 18, kb_api_fetch, true},
+    {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, false},
+    {KW_API_METADATA, 0, 13, kb_api_metadata, false},
+    {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, false},
+    {KW_API_API_VERSIONS, 0, 5, kb_api_api_versions, false},
+    {KW_API_CREATE_TOPICS, 0, 7, kb_api_create_topics, false},
+    {KW_API_DELETE_TOPICS, 0, 6, kb_api_delete_topics, false},
+    {KW_API_DELETE_RECORDS, 0, 2, kb_api_delete_records, false},
+    {KW_API_INIT_PRODUCER_ID, 0, 5, kb_api_init_producer_id, false},
+    {KW_API_OFFSET_FOR_LEADER_EPOCH, 0, 4, kb_api_offset_for_leader_epoch, false},
+    {KW_API_DESCRIBE_CONFIGS, 0, 4, kb_api_describe_configs, false},
+    {KW_API_ALTER_CONFIGS, 0, 2, kb_api_alter_configs, false},
+    {KW_API_DESCRIBE_LOG_DIRS, 0, 5, kb_api_describe_log_dirs, false},
+    {KW_API_CREATE_PARTITIONS, 0, 3, kb_api_create_partitions, false},
+    {KW_API_INCREMENTAL_ALTER_CONFIGS, 0, 1, kb_api_incremental_alter_configs, false},
+    {KW_API_VOTE, 0, 2, kb_api_vote, true},
+    {KW_API_BEGIN_QUORUM_EPOCH, 0, 1, kb_api_begin_quorum_epoch, true},
+    {KW_API_END_QUORUM_EPOCH, 0, 1, kb_api_end_quorum_epoch, true},
+    {KW_API_DESCRIBE_QUORUM, 0, 2, kb_api_describe_quorum, true},
+    {KW_API_FETCH_SNAPSHOT, 0, 1, kb_api_fetch_snapshot, true},
+    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, true},
+    {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, false},
+    {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, false},
+    {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false},
+    {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, true},
+    {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, true},
+    {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, true},
+    {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, true},
+    {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, false},
+    {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, false},
+    {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, false},
+    {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, false},
 };
 const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);
 
@@ -67,7 +67,7 @@ static void refuse_version(struct kb_request *rq, const struct kb_api_entry *e) 
 }
 
 static bool may_run(const struct kb_node *n, const struct kb_api_entry *e) {
-    return e->while_stopping || (e->early && kb_node_accepts(n));
+    return n->state == KB_NODE_READY || (e->early && kb_node_accepts(n));
 }
 
 static void run(struct kb_request *rq, const struct kb_api_entry *e) {
@@ -89,7 +89,7 @@ void kb_dispatch_start(struct kb_request *rq) {
         refuse_version(rq, e);
         return;
     }
-    if (rq->node->state != KB_NODE_READY && !may_run(rq->node, e)) {
+    if (!may_run(rq->node, e)) {
         kb_request_close(rq, rq->node->state == KB_NODE_LOADING ? "this broker is not ready yet" : "this broker is stopping");
         return;
     }
@@ -99,7 +99,7 @@ void kb_dispatch_start(struct kb_request *rq) {
 
 void kb_dispatch_run(struct kb_request *rq) {
     const struct kb_api_entry *e = entry_of(rq->node, rq->head.api_key);
-    if (rq->node->state != KB_NODE_READY && !(e->early && kb_node_accepts(rq->node))) { /* its log may be shut by now */
+    if (!may_run(rq->node, e)) { /* its log may be shut by now */
         kb_request_close(rq, "this broker is stopping");
         return;
     }

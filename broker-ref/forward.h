@@ -26,8 +26,8 @@ struct kb_forward {
     const uint8_t *body;
     size_t size;
     int64_t deadline_us;
-    /* Once, never from within kb_forward_begin: KE_NONE and the answer's body (views into blk), or REQUEST_TIMED_OUT, NOT_CONTROLLER. The request's
-     * `abandon` is free again. */
+    /* Once, never from within kb_forward_begin: KE_NONE and the answer's body (views into blk), or REQUEST_TIMED_OUT. The request's
+     * `abandon` is free again. Never where the request is closed for want of memory. */
     void (*done)(struct kb_forward *f, int16_t code, struct kw_in *body, struct kw_blk *blk);
     /* its own */
     struct kw_list link; /* while it waits for the image */

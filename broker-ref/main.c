@@ -1,6 +1,7 @@
 /* main.c - the kbroker program: command line, data folder and its lock, one node in the real shell, signals.
  *
- * Calls shell_options (command line), shell_net, shell_disk, node. The loop's turns end in kb_shell_turn.
+ * Calls shell_options (command line), shell_net, shell_link, shell_disk, admin_http, node; `kbroker cluster` is cluster's, `kbroker fault` admin_http_ask's.
+ * The loop's turns end in kb_shell_turn.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,12 +12,12 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "admin_http.h"
 #include "cluster.h"
+#include "shell_command.h"
 #include "shell_options.h"
 #include "shell_parts.h"
 #include "shell_timer.h"
@@ -136,24 +137,10 @@ static void signalled(uv_signal_t *h, int number) {
 
 /* ---- The data folder ---- */
 
-static int make_path(const char *path) {
-    char buf[4096];
-    size_t n = strlen(path);
-    if (n == 0 || n >= sizeof(buf)) return ENAMETOOLONG;
-    memcpy(buf, path, n + 1);
-    for (char *p = buf + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        if (mkdir(buf, 0755) != 0 && errno != EEXIST) return errno;
-        *p = '/';
-    }
-    return mkdir(buf, 0755) == 0 || errno == EEXIST ? 0 : errno;
-}
-
 /* Both kinds of lock: flock for our own, fcntl since that is what Apache Kafka takes on the same file. */
 static bool lock_folder(struct run *r, const char *dir) {
     char path[4200], pid[32] = "";
-    int err = make_path(dir);
+    int err = kb_command_make_folder(dir);
     if (err != 0) {
         kb_say(&r->logger, KB_ERROR, "the data folder %s cannot be made: %s; choose another with --data DIR", dir, strerror(err));
         return false;

@@ -52,7 +52,6 @@ typedef void kb_api_fn(struct kb_request *rq);
 struct kb_api_entry { /* dispatch's table: what this broker serves; ApiVersions answers from it */
     int16_t key, min, max;
     kb_api_fn *fn;
-    bool while_stopping;
     bool early; /* of the quorum and its brokers: served before the node is READY */
 };
 extern const struct kb_api_entry kb_api_table[];

@@ -194,21 +194,21 @@ static void looked_up(uv_getaddrinfo_t *r, int status, struct addrinfo *found) {
     try_next(o, KB_LINK_UNREACHABLE);
 }
 
-static void connect_literal(struct out *o, const char *host, uint16_t port, bool *literal) {
+/* false: it is a name. */
+static bool connect_literal(struct out *o, const char *host, uint16_t port) {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     bool v4 = inet_pton(AF_INET, host, &in.sin_addr) == 1;
-    *literal = v4 || inet_pton(AF_INET6, host, &in6.sin6_addr) == 1;
-    if (!*literal) return;
+    if (!v4 && inet_pton(AF_INET6, host, &in6.sin6_addr) != 1) return false;
     bool ok = v4 ? try_address(o, (struct sockaddr *)&in, sizeof(in), AF_INET) : try_address(o, (struct sockaddr *)&in6, sizeof(in6), AF_INET6);
     if (!ok) end(o, errno == ECONNREFUSED ? KB_LINK_REFUSED : KB_LINK_UNREACHABLE);
+    return true;
 }
 
 static void begin(struct kb_shell_link *n, struct kb_dial *d) {
     const char *host;
     uint16_t port;
     char service[8];
-    bool literal;
     kb_dial_address(d, &host, &port);
     struct out *o = calloc(1, sizeof(*o));
     if (!o) {
@@ -222,8 +222,7 @@ static void begin(struct kb_shell_link *n, struct kb_dial *d) {
     kw_list_init(&o->link);
     kw_list_push(&n->outs, &o->link);
     kb_dial_set_shell(d, o);
-    connect_literal(o, host, port, &literal);
-    if (literal) return;
+    if (connect_literal(o, host, port)) return;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     snprintf(service, sizeof(service), "%u", port);
     if (uv_getaddrinfo(n->s->loop, &o->lookup, looked_up, host, service, &hints) != 0) {

@@ -1,14 +1,13 @@
-/* shell_options.c - kbroker's command line: kbroker run [server.properties] [options]. Called by main; calls config, nearest. */
+/* shell_options.c - kbroker's command line: kbroker run [server.properties] [options]. Called by main; calls config, shell_command. */
 #include "shell_options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <ftw.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "base/nearest.h"
+#include "shell_command.h"
 
 #ifndef KB_VERSION
 #define KB_VERSION "0.0.0"
@@ -39,21 +38,6 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
 
 static const char *const option_names[] = {"--data",   "--ephemeral", "--listen", "--set",    "--profile",
                                            "--faults", "--verbose",   "--help",   "--version"};
-
-static int wrong(const char *fmt, const char *what, const char *near) {
-    fprintf(stderr, "kbroker: ");
-    fprintf(stderr, fmt, what);
-    if (near) fprintf(stderr, "; did you mean %s?", near);
-    fprintf(stderr, "\nTry: kbroker run --help\n");
-    return 2;
-}
-
-static const char *nearest(const char *word, const char *const *words, size_t n) {
-    struct kw_nearest near;
-    kw_nearest_init(&near, word);
-    for (size_t i = 0; i < n; i++) kw_nearest_offer(&near, words[i]);
-    return near.best;
-}
 
 static char *read_file(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
@@ -87,7 +71,7 @@ static int set(struct kb_options *o, const char *name, const char *value, struct
 
 static int set_pair(struct kb_options *o, const char *pair, struct kb_logger *logger) {
     const char *eq = strchr(pair, '=');
-    if (!eq || eq == pair) return wrong("--set wants NAME=VALUE, not \"%s\"", pair, NULL);
+    if (!eq || eq == pair) return kb_command_wrong("run", NULL, "--set wants NAME=VALUE, not \"%s\"", pair);
     char *name = strndup(pair, (size_t)(eq - pair));
     if (!name) return 1;
     int code = set(o, name, eq + 1, logger);
@@ -98,7 +82,7 @@ static int set_pair(struct kb_options *o, const char *pair, struct kb_logger *lo
 static int set_listen(struct kb_options *o, const char *address, struct kb_logger *logger) {
     const char *colon = strrchr(address, ':');
     char *value = NULL;
-    if (!colon || colon[1] == 0) return wrong("--listen wants HOST:PORT, not \"%s\"", address, NULL);
+    if (!colon || colon[1] == 0) return kb_command_wrong("run", NULL, "--listen wants HOST:PORT, not \"%s\"", address);
     if (asprintf(&value, "PLAINTEXT://%s", address) < 0) return 1;
     int code = set(o, "listeners", value, logger);
     free(value);
@@ -136,7 +120,7 @@ static int load(struct kb_options *o, const char *path, struct kb_logger *logger
 }
 
 static int with_value(struct kb_options *o, const char *name, const char *value, struct kb_logger *logger) {
-    if (!value[0]) return wrong("%s needs a value", name, NULL);
+    if (!value[0]) return kb_command_wrong("run", NULL, "%s needs a value", name);
     if (strcmp(name, "--data") == 0) return set(o, "log.dirs", value, logger);
     if (strcmp(name, "--listen") == 0) return set_listen(o, value, logger);
     if (strcmp(name, "--set") == 0) return set_pair(o, value, logger);
@@ -163,12 +147,12 @@ static int take(struct kb_options *o, int argc, char **argv, int *i, struct kb_l
     char name[16];
     snprintf(name, sizeof(name), "%.*s", (int)n, arg);
     if (!takes_value(name)) {
-        if (eq) return wrong("%s takes no value", name, NULL);
+        if (eq) return kb_command_wrong("run", NULL, "%s takes no value", name);
         if (strcmp(name, "--ephemeral") == 0) o->ephemeral = true;
         if (strcmp(name, "--verbose") == 0) logger->level = KB_DEBUG;
         return -1;
     }
-    if (!eq && *i + 1 >= argc) return wrong("%s needs a value", name, NULL);
+    if (!eq && *i + 1 >= argc) return kb_command_wrong("run", NULL, "%s needs a value", name);
     return with_value(o, name, eq ? eq + 1 : argv[++*i], logger);
 }
 
@@ -178,11 +162,12 @@ static int load_file(struct kb_options *o, int argc, char **argv, struct kb_logg
         const char *arg = argv[i];
         if (arg[0] == '-') {
             size_t n = strcspn(arg, "=");
-            if (!is_option(arg, n)) return wrong("unknown option %s", arg, nearest(arg, option_names, KW_COUNTOF(option_names)));
+            if (!is_option(arg, n))
+                return kb_command_wrong("run", kb_command_nearest(arg, option_names, KW_COUNTOF(option_names)), "unknown option %s", arg);
             if (!arg[n] && takes_value(arg)) i++;
             continue;
         }
-        if (seen) return wrong("only one properties file is read; what is \"%s\"?", arg, NULL);
+        if (seen) return kb_command_wrong("run", NULL, "only one properties file is read; what is \"%s\"?", arg);
         seen = true;
         int code = load(o, arg, logger);
         if (code >= 0) return code;
@@ -207,7 +192,8 @@ int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logg
         fputs(usage, stderr);
         return 2;
     }
-    if (strcmp(argv[1], "run") != 0) return wrong("unknown command \"%s\"", argv[1], nearest(argv[1], commands, KW_COUNTOF(commands)));
+    if (strcmp(argv[1], "run") != 0)
+        return kb_command_wrong("run", kb_command_nearest(argv[1], commands, KW_COUNTOF(commands)), "unknown command \"%s\"", argv[1]);
     if (kb_config_new(&o->config) != KW_OK) return 1;
     int code = load_file(o, argc, argv, logger);
     for (int i = 2; code < 0 && i < argc; i++) code = take(o, argc, argv, &i, logger);
@@ -236,13 +222,8 @@ bool kb_options_make_temporary(struct kb_options *o, const struct kb_logger *log
     return false;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw) {
-    (void)st, (void)kind, (void)ftw;
-    return remove(path);
-}
-
 void kb_options_deinit(struct kb_options *o) {
-    if (o->temporary) nftw(o->temporary, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    if (o->temporary) kb_command_remove_tree(o->temporary);
     free(o->temporary);
     free(o->faults_json);
     kb_config_free(o->config);
