@@ -48,7 +48,7 @@ static bool take_connections(struct sim_broker *b) {
     while (kb_node_accepts(b->node) && (c = sim_accept(b->net, b->index))) {
         char peer[32], local[32];
         snprintf(local, sizeof local, "10.0.0.%d", b->net->servers[b->index].address);
-        snprintf(peer, sizeof peer, "10.0.%d.%d:%u", sim_from_client(c), sim_from_client(c) ? c->from - SIM_NODES_MAX + 1 : c->from + 1,
+        snprintf(peer, sizeof peer, "10.0.%d.%d:%u", sim_from_client(c), sim_from_client(c) ? c->from - SIM_SERVERS_MAX + 1 : c->from + 1,
                  40000 + (unsigned)(c->id % 20000));
         struct kb_conn_info info = {.local_host = local, .local_port = 9092, .peer = peer};
         struct sock *k = sim_need(calloc(1, sizeof *k));
@@ -57,7 +57,7 @@ static bool take_connections(struct sim_broker *b) {
         k->net = c;
         k->core = kb_node_accept(b->node, &info, k, sim_broker_now(b));
         sim_trace(b->w, "%s accepts connection %llu of %s %d%s", b->host.name, (unsigned long long)c->id, sim_from_client(c) ? "client" : "node",
-                  sim_from_client(c) ? c->from - SIM_NODES_MAX : c->from, k->core ? "" : ": refused");
+                  sim_from_client(c) ? c->from - SIM_SERVERS_MAX : c->from, k->core ? "" : ": refused");
         if (!k->core) {
             sim_close(c, SIM_BROKER, true);
             free(k);

@@ -10,7 +10,7 @@ void sim_net_init(struct sim_net *n, struct sim_world *w) {
     n->w = w;
     kw_list_init(&n->conns);
     n->faults.delay_us = 100;
-    for (int i = 0; i < SIM_NODES_MAX; i++) n->servers[i] = (struct sim_server){.machine_up = true, .address = i + 1};
+    for (int i = 0; i < SIM_SERVERS_MAX; i++) n->servers[i] = (struct sim_server){.machine_up = true, .address = i + 1};
 }
 
 static void pipe_deinit(struct sim_pipe *p) {
@@ -20,6 +20,7 @@ static void pipe_deinit(struct sim_pipe *p) {
 
 static void conn_free(struct sim_conn *c) {
     kw_list_remove(&c->link);
+    c->net->by_id[c->id] = NULL;
     pipe_deinit(&c->pipe[0]);
     pipe_deinit(&c->pipe[1]);
     c->net = NULL;
@@ -28,12 +29,7 @@ static void conn_free(struct sim_conn *c) {
 
 /* Events hold a connection's id, not its address. */
 static struct sim_conn *by_id(struct sim_net *n, uint64_t id) {
-    for (struct kw_list *l = n->conns.prev; l != &n->conns; l = l->prev) {
-        struct sim_conn *c = KW_CONTAINER_OF(l, struct sim_conn, link);
-        if (c->id == id) return c;
-        if (c->id < id) return NULL;
-    }
-    return NULL;
+    return n->by_id[id];
 }
 
 static bool is_over(const struct sim_conn *c) {
@@ -52,13 +48,14 @@ static void maybe_free(struct sim_conn *c) {
 
 void sim_net_deinit(struct sim_net *n) {
     while (!kw_list_empty(&n->conns)) conn_free(KW_CONTAINER_OF(n->conns.next, struct sim_conn, link));
+    free(n->by_id);
 }
 
 static int number_of(const struct sim_conn *c, enum sim_side side) { return side == SIM_BROKER ? c->server : c->from; }
 static struct sim_host *host_of(const struct sim_conn *c, enum sim_side side) { return c->net->hosts[number_of(c, side)]; }
 static bool machine_up(const struct sim_conn *c, enum sim_side side) {
     int h = number_of(c, side);
-    return h >= SIM_NODES_MAX || c->net->servers[h].machine_up;
+    return h >= SIM_SERVERS_MAX || c->net->servers[h].machine_up;
 }
 
 /* ---- On the way ---- */
@@ -263,7 +260,7 @@ static void answer_syn(void *ctx, uint64_t arg) {
 
 /* Who is at an address; where nobody is, the first one, who is then found to be elsewhere. */
 static int server_at(const struct sim_net *n, int address) {
-    for (int i = 0; i < SIM_NODES_MAX; i++)
+    for (int i = 0; i < SIM_SERVERS_MAX; i++)
         if (n->hosts[i] && n->servers[i].address == address) return i;
     return 0;
 }
@@ -273,6 +270,8 @@ struct sim_conn *sim_connect(struct sim_net *n, int from, int to, void *peer) {
     struct sim_conn *c = sim_need(calloc(1, sizeof *c));
     c->net = n;
     c->id = ++n->next_id;
+    n->by_id = sim_grow(n->by_id, (size_t)c->id, &n->by_id_cap, sizeof(struct sim_conn *));
+    n->by_id[c->id] = c;
     c->from = from;
     c->to = to;
     c->server = server_at(n, to);

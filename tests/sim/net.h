@@ -54,11 +54,12 @@ struct sim_conn {
 };
 
 /* Hosts are numbered: the nodes from 0, then the clients. */
-#define SIM_NODES_MAX 9
+#define SIM_NODES_MAX 9     /* that the checkers keep account of */
+#define SIM_SERVERS_MAX 64  /* that the network knows: growth.c has more nodes */
 #define SIM_CLIENTS_MAX 8
 #define SIM_ATTACKER (SIM_CLIENTS_MAX - 1) /* the hostile one among the clients' numbers */
-#define SIM_HOSTS_MAX (SIM_NODES_MAX + SIM_CLIENTS_MAX)
-static inline int sim_client_host(int client) { return SIM_NODES_MAX + client; }
+#define SIM_HOSTS_MAX (SIM_SERVERS_MAX + SIM_CLIENTS_MAX)
+static inline int sim_client_host(int client) { return SIM_SERVERS_MAX + client; }
 struct sim_server { /* a node's end of the network */
     bool listening;  /* its process has the port */
     bool machine_up; /* its machine answers at all */
@@ -70,9 +71,11 @@ struct sim_net {
     struct sim_world *w;
     struct sim_net_faults faults;
     struct sim_host *hosts[SIM_HOSTS_MAX]; /* NULL: none of this number */
-    struct sim_server servers[SIM_NODES_MAX];
+    struct sim_server servers[SIM_SERVERS_MAX];
     struct kw_list conns;
     uint64_t next_id;
+    struct sim_conn **by_id; /* [id], NULL when it is over: events hold ids */
+    size_t by_id_cap;
     void (*tap)(void *ctx, struct sim_conn *c, const void *p, size_t n); /* sees what clients write; may be NULL */
     void *tap_ctx;
     int64_t cut_until_us[SIM_HOSTS_MAX][SIM_HOSTS_MAX]; /* [host that writes][host that would read]: nothing gets through before */
@@ -87,10 +90,10 @@ struct sim_conn *sim_connect(struct sim_net *n, int from, int to, void *peer);
 struct sim_conn *sim_accept(struct sim_net *n, int server); /* NULL: nobody waits */
 static inline int sim_net_servers(const struct sim_net *n) {
     int k = 0;
-    for (int i = 0; i < SIM_NODES_MAX; i++) k += n->hosts[i] != NULL;
+    for (int i = 0; i < SIM_SERVERS_MAX; i++) k += n->hosts[i] != NULL;
     return k;
 }
-static inline bool sim_from_client(const struct sim_conn *c) { return c->from >= SIM_NODES_MAX; }
+static inline bool sim_from_client(const struct sim_conn *c) { return c->from >= SIM_SERVERS_MAX; }
 /* Bytes taken, 0: none now (the host is woken when there is room), -1: the connection is broken. */
 int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *p, size_t n);
 /* Bytes read, or SIM_READ_*. */
