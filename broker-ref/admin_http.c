@@ -1,6 +1,6 @@
 /* admin_http.c - serves the admin port: libmicrohttpd without a thread of its own, run by the loop when its descriptor is readable.
  *
- * Called by main.c and libuv. Calls node.h (fault rules).
+ * Called by main.c and libuv. Calls node.h (fault rules, status).
  */
 #include "admin_http.h"
 
@@ -61,10 +61,10 @@ static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const c
     return reply(c, status, out);
 }
 
-static enum MHD_Result list_rules(struct kb_shell *s, struct MHD_Connection *c) {
-    char *list = kb_node_faults_list(s->node);
-    enum MHD_Result r = list ? reply(c, MHD_HTTP_OK, list) : refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
-    kw_free(list);
+/* What the node wrote, which it gives away; NULL: it had no memory for it. */
+static enum MHD_Result reply_made(struct MHD_Connection *c, char *json) {
+    enum MHD_Result r = json ? reply(c, MHD_HTTP_OK, json) : refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+    kw_free(json);
     return r;
 }
 
@@ -119,8 +119,12 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *u
         *size = 0;
         return MHD_YES;
     }
-    if (strcmp(url, "/faults") != 0) return refuse(c, MHD_HTTP_NOT_FOUND, "there is nothing here; try /faults");
-    if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) return list_rules(a->s, c);
+    if (strcmp(url, "/status") == 0) {
+        if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) return reply_made(c, kb_node_status(a->s->node));
+        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET tells what this node is and what it has counted");
+    }
+    if (strcmp(url, "/faults") != 0) return refuse(c, MHD_HTTP_NOT_FOUND, "there is nothing here; try /status or /faults");
+    if (strcmp(method, MHD_HTTP_METHOD_GET) == 0) return reply_made(c, kb_node_faults_list(a->s->node));
     if (strcmp(method, MHD_HTTP_METHOD_POST) == 0) return add_rules(a->s, c, b);
     if (strcmp(method, MHD_HTTP_METHOD_DELETE) == 0) return clear_rules(a->s, c);
     return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET lists the rules, POST adds, DELETE takes away");

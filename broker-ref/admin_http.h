@@ -1,6 +1,7 @@
 /* admin_http.h - the admin port: HTTP with JSON, on DIR/.admin.sock always and on admin.listener when it is set; and `kbroker fault`.
  *
- * GET /faults lists the fault rules, POST /faults adds the ones in the body, DELETE /faults takes all away, DELETE /faults?rule=N one.
+ * GET /status tells what the node is and what it has counted (README.md, "Admin port"). GET /faults lists the fault rules, POST /faults adds the
+ * ones in the body, DELETE /faults takes all away, DELETE /faults?rule=N one.
  * Called by main.c. admin_http.c serves, admin_http_ask.c asks. Calls libmicrohttpd in the loop's own thread, node.h.
  */
 #ifndef KB_ADMIN_HTTP_H

@@ -156,6 +156,10 @@ kw_err kb_store_append(struct kb_store *s, const struct kb_store_record *records
     return err;
 }
 
+int32_t kb_store_last_known_leaders(const struct kb_store *s) {
+    return s->unclean_leads;
+}
+
 int64_t kb_store_end(const struct kb_store *s) {
     return s->log->leo;
 }

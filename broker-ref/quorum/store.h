@@ -64,6 +64,8 @@ int64_t kb_store_broker_epoch(const struct kb_store *s);
 void kb_store_set_broker_epoch(struct kb_store *s, int64_t broker_epoch);
 /* The quorum's leader as far as it is known here, -1: none; and the epoch (that of kb_store_epoch). s may be NULL: none. */
 int32_t kb_store_leader(const struct kb_store *s, int32_t *epoch);
+/* Of a node alone: partitions that it leads as their last known leader, though the machine went down. */
+int32_t kb_store_last_known_leaders(const struct kb_store *s);
 bool kb_store_leads(const struct kb_store *s);     /* this node is the active controller: see role */
 bool kb_store_is_single(const struct kb_store *s); /* a cluster of this node alone: no voters are configured */
 bool kb_store_is_loaded(const struct kb_store *s); /* requests of the quorum can be served */

@@ -1,6 +1,8 @@
 /* test_api_cluster.c - the controller's APIs on the wire: brokers that register and live, in-sync replicas, elections, moves, producer ids; and the
  * dial that tells a dead broker from a lost connection. Node 0 is the controller, and a broker too; brokers 7 and 8 are connections of the test.
  */
+#include <jansson.h>
+
 #include "node_rig.h"
 
 static struct rig r;
@@ -150,6 +152,41 @@ static void test_a_dial_at_the_end(void **state) {
     kb_conn_closed(conns[0]->conn, r.now);
     conns[0]->conn = NULL;
     (void)dial_of(9007);
+}
+
+/* A number of the status; where: "counts" or NULL. */
+static int64_t status_of(const char *where, const char *name) {
+    char *text = kb_node_status(r.node);
+    assert_non_null(text);
+    json_t *all = json_loads(text, 0, NULL);
+    assert_non_null(all);
+    json_t *v = json_object_get(where ? json_object_get(all, where) : all, name);
+    assert_true(json_is_integer(v));
+    int64_t n = json_integer_value(v);
+    json_decref(all);
+    kw_free(text);
+    return n;
+}
+
+static void test_status(void **state) {
+    (void)state;
+    static const char *const counts[] = {"brokers_fenced", "unclean_elections", "last_known_leaders",  "records_lost",   "truncations",
+                                         "resets",         "unclean_truncations", "unclean_records", "corrupt_batches"};
+    for (size_t i = 0; i < KW_COUNTOF(counts); i++) assert_int_equal(status_of("counts", counts[i]), 0);
+    assert_int_equal(status_of(NULL, "node"), 0);
+    assert_int_equal(status_of(NULL, "controller"), 0);
+    assert_int_equal(status_of(NULL, "metadata_offset"), r.node->image.offset);
+    assert_int_equal(status_of(NULL, "broker_epoch"), kb_node_broker_epoch(r.node));
+    make_topic("t");
+    kb_conn_closed(conns[0]->conn, r.now);
+    conns[0]->conn = NULL;
+    kb_dial_ended(dial_of(9007), KB_LINK_REFUSED, r.now);
+    rig_pass(&r, 80000);
+    assert_int_equal(status_of("counts", "brokers_fenced"), 1);
+    assert_int_equal(status_of("counts", "unclean_elections"), 0);
+    rig_kill(&r);
+    rig_start(&r); /* counts are of a start */
+    assert_int_equal(status_of("counts", "brokers_fenced"), 0);
 }
 
 static int16_t alter(int16_t version, int32_t isr_count, int16_t *top) {
@@ -328,6 +365,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_brokers),         TEST(test_a_closed_connection_is_looked_into), TEST(test_a_dial_at_the_end), TEST(test_alter_partition),
         TEST(test_elections),       TEST(test_moves),                              TEST(test_producer_ids),     TEST(test_not_the_controller),
+        TEST(test_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
