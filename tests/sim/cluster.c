@@ -55,7 +55,7 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->config_s = sim_often(w, 30, 5, 30);
     p->grow_s = sim_often(w, 25, 10, 60);
     p->delete_s = sim_often(w, 20, 10, 40);
-    p->alloc_s = sim_often(w, 20, 2, 15);
+    p->alloc_s = sim_often(w, 30, 1, 12);
     p->drift = sim_below(w, 4) == 0;
     if (!p->kill_leader_s && !p->kill_controller_s) p->kill_leader_s = (uint32_t)sim_range(w, 5, 15); /* each seed has its elections */
 }

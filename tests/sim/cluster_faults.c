@@ -16,6 +16,11 @@ static struct sim_broker *node_at(struct sim_cluster *c, int i) {
     return &c->run->nodes[i];
 }
 
+/* What a node holds is about to be lost, and the others are counted on: nothing that waits to strike does. */
+static void steady(struct sim_cluster *c) {
+    for (int i = 0; i < c->run->node_count; i++) sim_alloc_heal(&node_at(c, i)->host);
+}
+
 /* ---- Lives ---- */
 
 static uint64_t life_of(const struct sim_broker *b) {
@@ -72,6 +77,9 @@ static void kill_controller(struct sim_cluster *c) {
 }
 
 static void kill_all(struct sim_cluster *c) {
+    int up = 0;
+    for (int i = 0; i < c->run->node_count; i++) up += node_at(c, i)->life != SIM_DOWN;
+    if (up < 2) return;
     sim_fire(&c->run->w, SIM_F_KILL_ALL);
     for (int i = 0; i < c->run->node_count; i++) strike_dead(c, node_at(c, i));
 }
@@ -80,14 +88,17 @@ static void power(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     int node = any_node(c);
     bool more = c->run->model.flush_on_ack && sim_below(w, 3) == 0;
+    int struck = 0;
     for (int i = 0; i < c->run->node_count; i++) {
         struct sim_broker *b = node_at(c, (node + i) % c->run->node_count);
         if ((i && (!more || sim_below(w, 2))) || b->life == SIM_DOWN || !sim_atlas_may_lose(c, b->index, false)) continue;
         c->trouble_us = w->now_us;
+        steady(c);
         sim_broker_power_loss(b);
         start_later(c, b, sim_below(w, 4) ? 2 * SIM_S : 15 * SIM_S);
+        struck++;
     }
-    if (more) sim_fire(w, SIM_F_POWER_SEVERAL);
+    if (struck > 1) sim_fire(w, SIM_F_POWER_SEVERAL);
 }
 
 static void stop(struct sim_cluster *c) {
@@ -133,6 +144,7 @@ static void wipe(struct sim_cluster *c) {
     if (b->life != SIM_UP || !sim_atlas_may_lose(c, b->index, true)) return;
     sim_fire(w, SIM_F_WIPED);
     c->trouble_us = w->now_us;
+    steady(c);
     sim_broker_kill(b);
     sim_disk_remove(b->disk, SIM_DATA);
     sim_trace(w, "%s: its disk is replaced by an empty one", b->host.name);
@@ -153,6 +165,7 @@ static void old_image(struct sim_cluster *c) {
     }
     if (!sim_atlas_may_lose(c, b->index, true)) return;
     sim_fire(w, SIM_F_OLD_IMAGE);
+    steady(c);
     sim_broker_kill(b);
     sim_disk_image_restore(b->disk, c->old[b->index]);
     c->old[b->index] = NULL;
@@ -232,9 +245,11 @@ static void isolate(struct sim_cluster *c) {
 static void mesh(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     int64_t until = how_long(c);
+    int holes = 0;
     for (int a = 0; a < c->run->node_count; a++)
         for (int b = a + 1; b < c->run->node_count; b++)
-            if (sim_below(w, 3) == 0) cut_pair(c, a, b, (int)sim_range(w, 0, 2), until);
+            if (sim_below(w, 3) == 0) cut_pair(c, a, b, (int)sim_range(w, 0, 2), until), holes++;
+    if (!holes) return;
     sim_fire(w, SIM_F_MESH);
     sim_trace(w, "the mesh has holes for %lld ms", (long long)(until - w->now_us) / 1000);
 }
@@ -243,8 +258,10 @@ static void cut_client(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     int client = (int)sim_below(w, (uint64_t)c->run->plan.clients + 1), side = (int)sim_below(w, 3);
     int64_t until = w->now_us + sim_range(w, 100 * SIM_MS, sim_below(w, 3) ? 3 * SIM_S : 30 * SIM_S);
+    int from = 0;
     for (int i = 0; i < c->run->node_count; i++)
-        if (sim_below(w, 2)) cut_pair(c, sim_client_host(client), i, side, until);
+        if (sim_below(w, 2)) cut_pair(c, sim_client_host(client), i, side, until), from++;
+    if (!from) return;
     sim_fire(w, side == 2 ? SIM_F_PARTITION : SIM_F_ONE_WAY);
     sim_trace(w, "client %d is cut off from some (%d) for %lld ms", client, side, (long long)(until - w->now_us) / 1000);
 }
@@ -261,11 +278,13 @@ static void close_client(struct sim_cluster *c) {
     sim_fault_close_client(c->run);
 }
 
-/* Of clients only: a node that had none for a moment may wait for ever for a sync of its metadata log (seed 18, with this for all hosts).
- */
+/* A node that had none for something may give up: like a kill -9. */
 static void no_memory(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
-    struct sim_host *h = &c->run->clients[sim_below(w, (uint64_t)c->run->plan.clients + 1)].host;
+    int k = (int)sim_below(w, (uint64_t)(c->run->node_count + c->run->plan.clients + 1)), client = k - c->run->node_count;
+    struct sim_host *h = client < 0 ? &node_at(c, k)->host : &c->run->clients[client].host;
+    if (client < 0 && sim_atlas_fragile(c)) return;
+    if (client < 0) c->trouble_us = w->now_us;
     sim_alloc_refuse(h, sim_below(w, sim_below(w, 2) ? 50 : 3000), sim_below(w, 4) ? 1 : (uint32_t)sim_range(w, 2, 20));
 }
 
