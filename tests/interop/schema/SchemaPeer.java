@@ -33,7 +33,8 @@ import org.apache.kafka.common.protocol.types.Schema;
 import org.apache.kafka.common.protocol.types.TaggedFields;
 
 public class SchemaPeer {
-    static final String[] PREFIXES = {"org.apache.kafka.common.message.", "org.apache.kafka.common.metadata."};
+    static final String[] PREFIXES = {"org.apache.kafka.common.message.", "org.apache.kafka.common.metadata.",
+        "org.apache.kafka.coordinator.group.generated."};
     static Random random;
 
     public static void main(String[] args) throws Exception {
@@ -70,6 +71,7 @@ public class SchemaPeer {
                 int max = Math.min(Integer.parseInt(w[2]), constant(c, "HIGHEST_SUPPORTED_VERSION"));
                 Schema[] schemas = (Schema[]) c.getField("SCHEMAS").get(null);
                 for (int v = min; v <= max; v++, versions++) {
+                    random.setSeed(seed + (w[0] + v).hashCode()); // so that a new message changes no other's instances
                     for (int i = 0; i < count; i++, entries++) {
                         Message m = (Message) c.getDeclaredConstructor().newInstance();
                         fill(m, schemas[v], i == 0 ? 0 : 1 + random.nextInt(4));

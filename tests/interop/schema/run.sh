@@ -26,6 +26,7 @@ jar() { # group artifact version
 for v in 4.4.0 3.9.1; do
     jar org.apache.kafka kafka-clients $v
     jar org.apache.kafka kafka-metadata $v
+    jar org.apache.kafka kafka-group-coordinator $v
 done
 jar org.apache.kafka kafka-clients 2.8.2
 jar org.slf4j slf4j-api 1.7.36
@@ -55,7 +56,7 @@ step "definitions" python3 "$here/compare.py" "$cache"
 python3 "$here/compare.py" --list >"$work/list"
 "$tool" make "$work/ours.bin" "$seed" "$count" >/dev/null
 for v in 4.4.0 3.9.1; do
-    path=$cache/kafka-clients-$v.jar:$cache/kafka-metadata-$v.jar:$cache/slf4j-api-1.7.36.jar:$cache/slf4j-nop-1.7.36.jar
+    path=$cache/kafka-clients-$v.jar:$cache/kafka-metadata-$v.jar:$cache/kafka-group-coordinator-$v.jar:$cache/slf4j-api-1.7.36.jar:$cache/slf4j-nop-1.7.36.jar
     mkdir "$work/$v"
     javac -d "$work/$v" -cp "$path" "$here/SchemaPeer.java"
     java -cp "$work/$v:$path" SchemaPeer make "$work/list" "$work/java-$v.bin" "$seed" "$count" >/dev/null
