@@ -78,6 +78,9 @@ kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error);
 /* The same for one that changes n items, as its _start left it (err, op, error): prints what failed, and frees it. done[i], where it is given:
  * the ith item succeeded. CLI_OK: all did. */
 int cli_wait_items(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, bool *done, size_t n);
+/* The same for any number of items, which the caller tells of: CLI_OK: each has a result of its own in *results (free() them; their strings live as
+ * long as the op, which is the caller's still), else the exit code with the error printed. */
+int cli_wait_results(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, kc_admin_result **results, size_t *count);
 /* NAME=VALUE words (set) and bare names (back to the default) as pairs; -1 or the exit code. */
 struct cli_pairs {
     kc_config_pair v[2 * CLI_MANY_MAX];
@@ -101,7 +104,8 @@ struct cli_view { /* a cluster at one moment */
     kc_cluster_info *info;
     kc_quorum_info *quorum; /* NULL: not told, quorum_err says why */
     kc_err quorum_err;
-    kc_reassignment_list *moves; /* may be NULL */
+    kc_reassignment_list *moves; /* NULL: not told, moves_err says why */
+    kc_err moves_err;
     /* asked for once they are needed */
     char *topic; /* whose min_isr this is */
     int32_t min_isr;
@@ -122,6 +126,24 @@ enum cli_state { CLI_HEALTHY, CLI_MOVING, CLI_DEGRADED, CLI_READ_ONLY, CLI_OFFLI
 /* How a partition is, and, unless it is healthy, what is wrong and on whom it waits: one line, "" else. */
 enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, char *text, size_t size);
 const char *cli_state_name(enum cli_state s);
+
+/* ---- Partitions that a command line names (parts.c) ---- */
+
+struct cli_part { /* views into a kc_cluster_info */
+    const char *topic;
+    kc_partition_info p;
+};
+struct cli_parts {
+    struct cli_part *v;
+    size_t count;
+};
+/* Words are TOPIC (all of its partitions) or TOPIC:PARTITION. -1: they are, else the exit code with the error printed. */
+int cli_parts_check(const struct cli_command *c, const char *const *words, int count);
+/* What the words name in the cluster, in their order; no words: all. CLI_OK or the exit code with the error printed. */
+int cli_parts_find(const struct cli_command *c, const kc_cluster_info *info, const char *const *words, int count, struct cli_parts *out);
+void cli_parts_free(struct cli_parts *p);
+bool cli_part_find(const kc_cluster_info *info, const char *topic, int32_t partition, kc_partition_info *out);
+void cli_json_part(const char *topic, int32_t partition); /* {"topic":"t","partition":0 */
 
 /* Prints "kc: WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */
 int cli_fail(const char *what, kc_err code, kc_error *error);
@@ -146,6 +168,14 @@ int64_t cli_base64_decode(const char *text, size_t n, uint8_t *out); /* -1: malf
 /* Expands \t \n \r \0 \\ \xHH in place; returns the size. */
 size_t cli_unescape(char *text);
 
+/* "0:1:2,1:2:0": a partition's replicas by ':', partitions by ',', equally many each; ids has room for CLI_REPLICAS_MAX. */
+#define CLI_REPLICAS_MAX 4096
+bool cli_replicas(const char *text, int32_t *ids, int64_t *partitions, int64_t *rf);
+size_t cli_ids(const char *text, int32_t *ids, size_t max); /* "1,2,3", none twice: how many; 0: it is not that, or more than max */
+bool cli_has_id(const int32_t *v, size_t n, int32_t id);
+void cli_json_ids(FILE *f, const char *name, const int32_t *v, size_t n); /* ,"name":[1,2] */
+const char *cli_ids_text(char *text, size_t size, const int32_t *v, size_t n);
+
 /* One line on stderr when it is a terminal, at most every 200 ms. */
 struct cli_progress {
     bool on;
@@ -155,6 +185,7 @@ struct cli_progress {
 };
 void cli_progress_start(struct cli_progress *p, const char *label, uint64_t total);
 void cli_progress_show(struct cli_progress *p, uint64_t records, uint64_t bytes);
+void cli_progress_say(struct cli_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* in place of the counts */
 void cli_progress_end(struct cli_progress *p);
 
 /* A table on stdout: columns as wide as their widest cell, the last one free. */
@@ -162,6 +193,7 @@ struct cli_table;
 struct cli_table *cli_table_new(const char *const *heads, size_t columns);
 void cli_table_add(struct cli_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* next cell, row by row */
 void cli_table_print(struct cli_table *t);                                                           /* and frees it */
+void cli_table_free(struct cli_table *t);
 
 /* ---- Formats (format.c): kcat's -f ---- */
 
@@ -179,6 +211,9 @@ int cmd_consume(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_cluster(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_elect(int argc, char **argv);
+int cmd_reassign(int argc, char **argv);
+int cmd_unregister(int argc, char **argv);
 
 /* Runs the sub-command that argv[1] names. */
 struct cli_sub {

@@ -12,6 +12,9 @@ static const struct cli_sub commands[] = {
     {"consume", cmd_consume, "print records"},
     {"config", cmd_config, "describe and alter topic and broker configs; explain client properties"},
     {"cluster", cmd_cluster, "show the cluster's brokers, controller and partitions"},
+    {"elect", cmd_elect, "choose leaders of partitions anew"},
+    {"reassign", cmd_reassign, "move partitions onto other brokers"},
+    {"unregister", cmd_unregister, "remove a broker that will not come back"},
     {"bench", cmd_bench, "measure producing, consuming, latency"},
 };
 

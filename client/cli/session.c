@@ -89,23 +89,41 @@ kc_err cli_wait(struct cli_session *s, kc_op *op, kc_error **error) {
     }
 }
 
-int cli_wait_items(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, bool *done, size_t n) {
-    kc_admin_result r[CLI_OPERANDS_MAX];
+/* The call failed, no item has a result of its own: those that it did not get to have its error. */
+static bool is_of_the_call(const kc_admin_result *r, size_t n, kc_err err) {
+    for (size_t i = 0; i < n; i++)
+        if (r[i].err != err || strcmp(r[i].message, kc_err_text(err)) != 0) return false;
+    return err != KC_OK;
+}
+
+int cli_wait_results(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, kc_admin_result **results, size_t *count) {
     if (err == KC_OK) err = cli_wait(s, op, &error);
-    size_t got = kc_op_result_items(op, r, sizeof *r, n < CLI_OPERANDS_MAX ? n : CLI_OPERANDS_MAX);
-    bool whole = err != KC_OK; /* the call failed, no item has a result of its own */
-    for (size_t i = 0; i < got; i++) { /* items that the call did not get to have its error */
-        if (r[i].err != err || strcmp(r[i].message, kc_err_text(err)) != 0) whole = false;
-        if (done) done[i] = r[i].err == KC_OK;
+    *count = kc_op_result_items(op, NULL, 0, 0);
+    *results = calloc(*count + 1, sizeof **results);
+    if (!*results && err == KC_OK) err = KC_NO_MEMORY;
+    *count = *results ? kc_op_result_items(op, *results, sizeof **results, *count) : 0;
+    if (is_of_the_call(*results, *count, err)) {
+        *count = 0;
+        return cli_fail(what, err, error);
     }
-    for (size_t i = 0; i < got && !whole; i++)
-        if (r[i].err != KC_OK)
-            fprintf(stderr, "kc: %s: %s: %s (%s)\n", what, *r[i].name ? r[i].name : "''", *r[i].message ? r[i].message : kc_err_text(r[i].err),
-                    kc_err_name(r[i].err));
-    kc_op_free(op);
-    if (whole) return cli_fail(what, err, error);
     kc_error_free(error);
-    return err == KC_OK ? CLI_OK : CLI_FAILURE;
+    return CLI_OK;
+}
+
+int cli_wait_items(struct cli_session *s, const char *what, kc_err err, kc_op *op, kc_error *error, bool *done, size_t n) {
+    kc_admin_result *r;
+    size_t got;
+    int rc = cli_wait_results(s, what, err, op, error, &r, &got);
+    for (size_t i = 0; i < got && i < n; i++) {
+        if (done) done[i] = r[i].err == KC_OK;
+        if (r[i].err == KC_OK) continue;
+        fprintf(stderr, "kc: %s: %s: %s (%s)\n", what, *r[i].name ? r[i].name : "''", *r[i].message ? r[i].message : kc_err_text(r[i].err),
+                kc_err_name(r[i].err));
+        rc = CLI_FAILURE;
+    }
+    free(r);
+    kc_op_free(op);
+    return rc;
 }
 
 int cli_pairs_make(const struct cli_command *c, const struct cli_many *set, const struct cli_many *unset, struct cli_pairs *out) {

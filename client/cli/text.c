@@ -151,6 +151,66 @@ size_t cli_unescape(char *text) {
     return (size_t)(out - text);
 }
 
+/* ---- Brokers ---- */
+
+bool cli_replicas(const char *text, int32_t *ids, int64_t *partitions, int64_t *rf) {
+    int64_t count = 0, in_this = 0;
+    *partitions = *rf = 0;
+    for (const char *p = text;; p++) {
+        char *end;
+        if (*p < '0' || *p > '9' || count == CLI_REPLICAS_MAX) return false;
+        long id = strtol(p, &end, 10);
+        if (id > INT32_MAX) return false;
+        ids[count++] = (int32_t)id;
+        in_this++;
+        p = end;
+        if (*p == ':') continue;
+        if (*partitions > 0 && in_this != *rf) return false;
+        *rf = in_this;
+        in_this = 0;
+        ++*partitions;
+        if (!*p) return true;
+        if (*p != ',') return false;
+    }
+}
+
+size_t cli_ids(const char *text, int32_t *ids, size_t max) {
+    size_t n = 0;
+    for (const char *p = text;; p++) {
+        char *end;
+        if (*p < '0' || *p > '9' || n == max) return 0;
+        long id = strtol(p, &end, 10);
+        if (id > INT32_MAX) return 0;
+        for (size_t i = 0; i < n; i++)
+            if (ids[i] == id) return 0;
+        ids[n++] = (int32_t)id;
+        p = end;
+        if (!*p) return n;
+        if (*p != ',') return 0;
+    }
+}
+
+bool cli_has_id(const int32_t *v, size_t n, int32_t id) {
+    for (size_t i = 0; i < n; i++)
+        if (v[i] == id) return true;
+    return false;
+}
+
+void cli_json_ids(FILE *f, const char *name, const int32_t *v, size_t n) {
+    fprintf(f, ",\"%s\":[", name);
+    for (size_t i = 0; i < n; i++) fprintf(f, "%s%d", i ? "," : "", (int)v[i]);
+    fputc(']', f);
+}
+
+const char *cli_ids_text(char *text, size_t size, const int32_t *v, size_t n) {
+    size_t at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < n && at + 14 < size; i++) at += (size_t)snprintf(text + at, size - at, "%s%d", i ? "," : "", (int)v[i]);
+    return text;
+}
+
+/* ---- Progress ---- */
+
 void cli_progress_start(struct cli_progress *p, const char *label, uint64_t total) {
     p->on = isatty(2);
     p->started_us = p->shown_us = cli_now_us();
@@ -167,6 +227,15 @@ void cli_progress_show(struct cli_progress *p, uint64_t records, uint64_t bytes)
     fprintf(stderr, "\r\033[K%s %llu", p->label, (unsigned long long)records);
     if (p->total) fprintf(stderr, "/%llu (%d %%)", (unsigned long long)p->total, (int)(records * 100 / p->total));
     fprintf(stderr, "  %.0f/s  %.1f MB/s", (double)records / s, (double)bytes / s / 1e6);
+}
+
+void cli_progress_say(struct cli_progress *p, const char *fmt, ...) {
+    va_list ap;
+    if (!p->on) return;
+    va_start(ap, fmt);
+    fprintf(stderr, "\r\033[K");
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
 }
 
 void cli_progress_end(struct cli_progress *p) {
@@ -218,12 +287,15 @@ void cli_table_add(struct cli_table *t, const char *fmt, ...) {
 }
 
 void cli_table_print(struct cli_table *t) {
-    if (!t) return;
-    for (size_t i = 0; i < t->cells; i++) {
+    for (size_t i = 0; t && i < t->cells; i++) {
         bool last = i % t->columns == t->columns - 1;
         printf("%-*s%s", last ? 0 : (int)t->width[i % t->columns], t->text[i], last ? "\n" : "  ");
-        free(t->text[i]);
     }
-    free(t->text);
+    cli_table_free(t);
+}
+
+void cli_table_free(struct cli_table *t) {
+    for (size_t i = 0; t && i < t->cells; i++) free(t->text[i]);
+    if (t) free(t->text);
     free(t);
 }

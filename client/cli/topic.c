@@ -4,30 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLI_REPLICAS_MAX 4096
-
-/* "0:1:2,1:2:0": a partition's replicas by ':', partitions by ','. */
-static bool take_replicas(const char *text, int32_t *ids, int64_t *partitions, int64_t *rf) {
-    int64_t count = 0, in_this = 0;
-    *partitions = *rf = 0;
-    for (const char *p = text;; p++) {
-        char *end;
-        if (*p < '0' || *p > '9' || count == CLI_REPLICAS_MAX) return false;
-        long id = strtol(p, &end, 10);
-        if (id > INT32_MAX) return false;
-        ids[count++] = (int32_t)id;
-        in_this++;
-        p = end;
-        if (*p == ':') continue;
-        if (*partitions > 0 && in_this != *rf) return false;
-        *rf = in_this;
-        in_this = 0;
-        ++*partitions;
-        if (!*p) return true;
-        if (*p != ',') return false;
-    }
-}
-
 static int topic_create(int argc, char **argv) {
     struct cli_session s = {0};
     struct cli_many config = {0};
@@ -55,7 +31,7 @@ static int topic_create(int argc, char **argv) {
     if ((rc = cli_pairs_make(&c, &config, NULL, &pairs)) >= 0) return rc;
     if (rf > INT16_MAX) return cli_usage_error(&c, "--rf is at most %d", INT16_MAX);
     if (replicas && (partitions || rf)) return cli_usage_error(&c, "--replicas says what --partitions and --rf would: give it alone");
-    if (replicas && !take_replicas(replicas, ids, &partitions, &rf))
+    if (replicas && !cli_replicas(replicas, ids, &partitions, &rf))
         return cli_usage_error(&c, "--replicas wants as many broker ids for each partition, such as 0:1:2,1:2:0 (at most %d), not \"%s\"", CLI_REPLICAS_MAX,
                                replicas);
     if ((rc = cli_session_open(&s)) != CLI_OK) return rc;
@@ -149,19 +125,6 @@ static int topic_alter(int argc, char **argv) {
     return rc;
 }
 
-static void print_ids(FILE *f, const char *name, const int32_t *v, size_t n) {
-    fprintf(f, ",\"%s\":[", name);
-    for (size_t i = 0; i < n; i++) fprintf(f, "%s%d", i ? "," : "", (int)v[i]);
-    fputc(']', f);
-}
-
-static const char *ids_text(char *text, size_t size, const int32_t *v, size_t n) {
-    size_t at = 0;
-    text[0] = 0;
-    for (size_t i = 0; i < n && at + 14 < size; i++) at += (size_t)snprintf(text + at, size - at, "%s%d", i ? "," : "", (int)v[i]);
-    return text;
-}
-
 /* Those of the replicas that are not in sync. */
 static size_t osr_of(const kc_partition_info *p, int32_t *out, size_t max) {
     size_t n = 0;
@@ -187,9 +150,9 @@ static void describe_json(struct cli_view *v, const kc_topic_info *topic) {
         int32_t osr[REPLICAS_SHOWN];
         if (kc_cluster_info_partition(v->info, 0, i, &p) != KC_OK) continue;
         printf("%s{\"partition\":%d,\"leader\":%d,\"leader_epoch\":%d", i ? "," : "", (int)p.partition, (int)p.leader, (int)p.leader_epoch);
-        print_ids(stdout, "replicas", p.replicas, p.replica_count);
-        print_ids(stdout, "isr", p.isr, p.isr_count);
-        print_ids(stdout, "osr", osr, osr_of(&p, osr, REPLICAS_SHOWN));
+        cli_json_ids(stdout, "replicas", p.replicas, p.replica_count);
+        cli_json_ids(stdout, "isr", p.isr, p.isr_count);
+        cli_json_ids(stdout, "osr", osr, osr_of(&p, osr, REPLICAS_SHOWN));
         printf(",\"log_start\":%lld,\"hw\":%lld,\"leo\":%lld", (long long)p.log_start, (long long)p.high_watermark, (long long)p.log_end);
         printf(",\"state\":\"%s\"", cli_state_name(cli_view_partition(v, topic, &p, problem, sizeof problem)));
         if (*problem) {
@@ -225,9 +188,9 @@ static void describe_text(struct cli_view *v, const kc_topic_info *topic) {
         cli_table_add(table, "%d", (int)p.partition);
         cli_table_add(table, p.leader < 0 ? "none" : "%d", (int)p.leader);
         cli_table_add(table, "%d", (int)p.leader_epoch);
-        cli_table_add(table, "%s", ids_text(text, sizeof text, p.replicas, p.replica_count));
-        cli_table_add(table, "%s", ids_text(text, sizeof text, p.isr, p.isr_count));
-        cli_table_add(table, "%s", osr_count > 0 ? ids_text(text, sizeof text, osr, osr_count) : "-");
+        cli_table_add(table, "%s", cli_ids_text(text, sizeof text, p.replicas, p.replica_count));
+        cli_table_add(table, "%s", cli_ids_text(text, sizeof text, p.isr, p.isr_count));
+        cli_table_add(table, "%s", osr_count > 0 ? cli_ids_text(text, sizeof text, osr, osr_count) : "-");
         add_offset(table, p.log_start);
         add_offset(table, p.high_watermark);
         add_offset(table, p.log_end);

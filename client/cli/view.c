@@ -11,12 +11,6 @@
 
 #define ASIDE_US 2000000 /* for what is nice to know */
 
-static bool has(const int32_t *v, size_t n, int32_t id) {
-    for (size_t i = 0; i < n; i++)
-        if (v[i] == id) return true;
-    return false;
-}
-
 kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error) {
     kc_op *moves = NULL, *quorum = NULL;
     *v = (struct cli_view){.session = s};
@@ -26,7 +20,7 @@ kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *
     (void)kc_admin_describe_quorum_start(s->client, ASIDE_US, 0, &quorum, NULL);
     (void)kc_admin_list_reassignments_start(s->client, ASIDE_US, 0, &moves, NULL);
     if (quorum) v->quorum_err = cli_wait(s, quorum, NULL);
-    if (moves) (void)cli_wait(s, moves, NULL);
+    if (moves) v->moves_err = cli_wait(s, moves, NULL);
     v->quorum = kc_op_result_quorum(quorum);
     v->moves = kc_op_result_reassignments(moves);
     kc_op_free(quorum);
@@ -132,7 +126,7 @@ static void say_waiting(struct line *l, struct cli_view *v, const kc_topic_info 
     for (size_t i = 0; i < n; i++) {
         int32_t id = ids[i];
         char ago[32];
-        if (p->leader >= 0 && has(p->isr, p->isr_count, id)) continue;
+        if (p->leader >= 0 && cli_has_id(p->isr, p->isr_count, id)) continue;
         say(l, "%s%s broker %d", comma ? "," : "", said++ == 0 ? "; waiting for" : any ? " or" : " and", (int)id);
         bool up = cli_view_is_up(v, id);
         int64_t seen = up ? -1 : cli_view_seen_ms_ago(v, id), lag = up && p->leader >= 0 ? lag_of(v, id, t->name, p->partition) : -1;
@@ -151,7 +145,7 @@ static size_t adding_of(const struct cli_view *v, const kc_topic_info *t, const 
     size_t left = 0;
     for (size_t i = 0; kc_reassignment_list_get(v->moves, i, move) == KC_OK; i++) {
         if (move->partition != p->partition || strcmp(move->topic, t->name) != 0) continue;
-        for (size_t k = 0; k < move->adding_count; k++) left += !has(p->isr, p->isr_count, move->adding[k]);
+        for (size_t k = 0; k < move->adding_count; k++) left += !cli_has_id(p->isr, p->isr_count, move->adding[k]);
         return left;
     }
     *move = (kc_reassignment){0};

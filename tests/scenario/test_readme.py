@@ -57,10 +57,11 @@ def the_cluster_runs_as_written(folder):
     base = three_ports()
     tour = tour.replace("cluster --nodes 3", f"cluster --nodes 3 --base-port {base}").replace("127.0.0.1:9093", f"127.0.0.1:{base + 1}")
     tour = tour.replace("topic create orders", f"topic create orders -b 127.0.0.1:{base}").replace("kc cluster", f"kc cluster -b 127.0.0.1:{base}")
+    tour = tour.replace("kc reassign", f"kc reassign -b 127.0.0.1:{base}").replace("kc elect", f"kc elect -b 127.0.0.1:{base}")
     tour = re.sub(r"&.*\n", f"& for i in $(seq 300); do build/bin/kc cluster -b 127.0.0.1:{base} 2>/dev/null | grep -c ' up' | grep -qx 3 && break; sleep 0.1; done\n", tour, count=1)
     r = subprocess.run(["bash", "-c", "set -eu\ntrap 'kill $! 2>/dev/null; wait' EXIT\n" + tour], cwd=folder, capture_output=True, text=True, timeout=120)
     equal(r.returncode, 0, r.stderr + r.stdout)
-    holds(r.stdout, "created topic orders", "topic orders, 1 partition", "waiting for broker 0", "controller")
+    holds(r.stdout, "created topic orders", "topic orders, 1 partition", "waiting for broker 0", "moved 1 partition in", "controller")
 
 
 @test

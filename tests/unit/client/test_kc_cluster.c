@@ -1,8 +1,10 @@
-/* test_kc_cluster.c - kc cluster and kc topic describe, the program itself, against a scripted cluster in which much is wrong: what they print.
+/* test_kc_cluster.c - kc cluster and kc topic describe, the program itself, against a scripted cluster in which much is wrong: what they print; kc elect,
+ * reassign and unregister there.
  *
  * Broker 1 leads, 3 and 5 are there, 2 is fenced since 4 s, 4 is not registered; all that are there listen at one address.
  */
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include "server.h"
 #include "wire/kerror.h"
@@ -111,6 +113,57 @@ static void configs(struct server_conn *c, struct kw_frame_request *h) {
     server_reply(c, h, &m);
 }
 
+/* The nth partition of a request has the nth of these. */
+static const int16_t item_codes[] = {0, KE_ELECTION_NOT_NEEDED, KE_PREFERRED_LEADER_NOT_AVAILABLE, 0, 0};
+static _Atomic int16_t whole_code;  /* of the whole answer */
+static _Atomic int submitted;       /* reassignments that were asked for; -1 each: stopped */
+
+static void elect(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_elect_leaders_request q;
+    struct kw_elect_leaders_response m;
+    struct kw_elect_leaders_response_partition_result p[PARTITIONS];
+    struct kw_elect_leaders_response_replica_election_result t = {.topic = kw_str_of("t"), .partition_result = {p, 0}};
+    if (kw_decode(&kw_elect_leaders_request_desc, h->version, body, &arena, &q) != KW_OK || q.topic_partitions.n > 1) return;
+    kw_msg_init(&kw_elect_leaders_response_desc, &m);
+    m.error_code = whole_code;
+    for (int32_t i = 0; q.topic_partitions.n == 1 && i < q.topic_partitions.v[0].partitions.n && i < PARTITIONS && !m.error_code; i++)
+        p[t.partition_result.n++] = (struct kw_elect_leaders_response_partition_result){
+            .partition_id = q.topic_partitions.v[0].partitions.v[i], .error_code = item_codes[i], .error_message = kw_str_null()};
+    m.replica_election_results.v = &t;
+    m.replica_election_results.n = t.partition_result.n > 0;
+    server_reply(c, h, &m);
+}
+
+static void reassign(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_alter_partition_reassignments_request q;
+    struct kw_alter_partition_reassignments_response m;
+    struct kw_alter_partition_reassignments_response_reassignable_partition_response p[PARTITIONS];
+    struct kw_alter_partition_reassignments_response_reassignable_topic_response t = {.name = kw_str_of("t"), .partitions = {p, 0}};
+    if (kw_decode(&kw_alter_partition_reassignments_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
+    kw_msg_init(&kw_alter_partition_reassignments_response_desc, &m);
+    m.error_code = whole_code;
+    for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < PARTITIONS && !m.error_code; i++) {
+        const struct kw_alter_partition_reassignments_request_reassignable_partition *a = &q.topics.v[0].partitions.v[i];
+        bool refused = a->partition_index == 2;
+        submitted += a->replicas.n < 0 ? -1 : 1;
+        p[t.partitions.n++] = (struct kw_alter_partition_reassignments_response_reassignable_partition_response){
+            .partition_index = a->partition_index,
+            .error_code = refused ? KE_INVALID_REPLICA_ASSIGNMENT : 0,
+            .error_message = refused ? kw_str_of("the broker's own words") : kw_str_null()};
+    }
+    m.responses.v = &t;
+    m.responses.n = t.partitions.n > 0;
+    server_reply(c, h, &m);
+}
+
+static void unregister(struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_unregister_broker_response m;
+    kw_msg_init(&kw_unregister_broker_response_desc, &m);
+    m.error_code = whole_code;
+    m.error_message = kw_str_null();
+    server_reply(c, h, &m);
+}
+
 static void list_offsets(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
     struct kw_list_offsets_request q;
     struct kw_list_offsets_response m;
@@ -148,6 +201,12 @@ static bool hook(struct server *s, struct server_conn *c, struct kw_frame_reques
         return log_dirs(c, h), true;
     case KW_API_DESCRIBE_CONFIGS:
         return configs(c, h), true;
+    case KW_API_ELECT_LEADERS:
+        return elect(c, h, body), true;
+    case KW_API_ALTER_PARTITION_REASSIGNMENTS:
+        return reassign(c, h, body), true;
+    case KW_API_UNREGISTER_BROKER:
+        return unregister(c, h), true;
     case KW_API_LIST_OFFSETS:
         return list_offsets(c, h, body), true;
     default:
@@ -155,21 +214,25 @@ static bool hook(struct server *s, struct server_conn *c, struct kw_frame_reques
     }
 }
 
-/* What kc prints; it must succeed. */
-static char *kc(const char *args) {
+/* What kc prints, both what it says and what went wrong; it must end with this code. */
+static char *kc_ends(int code, const char *args) {
     static char out[16384];
     char self[2000], command[2400];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = 0;
     *strrchr(self, '/') = 0;
-    snprintf(command, sizeof command, "'%s/../bin/kc' %s -b 127.0.0.1:%u", self, args, srv->port);
+    snprintf(command, sizeof command, "'%s/../bin/kc' %s -b 127.0.0.1:%u 2>&1", self, args, srv->port);
     FILE *f = popen(command, "r");
     assert_non_null(f);
     size_t got = fread(out, 1, sizeof out - 1, f);
     out[got] = 0;
-    assert_int_equal(pclose(f), 0);
+    int status = pclose(f);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != code) fail_msg("kc %s: status %d, wanted exit code %d:\n%s", args, status, code, out);
     return out;
+}
+static char *kc(const char *args) {
+    return kc_ends(0, args);
 }
 
 static void holds(const char *text, const char *part) {
@@ -248,6 +311,84 @@ static void test_cluster(void **state) {
     assert_null(strstr(out, "t partition"));
 }
 
+/* Each partition has its own result; the exit code says whether one failed. */
+static void test_elect(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    const char *out = kc_ends(1, "elect preferred t");
+    holds(out, "t partition 0: broker 1 leads now\n");
+    holds(out, "t partition 1: broker 1 leads already\n");
+    holds(out, "kc: elect: t partition 2: ");
+    holds(out, "(PREFERRED_LEADER_NOT_AVAILABLE)\n");
+    out = kc_ends(1, "elect unclean t --json");
+    holds(out, "{\"topic\":\"t\",\"partition\":0,\"elected\":true,\"leader\":1}\n");
+    holds(out, "{\"topic\":\"t\",\"partition\":1,\"elected\":false,\"leader\":1,\"error\":\"ELECTION_NOT_NEEDED\",");
+    holds(out, "{\"topic\":\"t\",\"partition\":2,\"elected\":false,\"leader\":-1,\"error\":\"PREFERRED_LEADER_NOT_AVAILABLE\",");
+    holds(kc("elect preferred --all"), "nothing to elect: the preferred replica leads each partition\n");
+    holds(kc("elect unclean --all"), "nothing to elect: each partition has a leader\n");
+    whole_code = KE_CLUSTER_AUTHORIZATION_FAILED;
+    out = kc_ends(1, "elect preferred t:0 t:3");
+    whole_code = 0;
+    holds(out, "kc: elect: ");
+    holds(out, "  error: CLUSTER_AUTHORIZATION_FAILED\n");
+    assert_null(strstr(out, "partition 0"));
+    holds(kc_ends(1, "elect preferred u"), "kc: elect: there is no topic u\n");
+    holds(kc_ends(1, "elect preferred t:9"), "kc: elect: there is no partition t:9\n");
+}
+
+static void test_reassign(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    submitted = 0;
+    const char *out = kc_ends(0, "reassign t --to 1,3,5 --dry-run");
+    assert_int_equal(submitted, 0);
+    holds(out, "topic  partition  now    then");
+    holds(out, "t      0          1,2,3  5,3,1  5          2\n");
+    out = kc_ends(1, "reassign t --to 1,3,5 --no-wait");
+    assert_int_equal(submitted, 3);
+    holds(out, "partitions to change, ");
+    holds(out, "kc: reassign: t partition 2: the broker's own words (INVALID_REPLICA_ASSIGNMENT)\n");
+    holds(out, "begun; kc reassign --list shows how far it is\n");
+    out = kc_ends(1, "reassign t --to 1,3,5 --no-wait --json");
+    holds(out, "{\"topic\":\"t\",\"partition\":0,\"from\":[1,2,3],\"to\":[5,3,1],\"adding\":[5],\"removing\":[2],\"state\":\"moving\"}\n");
+    holds(out, "\"state\":\"failed\",\"error\":\"INVALID_REPLICA_ASSIGNMENT\",\"message\":\"the broker's own words\"}\n");
+    holds(out, "{\"topic\":\"t\",\"partition\":4,\"from\":[1,5],\"to\":[1,5],"); /* what it becomes when the move under way is over */
+}
+
+static void test_reassign_refusals(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    submitted = 0;
+    whole_code = KE_CLUSTER_AUTHORIZATION_FAILED;
+    const char *out = kc_ends(1, "reassign t:0 --to 1,3,5 --json");
+    whole_code = 0;
+    holds(out, "  error: CLUSTER_AUTHORIZATION_FAILED\n");
+    assert_null(strstr(out, "{\"topic\""));
+    holds(kc_ends(1, "reassign t --to 1,3,9 --dry-run"), "kc: reassign: there is no broker 9; kc cluster shows which there are\n");
+    holds(kc_ends(2, "reassign t --to 1,3"), "kc reassign: t needs 3 replicas, and --to names 2 brokers: name more, or say --rf N\n");
+    holds(kc_ends(2, "reassign t --replicas 1:3,1:3"), "kc reassign: --replicas is for 2 partitions, and 5 are named\n");
+    holds(kc("reassign t:0 --to 1,2,3 --dry-run"), "kc: reassign: broker 2 is down: what it gets is copied once it is back\n");
+    assert_int_equal(submitted, 0);
+    holds(kc("reassign --list"), "t      4          1,3,5     5          3             " P4 "\n");
+    holds(kc("reassign --list t:4 --json"),
+          "{\"topic\":\"t\",\"partition\":4,\"replicas\":[1,3,5],\"adding\":[5],\"removing\":[3],\"problem\":\"" P4 "\"}\n");
+    holds(kc("reassign --list t:1"), "no partition is being moved\n");
+    holds(kc("reassign --cancel t"), "t partition 4 stays where it was\n");
+    assert_int_equal(submitted, -1);
+}
+
+static void test_unregister(void **state) {
+    (void)state;
+    healthy = no_quorum = false;
+    holds(kc_ends(1, "unregister 3"), "kc: unregister: broker 3 is up: ");
+    holds(kc_ends(1, "unregister 2"), "kc: unregister: broker 2 still holds replicas of 3 partitions: ");
+    holds(kc("unregister 2 --force"), "broker 2 is no part of the cluster any more\n");
+    holds(kc("unregister 7 8 --json"), "{\"broker\":7,\"unregistered\":true}\n{\"broker\":8,\"unregistered\":true}\n");
+    whole_code = KE_BROKER_ID_NOT_REGISTERED;
+    holds(kc_ends(1, "unregister 7"), "  error: BROKER_ID_NOT_REGISTERED\n");
+    whole_code = 0;
+}
+
 static int setup(void **state) {
     (void)state;
     kw_arena_init(&arena, 0);
@@ -262,6 +403,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_a_frozen_leader), cmocka_unit_test(test_cluster)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_a_frozen_leader), cmocka_unit_test(test_cluster),
+                                       cmocka_unit_test(test_elect), cmocka_unit_test(test_reassign), cmocka_unit_test(test_reassign_refusals),
+                                       cmocka_unit_test(test_unregister)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
