@@ -1,6 +1,8 @@
 /* alloc.c - see alloc.h. */
 #include "alloc.h"
 
+#include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 static size_t blocks;
@@ -37,7 +39,11 @@ static void give(void *p, void *ctx) {
     free(p);
 }
 
+/* A seed is short: what it has had from the system it keeps. */
 void sim_alloc_init(void) {
+    mallopt(M_MMAP_THRESHOLD, INT_MAX);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    mallopt(M_TOP_PAD, 32 << 20);
     static const struct kw_allocator counting = {take, take_again, give, NULL};
     kw_allocator_set(&counting);
 }

@@ -73,7 +73,7 @@ static bool take_connections(struct sim_broker *b) {
 /* false: it is over. */
 static bool receive(struct sim_broker *b, struct sock *k, bool *any) {
     for (int i = 0; i < READS; i++) {
-        if (!kb_conn_wants_read(k->core) || !sim_readable(k->net, SIM_BROKER)) return true;
+        if (!sim_readable(k->net, SIM_BROKER) || !kb_conn_wants_read(k->core)) return true;
         uint8_t *p;
         size_t n;
         kb_conn_recv_buf(k->core, &p, &n);

@@ -200,8 +200,8 @@ void sim_check_copies(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
     for (struct kb_partition *x = NULL; (x = kb_partitions_next(b->node, x));) {
-        int t;
-        if (!x->log || x->state != KB_PART_ONLINE || sscanf(x->topic, "topic-%d", &t) != 1 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
+        int t = x->log && x->state == KB_PART_ONLINE ? sim_topic_number(x->topic) : -1;
+        if (t < 0 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
         sim_copy_look(c, &c->parts[t][x->index], b, x->log);
         marks(c, &c->parts[t][x->index], b, x);
         sim_check_leader(c, &c->parts[t][x->index], b, x, t);

@@ -25,7 +25,8 @@ struct claim { /* what a log was, when its process died */
 static struct claim claims[SIM_TOPICS_MAX][64], images[SIM_TOPICS_MAX][64]; /* images: as it was when an image was taken */
 
 static bool place(const struct kb_partition *p, int *topic) {
-    return sscanf(p->topic, "topic-%d", topic) == 1;
+    *topic = sim_topic_number(p->topic);
+    return *topic >= 0;
 }
 
 static void folder(char *dir, size_t size, const struct sim_model *m, int topic, int partition) {

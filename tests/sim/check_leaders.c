@@ -174,8 +174,8 @@ void sim_check_returned(struct sim_cluster *c) {
 
 kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, struct kb_image_partition *x) {
     struct sim_cluster *c = cluster;
-    int t;
-    if (sscanf(topic->name, "topic-%d", &t) != 1 || x->index >= SIM_PARTS_MAX) return KW_OK;
+    int t = sim_topic_number(topic->name);
+    if (t < 0 || x->index >= SIM_PARTS_MAX) return KW_OK;
     struct sim_part *p = &c->parts[t][x->index];
     if (!p->known || !kw_uuid_eq(p->id, topic->id)) {
         p->id = topic->id;

@@ -12,8 +12,8 @@ enum {
 };
 
 static bool tampered(struct sim_run *r, const struct kb_partition *p) {
-    int t;
-    return sscanf(p->topic, "topic-%d", &t) == 1 && sim_model_log(&r->model, t, p->index)->tainted;
+    int t = sim_topic_number(p->topic);
+    return t >= 0 && sim_model_log(&r->model, t, p->index)->tainted;
 }
 
 static bool broker_is_whole(struct sim_run *r, char *why, size_t size) {
@@ -34,9 +34,9 @@ static bool broker_is_whole(struct sim_run *r, char *why, size_t size) {
 
 static bool consumed(struct sim_run *r, struct sim_role *c, const char *name, char *why, size_t size) {
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->nodes[0].node, p));) {
-        int t;
+        int t = sim_topic_number(p->topic);
         int64_t at;
-        if (sscanf(p->topic, "topic-%d", &t) != 1 || p->state != KB_PART_ONLINE || !sim_consumer_position(c, t, p->index, &at)) continue;
+        if (t < 0 || p->state != KB_PART_ONLINE || !sim_consumer_position(c, t, p->index, &at)) continue;
         if (at >= p->hw || tampered(r, p)) continue;
         int n = snprintf(why, size, "%s is at %lld of %lld in %s-%d;", name, (long long)at, (long long)p->hw, p->topic, p->index);
         sim_consumer_describe(c, why + n, size - (size_t)n);

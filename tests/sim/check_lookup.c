@@ -72,8 +72,8 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
 void sim_check_lookups(struct sim_run *r) {
     struct kw_compressor *c = sim_need(kw_compressor_new());
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->nodes[0].node, p));) {
-        int t;
-        if (sscanf(p->topic, "topic-%d", &t) == 1 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted)
+        int t = sim_topic_number(p->topic);
+        if (t >= 0 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted)
             check_partition(r, p, t, c);
     }
     kw_compressor_free(c);

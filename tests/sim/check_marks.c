@@ -9,8 +9,8 @@
 #include "workload.h"
 
 static struct sim_log *log_of(struct sim_run *r, const struct kb_partition *p) {
-    int t;
-    return sscanf(p->topic, "topic-%d", &t) == 1 && !r->model.topics[t].churned ? sim_model_log(&r->model, t, p->index) : NULL;
+    int t = sim_topic_number(p->topic);
+    return t >= 0 && !r->model.topics[t].churned ? sim_model_log(&r->model, t, p->index) : NULL;
 }
 
 static void check(struct sim_run *r, struct kb_partition *p, struct sim_log *l) {

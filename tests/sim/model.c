@@ -76,6 +76,19 @@ static size_t value_size(struct kw_rng *r) {
     }
 }
 
+/* The value behind its number, eight bytes at a time: it is made at every read. Compressible: the same eight bytes, now and then others. */
+static void fill(struct kw_rng *r, uint8_t *v, size_t n) {
+    uint64_t word = kw_rng_next(r);
+    size_t i = VALUE_MIN;
+    for (; i < n && i % 8; i++) v[i] = (uint8_t)(word >> (i % 8 * 8));
+    for (; i + 8 <= n; i += 8) {
+        if (i % 64 == 0) word = kw_rng_next(r);
+        kw_store64(v + i, __builtin_bswap64(word));
+    }
+    if (i < n && i % 64 == 0) word = kw_rng_next(r);
+    for (; i < n; i++) v[i] = (uint8_t)(word >> (i % 8 * 8));
+}
+
 void sim_content_make(uint64_t seed, uint32_t id, bool old, struct sim_content *c) {
     static const char *const names[] = {"id", "a", "trace", "x-y"};
     struct kw_rng r;
@@ -94,11 +107,7 @@ void sim_content_make(uint64_t seed, uint32_t id, bool old, struct sim_content *
     if (n) {
         memcpy(v, MAGIC, MAGIC_SIZE);
         put_id(v + MAGIC_SIZE, id);
-        uint64_t word = kw_rng_next(&r); /* compressible: the same eight bytes, now and then others */
-        for (size_t i = VALUE_MIN; i < n; i++) {
-            if (i % 64 == 0) word = kw_rng_next(&r);
-            v[i] = (uint8_t)(word >> (i % 8 * 8));
-        }
+        fill(&r, v, n);
     }
     c->value = (struct kw_bytes){shape == 0 ? NULL : v, shape == 0 ? -1 : (int32_t)n};
     at += n;

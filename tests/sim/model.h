@@ -87,6 +87,13 @@ struct sim_model {
 
 void sim_model_init(struct sim_model *m, struct sim_world *w);
 void sim_model_deinit(struct sim_model *m);
+/* Of a topic of ours, by its name (or that of a partition's folder); -1: none of ours. Asked for after every turn. */
+static inline int sim_topic_number(const char *name) {
+    int n = 0;
+    if (strncmp(name, "topic-", 6) != 0 || name[6] < '0' || name[6] > '9') return -1;
+    for (const char *p = name + 6; *p >= '0' && *p <= '9' && n < SIM_TOPICS_MAX; p++) n = n * 10 + (*p - '0');
+    return n < SIM_TOPICS_MAX ? n : -1;
+}
 struct sim_log *sim_model_log(struct sim_model *m, int topic, int partition); /* NULL: no such */
 struct sim_slot *sim_log_slot(struct sim_log *l, int64_t offset);             /* made when missing */
 void sim_log_lose(struct sim_model *m, struct sim_log *l, int64_t from, int32_t epoch, bool acks1);

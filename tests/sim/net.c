@@ -184,13 +184,6 @@ int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *b, size_t 
     return (int64_t)n;
 }
 
-bool sim_poisoned(const struct sim_conn *c, enum sim_side side) { return c->pipe[!side].taken >= c->pipe[!side].poison_at; }
-
-bool sim_readable(const struct sim_conn *c, enum sim_side side) {
-    const struct sim_pipe *p = &c->pipe[!side];
-    return p->arrived > 0 || p->fin || p->reset;
-}
-
 static void room(void *ctx, uint64_t arg) {
     struct sim_net *n = ctx;
     struct sim_conn *c = by_id(n, arg >> 1);

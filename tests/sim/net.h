@@ -99,8 +99,11 @@ int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *p, size_t 
 /* Bytes read, or SIM_READ_*. */
 int64_t sim_read(struct sim_conn *c, enum sim_side side, void *p, size_t n);
 /* What the side has read ends at or behind something hostile. */
-bool sim_poisoned(const struct sim_conn *c, enum sim_side side);
-bool sim_readable(const struct sim_conn *c, enum sim_side side);
+static inline bool sim_poisoned(const struct sim_conn *c, enum sim_side side) { return c->pipe[!side].taken >= c->pipe[!side].poison_at; }
+static inline bool sim_readable(const struct sim_conn *c, enum sim_side side) {
+    const struct sim_pipe *p = &c->pipe[!side];
+    return p->arrived > 0 || p->fin || p->reset;
+}
 void sim_close(struct sim_conn *c, enum sim_side side, bool reset); /* the caller lets go of it; it may be freed */
 /* A node's process, or its machine, is gone: the other ends learn of it (a machine says nothing). */
 void sim_net_node_died(struct sim_net *n, int server, bool machine);

@@ -75,16 +75,12 @@ static void put(struct sim_disk *d, struct sim_node *n, int64_t offset, const ui
     size_t before = n->size;
     if ((size_t)offset + len > n->size) sim_node_resize(n, (size_t)offset + len);
     if (len) memcpy(n->data + offset, p, len);
+    sim_node_changed(n, (size_t)offset, (size_t)offset + len);
     n->mtime_ms = d->now.wall_ms;
     space_taken(d, before, n->size);
     if (!d->o.writeback_ppm || !kw_rng_chance(&d->rng, d->o.writeback_ppm) || !n->size) return;
     size_t at = (size_t)kw_rng_below(&d->rng, n->size) / SIM_SECTOR * SIM_SECTOR, k = n->size - at < SIM_SECTOR ? n->size - at : SIM_SECTOR;
-    if (at + k > n->durable_size) {
-        n->durable = need(realloc(n->durable, at + k));
-        memset(n->durable + n->durable_size, 0, at + k - n->durable_size);
-        n->durable_size = at + k;
-    }
-    memcpy(n->durable + at, n->data + at, k);
+    sim_node_writeback(n, at, at + k);
 }
 
 static enum kb_disk_err op_write(struct sim_disk *d, struct sim_node *n, int64_t offset, const uint8_t *p, size_t len) {
@@ -582,6 +578,7 @@ void sim_disk_poke(struct sim_disk *d, const char *path, const void *p, size_t n
     }
     sim_node_resize(x, n);
     if (n) memcpy(x->data, p, n);
+    sim_node_changed(x, 0, n);
     sim_tree_sync_all(x);
     sim_folder_sync(dir);
 }

@@ -53,14 +53,43 @@ void sim_node_resize(struct sim_node *n, size_t size) {
         n->cap = size + size / 2 + 64;
         n->data = need(realloc(n->data, n->cap));
     }
-    if (size > n->size) memset(n->data + n->size, 0, size - n->size);
+    if (size > n->size) {
+        memset(n->data + n->size, 0, size - n->size);
+        sim_node_changed(n, n->size, size);
+    }
     n->size = size;
 }
 
+void sim_node_changed(struct sim_node *n, size_t from, size_t to) {
+    if (from >= to) return;
+    bool none = n->changed_from == n->changed_to;
+    n->changed_from = none || from < n->changed_from ? from : n->changed_from;
+    n->changed_to = none || to > n->changed_to ? to : n->changed_to;
+}
+
+static void durable_resize(struct sim_node *n, size_t size) {
+    if (size > n->durable_cap) {
+        n->durable_cap = size + size / 2 + 64;
+        n->durable = need(realloc(n->durable, n->durable_cap));
+    }
+    if (size > n->durable_size) memset(n->durable + n->durable_size, 0, size - n->durable_size);
+    n->durable_size = size;
+}
+
+void sim_node_writeback(struct sim_node *n, size_t from, size_t to) {
+    if (to > n->durable_size) {
+        sim_node_changed(n, n->durable_size, to);
+        durable_resize(n, to);
+    }
+    memcpy(n->durable + from, n->data + from, to - from);
+}
+
 void sim_node_sync(struct sim_node *n) {
-    n->durable = need(realloc(n->durable, n->size + 1));
-    if (n->size) memcpy(n->durable, n->data, n->size);
-    n->durable_size = n->size;
+    if (n->size > n->durable_size) sim_node_changed(n, n->durable_size, n->size);
+    durable_resize(n, n->size);
+    size_t to = n->changed_to < n->size ? n->changed_to : n->size;
+    if (n->changed_from < to) memcpy(n->durable + n->changed_from, n->data + n->changed_from, to - n->changed_from);
+    n->changed_from = n->changed_to = 0;
 }
 
 /* ---- Names ---- */
@@ -167,6 +196,7 @@ static void lose_content(struct sim_node *n, struct kw_rng *rng, struct sim_loss
     }
     sim_node_resize(n, size);
     if (size) memcpy(n->data, v, size);
+    sim_node_changed(n, 0, size);
     free(v);
     sim_node_sync(n);
 }
@@ -218,7 +248,7 @@ struct sim_node *sim_tree_copy(const struct sim_node *root) {
     n->mtime_ms = root->mtime_ms;
     if (!root->folder) {
         sim_node_resize(n, root->size);
-        if (root->size) memcpy(n->data, root->data, root->size);
+        if (root->size) memcpy(n->data, root->data, root->size); /* all of it is new: marked as changed */
         sim_node_sync(n);
         return n;
     }

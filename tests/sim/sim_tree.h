@@ -26,7 +26,8 @@ struct sim_node {
     int64_t mtime_ms;
     char opened_as[96]; /* files: the path of the last open */
     uint8_t *data, *durable; /* files */
-    size_t size, cap, durable_size;
+    size_t size, cap, durable_size, durable_cap;
+    size_t changed_from, changed_to; /* the bytes below both sizes that may differ lie in here: a sync copies no others */
     struct sim_entries now, synced; /* folders */
     struct sim_change *changes;
     size_t change_count, change_cap;
@@ -36,6 +37,8 @@ struct sim_node *sim_node_new(bool folder);
 struct sim_node *sim_node_ref(struct sim_node *n);
 void sim_node_unref(struct sim_node *n);
 void sim_node_resize(struct sim_node *n, size_t size);
+void sim_node_changed(struct sim_node *n, size_t from, size_t to); /* data was written there */
+void sim_node_writeback(struct sim_node *n, size_t from, size_t to); /* these bytes become durable, others not */
 void sim_node_sync(struct sim_node *n);
 struct sim_node *sim_tree_find(struct sim_node *root, const char *path);
 /* The folder of a path and its last name (points into path); NULL when the folder is missing. */

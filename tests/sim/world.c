@@ -9,7 +9,7 @@
 #include "alloc.h"
 #include "base/crc32c.h"
 
-enum { TURNS_A_SECOND_MAX = 200000, HEAP_MAX = 5000000 };
+enum { TURNS_A_SECOND_MAX = 200000, HEAP_MAX = 5000000, HEAP_WAYS = 4 };
 #define WALL_START_MS INT64_C(1790000000000)
 
 struct sim_world *sim_the_world;
@@ -61,15 +61,17 @@ void sim_at(struct sim_world *w, int64_t at_us, sim_fn *fn, void *ctx, uint64_t 
     if (w->heap_count > HEAP_MAX) sim_fail(w, 37, "%zu events wait: something asks for ever more", w->heap_count);
     w->heap = sim_grow(w->heap, w->heap_count, &w->heap_cap, sizeof *w->heap);
     size_t i = w->heap_count++;
-    for (; i > 0 && before(&e, &w->heap[(i - 1) / 2]); i = (i - 1) / 2) w->heap[i] = w->heap[(i - 1) / 2];
+    for (; i > 0 && before(&e, &w->heap[(i - 1) / HEAP_WAYS]); i = (i - 1) / HEAP_WAYS) w->heap[i] = w->heap[(i - 1) / HEAP_WAYS];
     w->heap[i] = e;
 }
 
 static struct sim_event pop(struct sim_world *w) {
     struct sim_event top = w->heap[0], last = w->heap[--w->heap_count];
     size_t i = 0, n = w->heap_count;
-    for (size_t k; (k = 2 * i + 1) < n; i = k) {
-        if (k + 1 < n && before(&w->heap[k + 1], &w->heap[k])) k++;
+    for (size_t k; (k = HEAP_WAYS * i + 1) < n; i = k) {
+        size_t end = KW_MIN(k + HEAP_WAYS, n);
+        for (size_t j = k + 1; j < end; j++)
+            if (before(&w->heap[j], &w->heap[k])) k = j;
         if (!before(&w->heap[k], &last)) break;
         w->heap[i] = w->heap[k];
     }
