@@ -55,12 +55,19 @@ static void stamp(struct sim_cluster *c, struct sim_part *p, int node, const str
 
 /* ---- Following a log ---- */
 
+static const uint8_t *segment_bytes(struct sim_cluster *c, int node, const char *name, int64_t segment, size_t *n) {
+    char path[160] = SIM_DATA "/", *p = path + strlen(path);
+    size_t k = strlen(name);
+    memcpy(p, name, k);
+    memcpy(p + k, "/00000000000000000000.log", 26);
+    for (p += k + 20; segment; segment /= 10) *p-- = (char)('0' + segment % 10);
+    return sim_disk_peek(c->run->nodes[node].disk, path, n);
+}
+
 static bool read_batch(struct sim_cluster *c, int node, const char *name, int64_t segment, size_t position, struct sim_batch_id *b) {
-    char path[160];
     size_t n;
     struct kw_batch_header h;
-    snprintf(path, sizeof path, SIM_DATA "/%s/%020lld.log", name, (long long)segment);
-    const uint8_t *f = sim_disk_peek(c->run->nodes[node].disk, path, &n);
+    const uint8_t *f = segment_bytes(c, node, name, segment, &n);
     if (!f || position >= n || kw_batch_parse(f + position, n - position, &h) != KW_OK) return false;
     size_t size = (size_t)h.length + KW_BATCH_OVERHEAD;
     if (size > n - position || !kw_batch_crc_ok(f + position, size)) return false;
@@ -196,15 +203,38 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     y->hw_epoch = x->leader_epoch;
 }
 
+static struct sim_look look_at(const struct sim_part *p, const struct sim_broker *b, const struct kb_partition *x) {
+    const struct kb_log *g = x->log;
+    struct sim_look l;
+    memset(&l, 0, sizeof l); /* they are compared as bytes */
+    l.log = g;
+    l.life = b->lives;
+    l.start = g->start;
+    l.written = g->written;
+    l.synced = g->synced;
+    l.leo = g->leo;
+    l.hw = x->hw;
+    l.committed = p->end;
+    l.leader_epoch = x->leader_epoch;
+    l.role = (int32_t)x->role;
+    l.known = p->known && kw_uuid_eq(p->id, x->topic_id);
+    l.suspect = p->copies[b->index].suspect;
+    return l;
+}
+
 void sim_check_copies(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
     for (struct kb_partition *x = NULL; (x = kb_partitions_next(b->node, x));) {
         int t = x->log && x->state == KB_PART_ONLINE ? sim_topic_number(x->topic) : -1;
         if (t < 0 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
-        sim_copy_look(c, &c->parts[t][x->index], b, x->log);
-        marks(c, &c->parts[t][x->index], b, x);
-        sim_check_leader(c, &c->parts[t][x->index], b, x, t);
+        struct sim_part *p = &c->parts[t][x->index];
+        struct sim_look now = look_at(p, b, x), *last = &p->copies[b->index].look;
+        if (memcmp(&now, last, sizeof now) == 0) continue;
+        sim_copy_look(c, p, b, x->log);
+        marks(c, p, b, x);
+        sim_check_leader(c, p, b, x, t);
+        *last = look_at(p, b, x);
     }
 }
 

@@ -28,6 +28,13 @@ struct sim_batches {
     struct sim_batch_id *v;
     size_t count, cap;
 };
+struct sim_look { /* what a look at a copy depends on: while it stays the same the next turn has nothing new to show */
+    const struct kb_log *log;
+    uint64_t life;
+    int64_t start, written, synced, leo, hw, committed;
+    int32_t leader_epoch, role;
+    bool known, suspect;
+};
 struct sim_copy { /* a partition on one node */
     struct sim_batches have; /* what is written, as far as it was looked at; stays when the process dies */
     int64_t end;             /* of `have` */
@@ -40,6 +47,7 @@ struct sim_copy { /* a partition on one node */
     int32_t hw_epoch;
     bool led; /* at the last look */
     int64_t lost_in; /* the broker epoch in which it became suspect */
+    struct sim_look look; /* the last one */
 };
 struct sim_stamp { /* a batch that some node has appended: no other may stand there in the same epoch */
     int32_t epoch, prev_epoch;
