@@ -187,19 +187,22 @@ struct kc_cluster_info {
     struct topic *topics;
     size_t topic_count;
 };
-/* One topic: metadata, then three ListOffsets a leader (log start, high watermark, log end), `asking` says which. */
+/* One topic: metadata, then three ListOffsets a leader (log start, high watermark, log end), `asking` says which. A leader that is none, or is silent,
+ * leads back to metadata: what is open is asked of the one that leads then. */
 enum asking { ASK_START, ASK_HIGH_WATERMARK, ASK_END, ASK_DONE };
 #define END_OF_LOG_REPLICA (-2) /* ListOffsets as a debugging replica: "latest" is then the log end, not the high watermark */
 struct describe {
     char *topic;           /* NULL: all, without offsets */
     kc_cluster_info *info; /* NULL: taken */
     enum asking asking;
-    bool *asked; /* per partition, of the present question */
-    bool *away;  /* per partition: its leader cannot be reached */
+    bool *asked;     /* per partition, of the present question */
+    bool *away;      /* per partition: its leader cannot be reached */
+    int32_t *silent; /* per partition: the leader that took too long; -1: none did */
+    int32_t looks;   /* at metadata again, because of leaders */
     bool brokers_known; /* DescribeCluster was asked */
 };
 #define DESCRIBE_STEP_US 3000000
-#define LEADER_TRIES 4 /* then its partitions are shown without offsets */
+#define LOOKS_MAX 4 /* then partitions are shown without offsets */
 
 static void describe_free(void *call) {
     struct describe *d = call;
@@ -208,6 +211,7 @@ static void describe_free(void *call) {
     kw_free(d->topic);
     kw_free(d->asked);
     kw_free(d->away);
+    kw_free(d->silent);
     kw_free(d);
 }
 
@@ -292,12 +296,35 @@ static kc_err keep_topic(struct kw_arena *a, const struct kw_metadata_response_t
     return ok ? KC_OK : KC_NO_MEMORY;
 }
 
+/* Who leads, and who is in sync, by metadata that is asked for again; what is known already stays. */
+static kc_err leaders_read(struct describe *d, const struct kw_metadata_response *m) {
+    struct topic *t = &d->info->topics[0];
+    bool ok = true;
+    if (m->topics.n != 1 || m->topics.v[0].error_code != KE_NONE) return KC_OK; /* that broker does not know it: what was known stays */
+    for (int32_t i = 0; i < m->topics.v[0].partitions.n; i++) {
+        const struct kw_metadata_response_partition *q = &m->topics.v[0].partitions.v[i];
+        const kc_partition_info key = {.partition = q->partition_index};
+        kc_partition_info *p = bsearch(&key, t->partitions, t->info.partition_count, sizeof key, by_number);
+        if (!p || q->leader_epoch < p->leader_epoch) continue;
+        size_t at = (size_t)(p - t->partitions);
+        p->leader = q->leader_id;
+        p->leader_epoch = q->leader_epoch;
+        p->err = q->error_code == KE_REPLICA_NOT_AVAILABLE ? KC_OK : q->error_code;
+        p->replicas = kc_admin_keep_ids(&d->info->arena, q->replica_nodes.v, q->replica_nodes.n, &p->replica_count, &ok);
+        p->isr = kc_admin_keep_ids(&d->info->arena, q->isr_nodes.v, q->isr_nodes.n, &p->isr_count, &ok);
+        p->offline = kc_admin_keep_ids(&d->info->arena, q->offline_replicas.v, q->offline_replicas.n, &p->offline_count, &ok);
+        if (d->silent[at] >= 0 && d->silent[at] != p->leader) d->silent[at] = -1;
+    }
+    return ok ? KC_OK : KC_NO_MEMORY;
+}
+
 static kc_err metadata_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena) {
     struct describe *d = a->call;
     kc_cluster_info *info = d->info;
     struct kw_metadata_response m;
     kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
     if (err != KC_OK) return err;
+    if (d->looks > 0) return leaders_read(d, &m);
     if (d->topic && m.topics.n == 1 && m.topics.v[0].error_code == KE_LEADER_NOT_AVAILABLE && kc_admin_again(a, KE_LEADER_NOT_AVAILABLE))
         return ADMIN_AGAIN;
     kw_arena_reset(&info->arena);
@@ -347,21 +374,31 @@ static kc_err brokers_read(struct kc_admin *a, struct kw_in *body, struct kw_are
     return KC_OK;
 }
 
+/* Back to metadata for what is open. */
+static kc_err look_again(struct kc_admin *a) {
+    struct describe *d = a->call;
+    d->looks++;
+    a->tries = d->looks - 1; /* each a little later */
+    kc_admin_step(a, KW_API_METADATA, 0, KC_BROKER_ANY);
+    return ADMIN_AGAIN;
+}
+
 static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena) {
     struct describe *d = a->call;
     struct topic *t = &d->info->topics[0];
     struct kw_list_offsets_response m;
     kc_err err = kc_admin_decode(a, &kw_list_offsets_response_desc, body, arena, &m, &m.throttle_time_ms);
     if (err != KC_OK) return err;
-    bool again = false; /* a leader that has just been elected may not know it yet */
+    bool again = false; /* a leader that has just been elected may not know it yet, one that has been none */
     for (int32_t i = 0; m.topics.n == 1 && i < m.topics.v[0].partitions.n; i++) {
         const struct kw_list_offsets_response_list_offsets_partition_response *r = &m.topics.v[0].partitions.v[i];
         const kc_partition_info key = {.partition = r->partition_index};
         kc_partition_info *p = bsearch(&key, t->partitions, t->info.partition_count, sizeof key, by_number);
         if (!p) continue;
-        if (r->error_code != KE_NONE && a->tries + 1 < LEADER_TRIES && kc_admin_again(a, r->error_code))
+        if (r->error_code != KE_NONE && d->looks < LOOKS_MAX && kc_admin_again(a, r->error_code)) {
+            d->asked[p - t->partitions] = false;
             again = true;
-        else if (r->error_code != KE_NONE)
+        } else if (r->error_code != KE_NONE)
             p->err = p->err == KC_OK && d->asking != ASK_END ? r->error_code : p->err;
         else if (d->asking == ASK_START)
             p->log_start = r->offset;
@@ -370,12 +407,24 @@ static kc_err offsets_read(struct kc_admin *a, struct kw_in *body, struct kw_are
         else
             p->log_end = r->offset;
     }
-    return again ? ADMIN_AGAIN : KC_OK;
+    return again ? look_again(a) : KC_OK;
 }
 
 static int by_id(const void *a, const void *b) {
     int32_t x = ((const kc_broker_info *)a)->id, y = ((const kc_broker_info *)b)->id;
     return x < y ? -1 : x > y;
+}
+
+static int32_t *silent_new(size_t n) {
+    int32_t *v = kw_calloc(n + 1, sizeof *v);
+    for (size_t i = 0; v && i < n; i++) v[i] = -1;
+    return v;
+}
+
+static void give_up(struct describe *d, size_t i, kc_err err) {
+    d->away[i] = true;
+    d->silent[i] = -1;
+    if (d->info->topics[0].partitions[i].err == KC_OK) d->info->topics[0].partitions[i].err = err;
 }
 
 /* The next leader to ask, or the next question; KC_OK when all is known. */
@@ -390,9 +439,11 @@ static kc_err next_question(struct kc_admin *a) {
     const struct topic *t = &d->info->topics[0];
     if (!d->asked) d->asked = kw_calloc(t->info.partition_count + 1, sizeof *d->asked);
     if (!d->away) d->away = kw_calloc(t->info.partition_count + 1, sizeof *d->away);
-    if (!d->asked || !d->away) return KC_NO_MEMORY;
+    if (!d->silent) d->silent = silent_new(t->info.partition_count);
+    if (!d->asked || !d->away || !d->silent) return KC_NO_MEMORY;
     for (; d->asking < ASK_DONE; d->asking++) {
         for (size_t i = 0; i < t->info.partition_count; i++) {
+            if (d->silent[i] >= 0) give_up(d, i, KC_TIMED_OUT); /* it leads still */
             if (d->asked[i] || d->away[i] || t->partitions[i].leader < 0) continue;
             kc_admin_step(a, KW_API_LIST_OFFSETS, 1, t->partitions[i].leader);
             return ADMIN_NEXT;
@@ -418,14 +469,18 @@ static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
         return next_question(a);
     }
     if (a->api != KW_API_LIST_OFFSETS) return ADMIN_AGAIN; /* of any broker: the next time of another */
-    if (err != KC_UNSUPPORTED && err != KC_TIMED_OUT && a->tries + 1 < LEADER_TRIES) return ADMIN_AGAIN;
-    struct topic *t = &d->info->topics[0];
+    const struct topic *t = &d->info->topics[0];
+    bool again = err != KC_UNSUPPORTED && d->looks < LOOKS_MAX;
     for (size_t i = 0; i < t->info.partition_count; i++) {
-        if (t->partitions[i].leader != a->broker) continue;
-        d->away[i] = true;
-        if (t->partitions[i].err == KC_OK) t->partitions[i].err = err;
+        if (t->partitions[i].leader != a->broker || d->away[i]) continue;
+        if (!again) {
+            give_up(d, i, err);
+            continue;
+        }
+        d->asked[i] = false;
+        if (err == KC_TIMED_OUT) d->silent[i] = a->broker; /* another may lead by now: only that one is asked, this one would cost as much again */
     }
-    return next_question(a);
+    return again ? look_again(a) : next_question(a);
 }
 
 static const struct kc_admin_kind describe_kind = {"describe the cluster", KW_API_METADATA, 0, KC_BROKER_ANY, describe_encode, describe_read,

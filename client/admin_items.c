@@ -2,6 +2,7 @@
 #include "admin_items.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static uint8_t *item_at(const struct items *it, size_t i) {
     return (uint8_t *)it->v + it->shape->size * i;
@@ -95,11 +96,28 @@ static int32_t item_resource(const struct items *it, size_t i) {
     return resource;
 }
 
+/* By name, then number; of two for one item the one that came first. */
+static int by_item(const void *a, const void *b) {
+    const struct result *x = a, *y = b;
+    int32_t n = KW_MAX(x->name.len, 0), m = KW_MAX(y->name.len, 0);
+    int names = n != m ? (n < m ? -1 : 1) : n > 0 ? memcmp(x->name.p, y->name.p, (size_t)n) : 0;
+    if (names != 0) return names;
+    if (x->resource != y->resource) return x->resource < y->resource ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* r: in order. */
 static const struct result *result_of(const struct items *it, size_t i, const struct result *r, size_t count) {
-    int32_t resource = item_resource(it, i);
-    for (size_t k = 0; k < count; k++)
-        if (r[k].resource == resource && kw_str_eq(r[k].name, kw_str_of(item_name(it, i)))) return &r[k];
-    return NULL;
+    const struct result key = {.resource = item_resource(it, i), .name = kw_str_of(item_name(it, i))}; /* at: before any */
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (by_item(&r[middle], &key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && r[low].resource == key.resource && kw_str_eq(r[low].name, key.name) ? &r[low] : NULL;
 }
 
 /* True: the item is to be sent again. */
@@ -144,9 +162,11 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
     return KC_OK;
 }
 
-kc_err kc_items_take(struct kc_admin *a, const struct result *r, size_t count, kc_error **error) {
+kc_err kc_items_take(struct kc_admin *a, struct result *r, size_t count, kc_error **error) {
     const struct items *it = a->call;
     bool again = false;
+    for (size_t k = 0; k < count; k++) r[k].at = k;
+    qsort(r, count, sizeof *r, by_item); /* there may be a hundred thousand, in any order */
     for (size_t i = 0; i < it->n; i++)
         if (it->marks[i].state == ITEM_OPEN && take_one(a, i, result_of(it, i, r, count))) again = true;
     return again ? ADMIN_AGAIN : next_step(a, error);
@@ -173,12 +193,17 @@ kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
     kc_err err = kc_admin_decode(a, &kw_metadata_response_desc, body, arena, &m, &m.throttle_time_ms);
     if (err != KC_OK) return err;
     bool again = false;
+    int32_t from = 0; /* topics come in much the order in which they were asked for */
     for (size_t i = 0; i < it->n; i++) {
         if (it->marks[i].state != ITEM_VERIFY) continue;
         int32_t shown = -1; /* the broker that was asked may not have heard of it yet */
-        for (int32_t k = 0; k < m.topics.n; k++)
-            if (kw_str_eq(m.topics.v[k].name, kw_str_of(item_name(it, i))) && m.topics.v[k].partitions.n > 0)
-                shown = shows(item_at(it, i), &m.topics.v[k]);
+        for (int32_t k = 0; k < m.topics.n; k++) {
+            const struct kw_metadata_response_topic *t = &m.topics.v[(from + k) % m.topics.n];
+            if (!kw_str_eq(t->name, kw_str_of(item_name(it, i)))) continue;
+            if (t->partitions.n > 0) shown = shows(item_at(it, i), t);
+            from = (from + k + 1) % m.topics.n;
+            break;
+        }
         if (shown < 0) {
             again = true;
             continue;

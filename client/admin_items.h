@@ -44,6 +44,7 @@ struct result { /* one of an answer */
     int32_t resource;
     struct kw_str name, text;
     int16_t code;
+    size_t at; /* kc_items_take's own */
 };
 
 void kc_items_free(void *it);
@@ -55,8 +56,8 @@ static inline void *kc_items_open(const struct items *it, size_t i) {
     return it->marks[i].state == ITEM_OPEN ? (uint8_t *)it->v + it->shape->size * i : NULL;
 }
 
-/* Puts an answer's results into the items. Those whose error passes are asked for again, they alone. */
-kc_err kc_items_take(struct kc_admin *a, const struct result *r, size_t count, kc_error **error);
+/* Puts an answer's results into the items, and the results into another order. Those whose error passes are asked for again, they alone. */
+kc_err kc_items_take(struct kc_admin *a, struct result *r, size_t count, kc_error **error);
 /* The step that looks whether an earlier try did it: metadata of the topics in question. */
 kw_err kc_items_verify_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
 /* shows: 1: this is what was asked for; 0: it is not; -1: not yet known, ask again. */

@@ -9,6 +9,7 @@ struct delete_records {
     kc_topic_partition *v;
     bool *settled;
     int32_t *leaders; /* -1: not known, or to be asked for again */
+    size_t from;      /* where the next result is looked for first: they come in the order of the request */
 };
 
 static void records_free(void *call) {
@@ -44,10 +45,12 @@ static void leaders_note(struct kc_admin *a, const struct kw_metadata_response_t
         if (d->settled[i] || !kw_str_eq(t->name, record_topic(a, tp))) continue;
         d->leaders[i] = -1;
         int16_t code = t->error_code != KE_NONE ? t->error_code : KE_UNKNOWN_TOPIC_OR_PARTITION;
-        for (int32_t p = 0; t->error_code == KE_NONE && p < t->partitions.n; p++) {
-            if (t->partitions.v[p].partition_index != tp->partition) continue;
-            d->leaders[i] = t->partitions.v[p].leader_id;
+        for (int32_t k = 0; t->error_code == KE_NONE && k < t->partitions.n; k++) { /* mostly they come in order, and it is the first that is looked at */
+            const struct kw_metadata_response_partition *p = &t->partitions.v[(tp->partition % t->partitions.n + k) % t->partitions.n];
+            if (p->partition_index != tp->partition) continue;
+            d->leaders[i] = p->leader_id;
             code = d->leaders[i] < 0 ? KE_LEADER_NOT_AVAILABLE : KE_NONE;
+            break;
         }
         if (code == KE_NONE || (code != KE_UNKNOWN_TOPIC_OR_PARTITION && kc_admin_again(a, code))) continue;
         tp->err = code;
@@ -79,14 +82,17 @@ static kw_err records_encode(struct kc_admin *a, int16_t version, struct kw_aren
 static void records_result(struct kc_admin *a, struct kw_str topic,
                            const struct kw_delete_records_response_delete_records_partition_result *r) {
     struct delete_records *d = a->call;
-    for (size_t i = 0; i < d->n; i++) {
+    for (size_t k = 0; k < d->n; k++) {
+        size_t i = (d->from + k) % d->n;
         kc_topic_partition *tp = &d->v[i];
-        if (d->settled[i] || tp->partition != r->partition_index || !kw_str_eq(topic, record_topic(a, tp))) continue;
+        if (d->settled[i] || d->leaders[i] != a->broker || tp->partition != r->partition_index || !kw_str_eq(topic, record_topic(a, tp))) continue;
+        d->from = i + 1;
         d->leaders[i] = -1; /* asked for again, should it be tried again */
-        if (kc_admin_again(a, r->error_code)) continue;
+        if (kc_admin_again(a, r->error_code)) return;
         d->settled[i] = true;
         tp->err = r->error_code;
         if (tp->err == KC_OK) tp->offset = r->low_watermark;
+        return;
     }
 }
 
@@ -103,6 +109,11 @@ static kc_err records_read(struct kc_admin *a, struct kw_in *body, struct kw_are
         if (err != KC_OK) return err;
         for (int32_t t = 0; t < m.topics.n; t++)
             for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) records_result(a, m.topics.v[t].name, &m.topics.v[t].partitions.v[i]);
+        for (size_t i = 0; i < d->n; i++) {
+            if (d->settled[i] || d->leaders[i] != a->broker) continue;
+            d->settled[i] = true; /* asking for what it does not name would not end */
+            d->v[i].err = KC_BAD_MESSAGE;
+        }
     }
     bool left = false;
     for (size_t i = 0; i < d->n; i++) {

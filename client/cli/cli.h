@@ -106,6 +106,7 @@ struct cli_view { /* a cluster at one moment */
     kc_err quorum_err;
     kc_reassignment_list *moves; /* NULL: not told, moves_err says why */
     kc_err moves_err;
+    bool asked_aside; /* for the quorum and the moves */
     /* asked for once they are needed */
     char *topic; /* whose min_isr this is */
     int32_t min_isr;
@@ -117,6 +118,7 @@ struct cli_view { /* a cluster at one moment */
 };
 /* topic: NULL: all, without offsets. To be closed on error too. */
 kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error);
+kc_err cli_view_topic(struct cli_view *v, const char *topic, kc_error **error); /* another topic, the rest as it was; open still on error */
 void cli_view_close(struct cli_view *v);
 bool cli_view_is_up(const struct cli_view *v, int32_t id);
 int64_t cli_view_seen_ms_ago(const struct cli_view *v, int32_t id); /* by the quorum's leader; -1 unknown */

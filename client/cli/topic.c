@@ -221,11 +221,11 @@ static int topic_describe(int argc, char **argv) {
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
+    struct cli_view view = {.session = &s};
     for (int i = 0; i < names.count; i++) {
-        struct cli_view view;
         kc_error *error = NULL;
         kc_topic_info topic;
-        kc_err err = cli_view_open(&s, names.v[i], &view, &error);
+        kc_err err = cli_view_topic(&view, names.v[i], &error);
         if (err == KC_OK) err = kc_cluster_info_topic(view.info, 0, &topic);
         if (err == KC_OK) err = topic.err;
         if (err != KC_OK) {
@@ -235,8 +235,8 @@ static int topic_describe(int argc, char **argv) {
         } else {
             describe_text(&view, &topic);
         }
-        cli_view_close(&view);
     }
+    cli_view_close(&view);
     cli_session_close(&s);
     return rc;
 }

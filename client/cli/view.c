@@ -11,21 +11,33 @@
 
 #define ASIDE_US 2000000 /* for what is nice to know */
 
-kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error) {
+/* What there is one of, whatever the topic. */
+static void ask_aside(struct cli_view *v) {
     kc_op *moves = NULL, *quorum = NULL;
-    *v = (struct cli_view){.session = s};
-    kc_err err = cli_describe(s, topic, &v->info, error);
-    if (err != KC_OK) return err;
+    kc_client *c = v->session->client;
     /* Only now: where the quorum has no leader a broker keeps them for as long as they may wait, and all answers behind them on that connection. */
-    (void)kc_admin_describe_quorum_start(s->client, ASIDE_US, 0, &quorum, NULL);
-    (void)kc_admin_list_reassignments_start(s->client, ASIDE_US, 0, &moves, NULL);
-    if (quorum) v->quorum_err = cli_wait(s, quorum, NULL);
-    if (moves) v->moves_err = cli_wait(s, moves, NULL);
+    (void)kc_admin_describe_quorum_start(c, ASIDE_US, 0, &quorum, NULL);
+    (void)kc_admin_list_reassignments_start(c, ASIDE_US, 0, &moves, NULL);
+    if (quorum) v->quorum_err = cli_wait(v->session, quorum, NULL);
+    if (moves) v->moves_err = cli_wait(v->session, moves, NULL);
     v->quorum = kc_op_result_quorum(quorum);
     v->moves = kc_op_result_reassignments(moves);
     kc_op_free(quorum);
     kc_op_free(moves);
-    return KC_OK;
+    v->asked_aside = true;
+}
+
+kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error) {
+    *v = (struct cli_view){.session = s};
+    return cli_view_topic(v, topic, error);
+}
+
+kc_err cli_view_topic(struct cli_view *v, const char *topic, kc_error **error) {
+    kc_cluster_info_free(v->info);
+    v->info = NULL;
+    kc_err err = cli_describe(v->session, topic, &v->info, error);
+    if (err == KC_OK && !v->asked_aside) ask_aside(v);
+    return err;
 }
 
 void cli_view_close(struct cli_view *v) {

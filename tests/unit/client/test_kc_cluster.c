@@ -9,10 +9,13 @@
 #include "server.h"
 #include "wire/kerror.h"
 
-static struct server *srv;
-static struct kw_arena arena;
+static struct server *srv, *other; /* other: broker 3, once it leads */
+static struct kw_arena arenas[2]; /* a server each, which is a thread */
+static _Thread_local struct kw_arena *arena;
 static _Atomic bool healthy, no_quorum, frozen; /* frozen: leaders take no question for offsets */
 static _Atomic int new_leader; /* so many questions for offsets come too early */
+static _Atomic int moves_after; /* from the so-manieth metadata on broker 3 leads, and has a server of its own; broker 1 does not: 0: never */
+static _Atomic int metadata_asked, quorum_asked;
 
 #define PARTITIONS 5
 static const struct {
@@ -26,19 +29,22 @@ static void metadata(struct server *s, struct server_conn *c, struct kw_frame_re
     struct kw_metadata_response_broker b[3];
     struct kw_metadata_response_partition p[PARTITIONS];
     int32_t ids[] = {1, 3, 5};
+    bool moved = moves_after > 0 && metadata_asked++ >= moves_after;
     for (int i = 0; i < 3; i++)
         b[i] = (struct kw_metadata_response_broker){.node_id = ids[i], .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_null()};
     for (int i = 0; i < PARTITIONS; i++) {
         p[i] = (struct kw_metadata_response_partition){.partition_index = i, .leader_id = parts[i].leader, .leader_epoch = 6 + i};
         if (parts[i].leader < 0) p[i].error_code = KE_LEADER_NOT_AVAILABLE;
-        p[i].replica_nodes.v = kw_arena_dup(&arena, parts[i].replicas, sizeof parts[i].replicas);
+        p[i].replica_nodes.v = kw_arena_dup(arena, parts[i].replicas, sizeof parts[i].replicas);
         p[i].replica_nodes.n = parts[i].replica_count;
-        p[i].isr_nodes.v = kw_arena_dup(&arena, parts[i].isr, sizeof parts[i].isr);
+        p[i].isr_nodes.v = kw_arena_dup(arena, parts[i].isr, sizeof parts[i].isr);
         p[i].isr_nodes.n = parts[i].isr_count;
         if (healthy)
             p[i] = (struct kw_metadata_response_partition){
                 .partition_index = i, .leader_id = 1, .leader_epoch = 1, .replica_nodes = {ids, 2}, .isr_nodes = {ids, 2}};
     }
+    if (moves_after > 0) b[1].port = other->port;
+    for (int i = 0; moved && i < PARTITIONS; i++) p[i].leader_id = 3, p[i].leader_epoch = 9;
     struct kw_metadata_response_topic t = {.name = kw_str_of("t"), .topic_id = {{9}}, .partitions = {p, PARTITIONS}};
     kw_msg_init(&kw_metadata_response_desc, &m);
     m.brokers.v = b;
@@ -71,6 +77,7 @@ static void quorum(struct server_conn *c, struct kw_frame_request *h) {
         .leader_id = 1, .leader_epoch = 8, .high_watermark = 85, .current_voters = {v, 3}, .error_message = kw_str_null()};
     struct kw_describe_quorum_response_topic_data t = {.topic_name = kw_str_of("__cluster_metadata"), .partitions = {&p, 1}};
     kw_msg_init(&kw_describe_quorum_response_desc, &m);
+    quorum_asked++;
     if (no_quorum) m.error_code = KE_BROKER_NOT_AVAILABLE;
     m.topics.v = &t;
     m.topics.n = no_quorum ? 0 : 1;
@@ -123,7 +130,7 @@ static void elect(struct server_conn *c, struct kw_frame_request *h, struct kw_i
     struct kw_elect_leaders_response m;
     struct kw_elect_leaders_response_partition_result p[PARTITIONS];
     struct kw_elect_leaders_response_replica_election_result t = {.topic = kw_str_of("t"), .partition_result = {p, 0}};
-    if (kw_decode(&kw_elect_leaders_request_desc, h->version, body, &arena, &q) != KW_OK || q.topic_partitions.n > 1) return;
+    if (kw_decode(&kw_elect_leaders_request_desc, h->version, body, arena, &q) != KW_OK || q.topic_partitions.n > 1) return;
     kw_msg_init(&kw_elect_leaders_response_desc, &m);
     m.error_code = whole_code;
     for (int32_t i = 0; q.topic_partitions.n == 1 && i < q.topic_partitions.v[0].partitions.n && i < PARTITIONS && !m.error_code; i++)
@@ -139,7 +146,7 @@ static void reassign(struct server_conn *c, struct kw_frame_request *h, struct k
     struct kw_alter_partition_reassignments_response m;
     struct kw_alter_partition_reassignments_response_reassignable_partition_response p[PARTITIONS];
     struct kw_alter_partition_reassignments_response_reassignable_topic_response t = {.name = kw_str_of("t"), .partitions = {p, 0}};
-    if (kw_decode(&kw_alter_partition_reassignments_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
+    if (kw_decode(&kw_alter_partition_reassignments_request_desc, h->version, body, arena, &q) != KW_OK || q.topics.n != 1) return;
     kw_msg_init(&kw_alter_partition_reassignments_response_desc, &m);
     m.error_code = whole_code;
     for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < PARTITIONS && !m.error_code; i++) {
@@ -164,12 +171,12 @@ static void unregister(struct server_conn *c, struct kw_frame_request *h) {
     server_reply(c, h, &m);
 }
 
-static void list_offsets(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+static void list_offsets(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
     struct kw_list_offsets_request q;
     struct kw_list_offsets_response m;
     struct kw_list_offsets_response_list_offsets_partition_response p[PARTITIONS];
     struct kw_list_offsets_response_list_offsets_topic_response t = {.name = kw_str_of("t"), .partitions = {p, 0}};
-    if (frozen || kw_decode(&kw_list_offsets_request_desc, h->version, body, &arena, &q) != KW_OK || q.topics.n != 1) return;
+    if ((frozen && s == srv) || kw_decode(&kw_list_offsets_request_desc, h->version, body, arena, &q) != KW_OK || q.topics.n != 1) return;
     kw_msg_init(&kw_list_offsets_response_desc, &m);
     for (int32_t i = 0; i < q.topics.v[0].partitions.n && i < PARTITIONS; i++)
         p[t.partitions.n++] = (struct kw_list_offsets_response_list_offsets_partition_response){
@@ -177,6 +184,7 @@ static void list_offsets(struct server_conn *c, struct kw_frame_request *h, stru
             .timestamp = -1,
             .offset = q.topics.v[0].partitions.v[i].timestamp == -2 ? 10 : q.replica_id == -2 ? 33 : 22,
             .leader_epoch = -1};
+    for (int32_t i = 0; moves_after > 0 && s == srv && i < t.partitions.n; i++) p[i].error_code = KE_NOT_LEADER_OR_FOLLOWER;
     if (t.partitions.n > 0 && new_leader > 0) {
         new_leader--;
         p[0].error_code = KE_NOT_LEADER_OR_FOLLOWER;
@@ -187,7 +195,8 @@ static void list_offsets(struct server_conn *c, struct kw_frame_request *h, stru
 }
 
 static bool hook(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
-    kw_arena_reset(&arena);
+    arena = &arenas[s == other];
+    kw_arena_reset(arena);
     switch (h->api_key) {
     case KW_API_METADATA:
         return metadata(s, c, h), true;
@@ -208,7 +217,7 @@ static bool hook(struct server *s, struct server_conn *c, struct kw_frame_reques
     case KW_API_UNREGISTER_BROKER:
         return unregister(c, h), true;
     case KW_API_LIST_OFFSETS:
-        return list_offsets(c, h, body), true;
+        return list_offsets(s, c, h, body), true;
     default:
         return false;
     }
@@ -281,6 +290,40 @@ static void test_a_frozen_leader(void **state) {
     holds(out, "\npartition 1: the leader, broker 1, does not answer: ");
     holds(out, "\npartition 2: " P2 "\n");
     holds(out, "3          1       9      1,3       1,3  -    -      -   -    offline\n");
+}
+
+/* One that is none any more, or is silent: the one that leads now is asked. */
+static void test_a_leader_that_moved(void **state) {
+    (void)state;
+    healthy = true;
+    no_quorum = false;
+    for (int silent = 0; silent < 2; silent++) {
+        moves_after = 2; /* the client's own look and the first of the call */
+        metadata_asked = 0;
+        frozen = silent;
+        const char *out = kc("topic describe t");
+        frozen = false;
+        moves_after = 0;
+        for (int i = 0; i < PARTITIONS; i++) {
+            char line[200];
+            snprintf(line, sizeof line, "\n%d          3       9      1,3       1,3  -    10     22  33   ok\n", i);
+            holds(out, line);
+        }
+        assert_null(strstr(out, "answer"));
+    }
+}
+
+/* The quorum and the moves are asked for once, however many topics are shown. */
+static void test_many_topics(void **state) {
+    (void)state;
+    healthy = true;
+    no_quorum = false;
+    quorum_asked = 0;
+    const char *out = kc("topic describe t t t --json");
+    assert_int_equal(quorum_asked, 1);
+    const char *second = strstr(out + 1, "{\"name\":\"t\"");
+    assert_non_null(second);
+    assert_non_null(strstr(second + 1, "{\"name\":\"t\""));
 }
 
 static void test_cluster(void **state) {
@@ -391,19 +434,24 @@ static void test_unregister(void **state) {
 
 static int setup(void **state) {
     (void)state;
-    kw_arena_init(&arena, 0);
+    kw_arena_init(&arenas[0], 0);
+    kw_arena_init(&arenas[1], 0);
     srv = server_new_with(hook);
+    other = server_new_with(hook);
     return 0;
 }
 static int teardown(void **state) {
     (void)state;
     server_free(srv);
-    kw_arena_deinit(&arena);
+    server_free(other);
+    kw_arena_deinit(&arenas[0]);
+    kw_arena_deinit(&arenas[1]);
     return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_a_frozen_leader), cmocka_unit_test(test_cluster),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topic_describe), cmocka_unit_test(test_a_frozen_leader),
+                                       cmocka_unit_test(test_a_leader_that_moved), cmocka_unit_test(test_many_topics), cmocka_unit_test(test_cluster),
                                        cmocka_unit_test(test_elect), cmocka_unit_test(test_reassign), cmocka_unit_test(test_reassign_refusals),
                                        cmocka_unit_test(test_unregister)};
     return cmocka_run_group_tests(tests, setup, teardown);
