@@ -136,6 +136,8 @@ void kb_raft_loaded(struct kb_raft *r, struct kb_now now) {
 
 struct kb_log_end kb_raft_log_end(const struct kb_raft *r) {
     const struct kb_store *s = r->s;
+    /* Empty while it is brought behind a snapshot: what it then has is the snapshot. */
+    if (r->install.step == KB_INSTALL_RESET) return (struct kb_log_end){.epoch = r->install.epoch, .offset = r->install.end};
     int64_t end = r->follow.cutting ? r->follow.cut_to : s->log->leo; /* what will be gone cannot be boasted of */
     int32_t epoch = end > s->log->start ? kb_epochs_at(s->log->epochs, end - 1) : -1;
     if (epoch < 0 && end == s->snapshot_end) epoch = s->snapshot_epoch;
@@ -422,6 +424,11 @@ void kb_raft_start_election(struct kb_raft *r, const struct kb_election_state *s
         r->peers[i].ask_failed = false;
     }
     kb_election_init(&r->election, &o);
+    if (st->epoch != r->epoch) { /* whom it followed leads another epoch, and is not to be taken for the leader of this one */
+        kb_raft_follow(r, -1, now);
+        r->leader = -1;
+        r->follow.heard_hw = -1;
+    }
     r->epoch = r->s->epoch = st->epoch;
     if (kb_election_start(&r->election, st, now.mono_us))
         kb_store_fail(r->s, now, "%s: epoch %d cannot be: the file, or the log, is damaged; restore it from a copy", r->state_path, (int)st->epoch);

@@ -221,7 +221,9 @@ static void fetch(struct kb_raft *r, struct kb_now now) {
     struct kb_raft_follow *f = &r->follow;
     struct kb_raft_fetch_request q;
     kb_raft_fetch_init(r, &q);
-    q.req.max_wait_ms = MAX_WAIT_MS;
+    /* An idle leader is to be heard of well before it is missed. */
+    int64_t patience_us = kb_raft_config_us(r, "controller.quorum.fetch.timeout.ms");
+    q.req.max_wait_ms = (int32_t)KW_MAX(KW_MIN((int64_t)MAX_WAIT_MS, patience_us / 2000), 1);
     f->call.done = fetched;
     f->call.ctx = r;
     int64_t timeout = kb_raft_config_us(r, "controller.quorum.request.timeout.ms");

@@ -5,9 +5,9 @@
  *
  * A voter without quorum-state (an empty or foreign folder: a first start, or a disk that was wiped under its old id) may have voted, and
  * acknowledged, what it knows no more. It observes: it gives no vote, and what it fetches counts for nothing, until either
- *   - it has followed a leader up to what that one has committed, and so many of the others have named their epochs that one of them is in any
- *     majority that it can have been part of, none above the leader's: so whatever it acknowledged before, this leader has, and it votes in later
- *     epochs only. With one voter of three wiped and another away nobody can know: the cluster waits for it, or for the operator; or
+ *   - it has followed a leader up to what that one has committed, and all others have named their epochs, none above the leader's: so whatever it
+ *     acknowledged before, this leader has, and it votes in later epochs only. All, as any one of them may be a candidate that has its vote and waits
+ *     for more. With one voter wiped and another away nobody can know: the wiped one waits for it, or for the operator; or
  *   - every other voter has said, since this process started, that its log is empty too and that it knows no leader (a pre-vote granted
  *     against an empty log): so nothing was committed, and as its epoch it takes one above all theirs, in which it cannot have voted. So
  *     the first start of a cluster needs all voters, later ones a majority; or
@@ -215,7 +215,8 @@ void kb_raft_joined(struct kb_raft *r, struct kb_now now) {
     if (r->phase != KB_RAFT_FORGETFUL || r->storing || r->join_epoch > r->epoch || r->follow.leader < 0) return;
     if (r->follow.heard_hw < 0 || r->s->log->synced < r->follow.heard_hw) return;
     for (size_t i = 0; i < r->peer_count; i++) answered += r->peers[i].answered || r->peers[i].id == r->leader;
-    if (answered < r->voter_count - (r->voter_count / 2 + 1) + 1) return;
+    /* All of them: any one may stand by a vote that this voter gave in the life that it forgot. */
+    if (answered < r->peer_count) return;
     kb_say(r->s->o.env->logger, KB_INFO, "voter %d has caught up with leader %d at offset %lld: it votes from now on", (int)r->id, (int)r->leader,
            (long long)r->hw);
     /* It knows the leader of this epoch, so it gives no vote away in it. */

@@ -100,7 +100,7 @@ static bool agrees(const struct fetch *f, answer_part *p) {
     int64_t offset = f->q->fetch_offset, end;
     int32_t asked = f->q->last_fetched_epoch, epoch;
     if (offset == 0 && log->start == 0) return true;
-    if (asked < 0 && offset >= log->start && offset <= log->leo) return true; /* no replica: a reader that is told of nothing */
+    if (asked < 0 && f->replica_id < 0 && offset >= log->start && offset <= log->leo) return true; /* a reader, that is told of nothing */
     if (asked > kb_epochs_latest(log->epochs)) {
         epoch = kb_raft_log_end(f->r).epoch;
         end = log->leo;

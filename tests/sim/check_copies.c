@@ -171,6 +171,7 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     y->life = b->lives;
     y->hw_epoch = -1;
     y->led = false;
+    y->looked_epoch = INT32_MAX;
 }
 
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {

@@ -67,6 +67,14 @@ static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     commit(c, p, b, x, topic);
 }
 
+/* In this turn, and no more: it led when it was looked at last, or came to lead since, by metadata that it learned late and all at once. */
+static bool has_led(struct sim_copy *y, const struct kb_partition *x) {
+    bool led = y->led || (y->named_epoch > y->looked_epoch && y->named_epoch <= x->leader_epoch);
+    y->led = x->role == KB_PART_LEADS;
+    y->looked_epoch = x->leader_epoch;
+    return led && !y->led;
+}
+
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
     struct sim_world *w = &c->run->w;
     const char *name = c->run->model.topics[topic].name;
@@ -75,10 +83,7 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
         if (x->hw > p->end) committed(c, p, b, x, topic);
         return;
     }
-    bool led = p->copies[b->index].led;
-    p->copies[b->index].led = x->role == KB_PART_LEADS;
-    if (x->role != KB_PART_LEADS && led && x->hw > p->end &&
-        sim_copy_agrees(p, b->index)) { /* in the turn in which it ceased to lead, before that */
+    if (has_led(&p->copies[b->index], x) && x->hw > p->end && sim_copy_agrees(p, b->index)) {
         commit(c, p, b, x, topic);
         return;
     }
@@ -108,6 +113,7 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
 static void take(struct sim_cluster *c, struct sim_part *p, const struct kb_image_partition *x) {
     p->leader = sim_cluster_node(c, x->leader);
     p->leader_epoch = x->leader_epoch;
+    if (p->leader >= 0) p->copies[p->leader].named_epoch = x->leader_epoch;
     p->partition_epoch = x->partition_epoch;
     p->isr_count = p->replica_count = 0;
     for (int32_t i = 0; i < x->isr_count; i++) p->isr[p->isr_count++] = sim_cluster_node(c, x->isr[i]);
@@ -180,6 +186,7 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
     if (!p->known || !kw_uuid_eq(p->id, topic->id)) {
         p->id = topic->id;
         p->known = true;
+        for (int n = 0; n < SIM_NODES_MAX; n++) p->copies[n].named_epoch = -1;
         p->moved_us = c->run->w.now_us;
     } else {
         check_change(c, p, topic->name, t, x);

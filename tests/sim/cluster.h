@@ -45,7 +45,9 @@ struct sim_copy { /* a partition on one node */
     int32_t leader_epoch;    /* as the node knew it last */
     int64_t hw, synced;
     int32_t hw_epoch;
-    bool led; /* at the last look */
+    bool led;             /* at the last look */
+    int32_t looked_epoch; /* the node's leader epoch then; INT32_MAX: not looked at in this life */
+    int32_t named_epoch;  /* the last in which the metadata named the node as the leader */
     int64_t lost_in; /* the broker epoch in which it became suspect */
     struct sim_look look; /* the last one */
 };

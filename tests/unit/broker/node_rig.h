@@ -40,7 +40,8 @@ struct rig {
 
 static inline void rig_line(void *ctx, enum kb_level level, const char *text) {
     struct rig *r = ctx;
-    if (getenv("RIG_LOG")) fprintf(stderr, "[%d] %s\n", (int)level, text);
+    if (getenv("RIG_LOG"))
+        fprintf(stderr, "%10.6f node %d: [%d] %s\n", (double)r->now.mono_us / 1e6, (int)kb_config_int(r->config, "node.id"), (int)level, text);
     size_t n = strlen(r->lines);
     if (level >= KB_WARN) snprintf(r->lines + n, sizeof(r->lines) - n, "%s\n", text);
 }

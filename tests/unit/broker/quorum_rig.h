@@ -1,7 +1,7 @@
 /* quorum_rig.h - several whole nodes in one process and one virtual time, each on a simulated disk of its own, links joined to connections in
  * memory: the metadata quorum as it is, with kills, power losses, wiped disks and links that hold their bytes back.
  *
- * What it watches all the time: an epoch has one leader; what any node applied at an offset is what all others do; what a leader saw
+ * What it watches all the time: an epoch has one leader, and nobody follows another in it; what any node applied at an offset is what all others do; what a leader saw
  * committed is never lost.
  */
 #ifndef QUORUM_RIG_H
@@ -39,7 +39,7 @@ struct quorum {
     struct kb_now now;
     struct kw_rng rng;
     bool cut[HOSTS_MAX][HOSTS_MAX]; /* nothing goes from the one to the other */
-    int32_t leader_of[EPOCHS_MAX];  /* -1: not seen */
+    int32_t leader_of[EPOCHS_MAX];  /* -1: had none yet; -2: not known */
     int32_t epoch_at[OFFSETS_MAX];  /* of what was applied there; -1: not yet */
     int64_t committed;              /* highest offset that a node applied */
     uint32_t serial;                /* of records appended */
@@ -157,7 +157,7 @@ static inline void q_watch(struct host *h) {
         /* Copies of an earlier epoch's records prove nothing: one of this epoch comes first. */
         if (h->led < 0) h->led_from = s->raft->hw;
         h->led = s->epoch;
-        if (s->raft->hw != h->led_from && (s->raft->epoch_start < 0 || s->raft->hw <= s->raft->epoch_start))
+        if (s->raft->hw != h->led_from && s->raft->hw != s->snapshot_end && (s->raft->epoch_start < 0 || s->raft->hw <= s->raft->epoch_start))
             fail_msg("host %d: %lld is committed in epoch %d, which began at %lld", h->id, (long long)s->raft->hw, s->epoch, (long long)s->raft->epoch_start);
         assert_true(s->epoch < EPOCHS_MAX);
         int32_t *leader = &q->leader_of[s->epoch];
@@ -183,6 +183,14 @@ static inline void q_watch(struct host *h) {
     if (durable <= q->voters / 2) fail_msg("host %d: offset %lld was applied, and %d voters have it", h->id, (long long)im->offset, durable);
 }
 
+static inline void q_watch_follower(const struct host *h) {
+    const struct kb_store *s = q_store(h);
+    if (h->failed || !s || !s->raft || !s->raft->election.started || s->raft->election.role != KB_FOLLOWER) return;
+    const struct kb_election_state *e = &s->raft->election.state;
+    int32_t led_by = h->q->leader_of[e->epoch];
+    if (led_by != -2 && led_by != e->leader_id) fail_msg("host %d follows %d in epoch %d, which was led by %d", h->id, e->leader_id, e->epoch, led_by);
+}
+
 /* ---- Turns ---- */
 
 static inline bool q_turn(struct quorum *q) {
@@ -203,6 +211,10 @@ static inline bool q_turn(struct quorum *q) {
         q_watch(h);
     }
     for (int i = 0; i < PIPES_MAX; i++) any = q_pipe_turn(q, &q->pipes[i]) || any;
+    for (int i = 0; i < q->hosts; i++)
+        if (q->h[i].up) q_watch(&q->h[i]);
+    for (int i = 0; i < q->hosts; i++)
+        if (q->h[i].up) q_watch_follower(&q->h[i]);
     return any;
 }
 

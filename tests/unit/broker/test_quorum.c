@@ -38,6 +38,25 @@ static void test_first_start(void **state) {
     free(q);
 }
 
+/* However the empty voters come to hear of each other, and of the first leader while they store their first epoch: nobody takes it for the leader of
+ * another epoch than its own. */
+static void test_first_start_of_five(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 5, 5, seed);
+        for (int i = 0; i < 5; i++) {
+            q_boot(&q->h[i]);
+            if (seed % 2) q_pass(q, (int64_t)kw_rng_below(&q->rng, 20000));
+        }
+        struct host *l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        q_agree(q, 5 * SECOND);
+        q_deinit(q);
+        free(q);
+    }
+}
+
 /* Two of three that have nothing cannot know whether the third has: they wait, and the third's coming starts the cluster. */
 static void test_first_start_needs_all(void **state) {
     (void)state;
@@ -768,6 +787,7 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_start),
+        cmocka_unit_test(test_first_start_of_five),
         cmocka_unit_test(test_first_start_needs_all),
         cmocka_unit_test(test_leader_is_killed),
         cmocka_unit_test(test_divergence),

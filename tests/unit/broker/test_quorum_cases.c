@@ -68,7 +68,7 @@ static void test_br12_committed_is_not_cut(void **state) {
     for (int i = 0; i < 3; i++)
         if (i != witness->id) q->cut[i][witness->id] = q->cut[witness->id][i] = true;
     for (int i = 0; i < OFFSETS_MAX; i++) q->epoch_at[i] = -1; /* what was committed is lost by our own doing */
-    for (int i = 0; i < EPOCHS_MAX; i++) q->leader_of[i] = -1;
+    for (int i = 0; i < EPOCHS_MAX; i++) q->leader_of[i] = -2;
     q->committed = -1;
     q_boot(a);
     q_boot(b);
