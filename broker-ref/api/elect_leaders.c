@@ -1,15 +1,17 @@
 /* elect_leaders.c - ElectLeaders v0-2: the preferred replicas shall lead, or (v1) any that is alive. Without a list: all that need it. KIP-183, 460.
  *
- * Called by dispatch. The rules are the controller's (controller_elect.c).
+ * Called by dispatch. The rules are the controller's (controller_elect.c), which is asked for one slice after the other: however many partitions there
+ * are, others' requests come in between, and what is under way at a time is bounded.
  */
 #include "admin.h"
 
-enum { ALL_MAX = 10000 };
+enum { SLICE_MAX = 1000 };
 
 struct election {
     struct kw_elect_leaders_request req;
     struct kb_leader_elect *v;
-    int32_t count;
+    int32_t count, done, asked; /* the slice under way is [done, asked) */
+    void (*all_done)(struct kb_change *c, struct kb_now now);
 };
 
 static bool is_active(struct kb_request *rq) {
@@ -42,8 +44,9 @@ static void answer(struct kb_admin_wait *w) {
         for (int32_t j = 0; !err && j < n; j++) {
             struct kw_elect_leaders_response_partition_result *p = &out->partition_result.v[out->partition_result.n++];
             p->partition_id = g->v[i + j].partition;
-            p->error_code = kb_admin_code(w, &g->v[i + j].result);
-            p->error_message = kb_admin_text(w, &g->v[i + j].result);
+            const struct kb_result *r = &g->v[i + j].result;
+            p->error_code = i + j < g->done ? r->code : kb_admin_code(w, r); /* what was done before the time was up is told */
+            p->error_message = i + j < g->done ? (r->code ? kw_str_of(r->text) : kw_str_null()) : kb_admin_text(w, r);
         }
     }
     if (err)
@@ -73,7 +76,9 @@ static bool needs(const struct kb_image_partition *p, int8_t type) {
 static kw_err copy_all(struct kb_request *rq, struct election *g) {
     const struct kb_image *im = kb_node_parts(rq->node)->image;
     const struct kb_image_topic *t;
-    int32_t cap = KW_MIN(im->partition_count, ALL_MAX);
+    int32_t cap = 0;
+    for (size_t it = 0; (t = kw_map_next(&im->topics_by_name, &it));)
+        for (int32_t i = 0; i < t->partition_count; i++) cap += needs(&t->partitions[i], g->req.election_type);
     g->v = kw_arena_calloc(&rq->arena, (size_t)cap + 1, sizeof(*g->v));
     if (!g->v) return KW_ENOMEM;
     for (size_t it = 0; (t = kw_map_next(&im->topics_by_name, &it));) {
@@ -89,6 +94,22 @@ static kw_err copy_all(struct kb_request *rq, struct election *g) {
         }
     }
     return KW_OK;
+}
+
+static kw_err next_slice(struct kb_admin_wait *w, struct kb_now now) {
+    struct election *g = w->items;
+    g->asked = KW_MIN(g->count, g->done + SLICE_MAX);
+    return kb_controller_elect_leaders(kb_node_parts(w->rq->node)->controller, g->v + g->done, g->asked - g->done, &w->change, now);
+}
+
+static void slice_done(struct kb_change *c, struct kb_now now) {
+    struct kb_admin_wait *w = c->ctx;
+    struct election *g = w->items;
+    g->done = g->asked;
+    if (g->done < g->count && next_slice(w, now) == KW_OK) return;
+    for (; g->done < g->count; g->done++)
+        g->v[g->done].result = (struct kb_result){KE_UNKNOWN_SERVER_ERROR, "the node is out of memory: try again later"};
+    g->all_done(c, now);
 }
 
 static void refuse(struct kb_request *rq, int16_t code) {
@@ -118,6 +139,7 @@ void kb_api_elect_leaders(struct kb_request *rq) {
         kb_admin_no_memory(rq);
         return;
     }
-    kw_err err = kb_controller_elect_leaders(kb_node_parts(rq->node)->controller, g->v, g->count, &w->change, rq->arrived);
-    kb_admin_wait_begin(w, err, g->req.timeout_ms);
+    g->all_done = w->change.done;
+    w->change.done = slice_done;
+    kb_admin_wait_begin(w, next_slice(w, rq->arrived), g->req.timeout_ms);
 }

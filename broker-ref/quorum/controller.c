@@ -38,6 +38,7 @@ kw_err kb_controller_new(const struct kb_controller_options *o, struct kb_contro
     k->single = kb_store_is_single(o->store);
     k->self = (int32_t)kb_config_int(o->config, "node.id");
     kb_sessions_init(k);
+    kb_balance_init(k);
     kb_sweep_init(k);
     kw_list_init(&k->queue);
     kw_list_init(&k->waiting);

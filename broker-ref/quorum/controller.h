@@ -157,6 +157,7 @@ kw_err kb_controller_register_broker(struct kb_controller *k, struct kb_broker_r
 struct kb_broker_unregister {
     int32_t id;
     struct kb_result result;
+    int64_t epoch; /* the controller's: of the incarnation that goes; -1: none was registered */
 };
 kw_err kb_controller_unregister_broker(struct kb_controller *k, struct kb_broker_unregister *u, struct kb_change *c, struct kb_now now) KW_CHECK;
 

@@ -152,26 +152,17 @@ kw_err kb_controller_register_broker(struct kb_controller *k, struct kb_broker_r
 
 /* ---- Unregistration ---- */
 
+/* As at Apache Kafka a broker is unregistered whether it lives or not: a sweep fences it, gives its partitions other leaders, and takes it out, whatever
+ * its heartbeats ask for meanwhile. One that still runs hears of it, and registers anew. Here only remains to be told what came of it. */
 static kw_err run_unregister(struct kb_controller *k, struct kb_change *c) {
     struct kb_broker_unregister *u = c->items;
     const struct kb_image_broker *b = kb_image_broker(k->o.image, u->id);
-    if (!b) {
-        kb_result_set(&u->result, KE_BROKER_ID_NOT_REGISTERED, "there is no broker %d", (int)u->id);
-        return KW_OK;
-    }
-    if (k->single && u->id == k->self) {
+    if (k->single && u->id == k->self)
         kb_result_set(&u->result, KE_INVALID_REQUEST, "broker %d is this very node, the cluster's only controller", (int)u->id);
-        return KW_OK;
-    }
-    if (!b->fenced) {
-        kb_result_set(&u->result, KE_NOT_CONTROLLER, "broker %d is not fenced yet: try again", (int)u->id);
-        return KW_OK;
-    }
-    struct kw_unregister_broker_record *r = kb_controller_record(k, KW_RECORD_UNREGISTER_BROKER, 0);
-    if (!r) return KW_ENOMEM;
-    r->broker_id = b->id;
-    r->broker_epoch = b->epoch;
-    kb_session_drop(k, b->id);
+    else if (u->epoch < 0)
+        kb_result_set(&u->result, KE_BROKER_ID_NOT_REGISTERED, "there is no broker %d", (int)u->id);
+    else if (b && b->epoch <= u->epoch)
+        kb_result_set(&u->result, KE_KAFKA_STORAGE_ERROR, "the metadata log took nothing: broker %d goes as soon as it does", (int)u->id);
     return KW_OK;
 }
 
@@ -188,11 +179,15 @@ static const struct kb_change_kind unregister_kind = {
     .run = run_unregister, .claim = claim_unregister, .result = unregister_result, .soon = true};
 
 kw_err kb_controller_unregister_broker(struct kb_controller *k, struct kb_broker_unregister *u, struct kb_change *c, struct kb_now now) {
-    k->now = now;
-    struct kb_session *s = kb_session_find(k, u->id);
     const struct kb_image_broker *b = kb_image_broker(k->o.image, u->id);
-    if (k->active && s && b && !b->fenced) { /* its partitions find other leaders first */
-        s->want = (uint8_t)((s->want & ~KB_BROKER_UNFENCE) | KB_BROKER_FENCE);
+    k->now = now;
+    u->epoch = -1;
+    if (k->active && b && !(k->single && u->id == k->self)) {
+        struct kb_session *s = kb_session_make(k, u->id);
+        if (!s) return KW_ENOMEM;
+        if (s->epoch < b->epoch) kb_session_renew(s, b->epoch, NULL, now);
+        u->epoch = s->epoch; /* above the image's where the next incarnation's registration is in the log: then that goes */
+        s->want = (uint8_t)((s->want & ~KB_BROKER_UNFENCE) | KB_BROKER_FENCE | KB_BROKER_GONE);
         kb_sweep_request(k);
     }
     return kb_controller_submit(k, c, &unregister_kind, u, 1, false, now);
@@ -285,10 +280,13 @@ static void balance(struct kw_timer *t, void *ctx, int64_t now_us) {
     kb_balance_arm(k);
 }
 
+void kb_balance_init(struct kb_controller *k) {
+    kw_timer_init(&k->balance_timer, balance, k);
+}
+
 void kb_balance_arm(struct kb_controller *k) {
     if (!kb_config_bool(k->o.config, "auto.leader.rebalance.enable") || kw_timer_armed(&k->balance_timer)) return;
     int64_t s = kb_config_int(k->o.config, "leader.imbalance.check.interval.seconds");
-    kw_timer_init(&k->balance_timer, balance, k);
     if (s < INT64_MAX / 2000000) (void)!kw_timers_set(k->o.timers, &k->balance_timer, k->now.mono_us + s * 1000000);
 }
 

@@ -51,13 +51,14 @@ struct kb_sweep {
     size_t topic_at;       /* the cursor */
     const struct kb_image_topic *topic;
     int32_t partition;
+    bool last_known;         /* last.known.leader.enable */
     int8_t unclean, flushed; /* of this topic; -1: not asked yet */
     int32_t led_anew, leaderless, balanced;
     struct kw_timer retry;
 };
 
 /* A broker, as this controller has known it since it became active. controller_sessions.c */
-enum { KB_BROKER_FENCE = 1, KB_BROKER_UNFENCE = 2, KB_BROKER_SHUT_DOWN = 4, KB_BROKER_LOST = 8 };
+enum { KB_BROKER_FENCE = 1, KB_BROKER_UNFENCE = 2, KB_BROKER_SHUT_DOWN = 4, KB_BROKER_LOST = 8, KB_BROKER_GONE = 16 /* and FENCE */ };
 struct kb_session {
     int32_t id;
     int64_t epoch; /* of the incarnation that it is about */
@@ -134,6 +135,7 @@ kw_err kb_place_record(struct kb_controller *k, struct kw_uuid topic, int32_t pa
 
 /* controller_brokers.c */
 void kb_cluster_begin(struct kb_controller *k); /* in office, and there are other nodes */
+void kb_balance_init(struct kb_controller *k);
 void kb_balance_arm(struct kb_controller *k);
 
 /* controller_sweep.c */
@@ -146,6 +148,13 @@ struct kb_elect_rules kb_elect_rules_of(struct kb_controller *k, const struct kb
 /* A partition change that carries out an election; fields of reassignments are the caller's to add. e's array is kept. NULL: out of memory. */
 struct kw_partition_change_record *kb_election_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p,
                                                       const struct kb_elected *e);
+/* r says where the replicas that a partition has from now on are, when that differs from what it had. */
+struct kb_replicas {
+    const int32_t *ids, *isr;
+    int32_t count, isr_count; /* isr_count 0: nobody's place is known anew */
+};
+kw_err kb_change_directories(struct kb_controller *k, const struct kb_image_partition *p, struct kw_partition_change_record *r,
+                             const struct kb_replicas *now) KW_CHECK;
 /* The last record, r, gets the version that its fields need. */
 void kb_change_version(struct kb_controller *k, const struct kw_partition_change_record *r);
 /* Counts it, and says it where records are lost. */
@@ -177,7 +186,6 @@ void kb_sessions_swept(struct kb_controller *k, bool done); /* what was being do
 struct kb_session *kb_session_find(const struct kb_controller *k, int32_t id);
 struct kb_session *kb_session_make(struct kb_controller *k, int32_t id); /* NULL: out of memory */
 void kb_session_renew(struct kb_session *s, int64_t epoch, const void *conn, struct kb_now now); /* another incarnation */
-void kb_session_drop(struct kb_controller *k, int32_t id);
 bool kb_session_lives(const struct kb_controller *k, const struct kb_session *s);
 void kb_sessions_arm(struct kb_controller *k);
 

@@ -44,28 +44,10 @@ kw_err kb_target_complete(struct kb_controller *k, struct kb_target *x) {
     return KW_OK;
 }
 
-static struct kw_uuid directory_of(struct kb_controller *k, const struct kb_image_partition *p, int32_t id, bool in_sync) {
-    const struct kb_image_broker *b = kb_image_broker(k->o.image, id);
-    for (int32_t i = 0; !in_sync && i < p->replica_count && i < p->directory_count; i++)
-        if (p->replicas[i] == id) return p->directories[i];
-    if (b && b->log_dir_count == 1) return b->log_dirs[0];
-    for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++)
-        if (p->replicas[i] == id) return p->directories[i];
-    return (struct kw_uuid){{0}}; /* of several the broker chooses itself */
-}
-
 static kw_err directories(struct kb_controller *k, const struct kb_image_partition *p, const struct kb_target *x,
                           struct kw_partition_change_record *r) {
-    bool differ = x->replica_count != p->replica_count || p->directory_count != p->replica_count;
-    if (p->directory_count == 0) return KW_OK;
-    struct kw_uuid *v = kw_arena_alloc(&k->arena, ((size_t)x->replica_count + 1) * sizeof(*v));
-    if (!v) return KW_ENOMEM;
-    for (int32_t i = 0; i < x->replica_count; i++) {
-        v[i] = directory_of(k, p, x->replicas[i], kb_elect_has(x->isr, x->isr_count, x->replicas[i]));
-        if (!differ) differ = !kw_uuid_eq(v[i], p->directories[i]);
-    }
-    if (differ) r->directories.v = v, r->directories.n = x->replica_count;
-    return KW_OK;
+    struct kb_replicas now = {x->replicas, x->isr, x->replica_count, x->isr_count};
+    return kb_change_directories(k, p, r, &now);
 }
 
 kw_err kb_target_elect(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, struct kb_target *x) {

@@ -5,7 +5,7 @@
  *
  * - A broker that is silent for broker.session.timeout.ms is fenced.
  * - When the connection of its heartbeats has closed it is dialed at once, and every 50 ms of the next second until it is heard of; does nothing listen
- *   there, it counts as dead 50 ms later.
+ *   there, it counts as dead 50 ms later. A dial that cannot begin is tried again as soon.
  * - A new controller dials who has not been heard of 200 ms after it took over; two refusals, 50 ms apart, confirm a death.
  * - When the first of several suspects is due, all suspects are fenced in one decision, so that brokers that died together stay together in sync;
  *   it waits for those whose connection closed as well and whose dial has not told yet.
@@ -20,7 +20,6 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 void kb_sessions_init(struct kb_controller *k) {
     kw_map_init(&k->sessions);
     kw_timer_init(&k->session_timer, fire, k);
-    kw_timer_init(&k->balance_timer, NULL, k);
     k->session_timeout_us = kb_config_int(k->o.config, "broker.session.timeout.ms") * 1000;
     k->heartbeat_us = kb_config_int(k->o.config, "broker.heartbeat.interval.ms") * 1000;
     k->session_due_us = KW_NEVER;
@@ -63,13 +62,6 @@ static void answer_waiting(struct kb_controller *k, struct kb_session *s, int16_
         h->code = code;
         h->done(h, k->now);
     }
-}
-
-void kb_session_drop(struct kb_controller *k, int32_t id) {
-    struct kb_session *s = kw_map_remove_u64(&k->sessions, (uint32_t)id);
-    if (!s) return;
-    answer_waiting(k, s, KE_BROKER_ID_NOT_REGISTERED);
-    kw_free(s);
 }
 
 void kb_sessions_end(struct kb_controller *k) {
@@ -133,7 +125,7 @@ static void dial(struct kb_controller *k, struct kb_session *s) {
     s->redial_us = KW_NEVER;
     if (!k->o.dial || s->dialing || !b) return;
     s->dialing = b->endpoint_count > 0 && k->o.dial(k->o.ctx, s->id, b->endpoints[0].host, (uint16_t)b->endpoints[0].port, k->now) == KW_OK;
-    if (!s->dialing) s->redial_us = k->now.mono_us + SILENT_US;
+    if (!s->dialing) s->redial_us = k->now.mono_us + (s->closed ? GRACE_US : SILENT_US);
 }
 
 /* Silent for so long that it may well have died together with one whose session ends now. */
@@ -200,14 +192,18 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
 
 void kb_controller_conn_closed(struct kb_controller *k, const void *conn, struct kb_now now) {
     struct kb_session *s;
+    bool again = false;
     k->now = now;
     for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));) {
         if (s->conn != conn) continue;
         s->conn = NULL;
         s->closed = true;
         s->closed_us = now.mono_us;
-        if (k->active && is_watched(k, s)) dial(k, s);
+        if (!k->active || !is_watched(k, s)) continue;
+        dial(k, s);
+        again = again || s->redial_us != KW_NEVER;
     }
+    if (again) kb_sessions_arm(k);
 }
 
 void kb_controller_dialed(struct kb_controller *k, int32_t broker, bool refused, struct kb_now now) {
@@ -249,14 +245,27 @@ kw_err kb_sessions_begin(struct kb_controller *k) {
     return KW_OK;
 }
 
+/* The broker is not registered any more. */
+static void forget(struct kb_controller *k, struct kb_session *s, struct kw_list *woken) {
+    kw_map_remove_u64(&k->sessions, (uint32_t)s->id);
+    for (struct kw_list *l; (l = kw_list_shift(&s->waiting));) kw_list_push(woken, l);
+    kw_free(s);
+}
+
 void kb_sessions_swept(struct kb_controller *k, bool done) {
     struct kb_session *s;
+    struct kw_list woken; /* an answer may bring a request that makes a session: no walk is under way then */
+    kw_list_init(&woken);
     for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));) {
         uint8_t doing = s->doing;
         s->doing = 0;
         if (!doing) continue;
         if (!done) {
             s->want |= doing;
+            continue;
+        }
+        if (doing & KB_BROKER_GONE) {
+            forget(k, s, &woken);
             continue;
         }
         if (doing & KB_BROKER_UNFENCE) {
@@ -272,8 +281,6 @@ void kb_sessions_swept(struct kb_controller *k, bool done) {
     }
     if (!done) return;
     kb_sessions_arm(k);
-    struct kw_list woken; /* an answer may bring a request that makes a session: no walk is under way then */
-    kw_list_init(&woken);
     for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));)
         for (struct kw_list *l; !s->want && (l = kw_list_shift(&s->waiting));) kw_list_push(&woken, l);
     for (struct kw_list *l; (l = kw_list_shift(&woken));) {

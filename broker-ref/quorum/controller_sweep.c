@@ -47,18 +47,33 @@ struct kb_elect_rules kb_elect_rules_of(struct kb_controller *k, const struct kb
 
 /* ---- Records ---- */
 
-/* Whoever is in sync has the partition on the disk that it has now. */
-static kw_err add_directories(struct kb_controller *k, const struct kb_image_partition *p, struct kw_partition_change_record *r, const int32_t *isr,
-                              int32_t isr_count) {
+/* Where a replica has the partition: whoever is in sync, on the disk that it has now; others where they were put. */
+static struct kw_uuid directory_of(struct kb_controller *k, const struct kb_image_partition *p, int32_t id, bool in_sync) {
+    const struct kb_image_broker *b = kb_image_broker(k->o.image, id);
+    bool one = b && b->log_dir_count == 1;
+    int32_t at = 0;
+    while (at < p->replica_count && p->replicas[at] != id) at++;
+    bool placed = at < p->replica_count && at < p->directory_count;
+    if (one && (in_sync || !placed)) return b->log_dirs[0];
+    return placed ? p->directories[at] : (struct kw_uuid){{0}}; /* of several the broker chooses itself */
+}
+
+kw_err kb_change_directories(struct kb_controller *k, const struct kb_image_partition *p, struct kw_partition_change_record *r,
+                             const struct kb_replicas *now) {
+    bool differ = now->count != p->replica_count || p->directory_count != p->replica_count;
     struct kw_uuid *v = NULL;
-    for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++) {
-        const struct kb_image_broker *b = kb_image_broker(k->o.image, p->replicas[i]);
-        if (!b || b->log_dir_count != 1 || !kb_elect_has(isr, isr_count, b->id) || kw_uuid_eq(p->directories[i], b->log_dirs[0])) continue;
-        if (!v) v = kw_arena_dup(&k->arena, p->directories, (size_t)p->directory_count * sizeof(*v));
-        if (!v) return KW_ENOMEM;
-        v[i] = b->log_dirs[0];
+    if (p->directory_count == 0) return KW_OK;
+    for (int32_t i = 0; i < now->count; i++) {
+        struct kw_uuid d = directory_of(k, p, now->ids[i], kb_elect_has(now->isr, now->isr_count, now->ids[i]));
+        differ = differ || !kw_uuid_eq(d, p->directories[i]);
+        if (differ && !v) {
+            v = kw_arena_alloc(&k->arena, ((size_t)now->count + 1) * sizeof(*v));
+            if (!v) return KW_ENOMEM;
+            if (i) memcpy(v, p->directories, (size_t)i * sizeof(*v));
+        }
+        if (v) v[i] = d;
     }
-    if (v) r->directories.v = v, r->directories.n = p->directory_count;
+    if (v) r->directories.v = v, r->directories.n = now->count;
     return KW_OK;
 }
 
@@ -83,7 +98,8 @@ struct kw_partition_change_record *kb_election_record(struct kb_controller *k, c
         r->eligible_leader_replicas.n = 0;
     }
     if (e->cleared) r->last_known_elr.n = r->eligible_leader_replicas.n = 0;
-    if (add_directories(k, p, r, e->isr, e->leader >= 0 ? e->isr_count : 0)) return NULL;
+    struct kb_replicas now = {p->replicas, e->isr, p->replica_count, e->leader >= 0 ? e->isr_count : 0};
+    if (kb_change_directories(k, p, r, &now)) return NULL;
     kb_change_version(k, r);
     return r;
 }
@@ -117,7 +133,7 @@ void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, c
 
 static kw_err visit(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p) {
     struct kb_sweep *w = &k->sweep;
-    struct kb_elect_rules rules = {.last_known = kb_config_bool(k->o.config, "last.known.leader.enable")};
+    struct kb_elect_rules rules = {.last_known = w->last_known};
     struct kb_elected e = {.isr = kw_arena_alloc(&k->arena, ((size_t)p->replica_count + 1) * sizeof(int32_t))};
     uint8_t *states = kw_arena_alloc(&k->arena, (size_t)p->replica_count + 1);
     if (!e.isr || !states) return KW_ENOMEM;
@@ -139,13 +155,26 @@ static kw_err visit(struct kb_controller *k, const struct kb_image_topic *t, con
     return kb_election_record(k, t, p, &e) ? KW_OK : KW_ENOMEM;
 }
 
+/* Whoever goes for good does so when nothing counts on it any more. */
+static kw_err end(struct kb_controller *k) {
+    struct kb_session *s;
+    for (size_t it = 0; (s = kw_map_next(&k->sessions, &it));) {
+        if (!(s->doing & KB_BROKER_GONE)) continue;
+        struct kw_unregister_broker_record *r = kb_controller_record(k, KW_RECORD_UNREGISTER_BROKER, 0);
+        if (!r) return KW_ENOMEM;
+        r->broker_id = s->id;
+        r->broker_epoch = s->epoch;
+    }
+    return KW_OK;
+}
+
 static kw_err walk(struct kb_controller *k) {
     struct kb_sweep *w = &k->sweep;
     kw_err err = KW_OK;
     for (int32_t visits = 0; !err; visits++) {
         while (!w->topic || w->partition == w->topic->partition_count) {
             w->topic = kw_map_next(&k->o.image->topics_by_name, &w->topic_at);
-            if (!w->topic) return KW_OK;
+            if (!w->topic) return end(k);
             w->partition = 0;
             w->unclean = w->flushed = -1;
         }
@@ -179,6 +208,7 @@ static kw_err begin(struct kb_controller *k) {
     struct kb_sweep *w = &k->sweep;
     struct kb_session *s;
     w->begun = true;
+    w->last_known = kb_config_bool(k->o.config, "last.known.leader.enable");
     w->balance = w->wants_balance;
     w->wants_all = w->wants_balance = false;
     w->topic = NULL;
@@ -189,6 +219,7 @@ static kw_err begin(struct kb_controller *k) {
         s->doing = s->want;
         s->want = 0;
         if (s->doing & KB_BROKER_FENCE) s->doing &= (uint8_t)~KB_BROKER_UNFENCE;
+        if (!b || s->epoch != b->epoch) s->doing &= (uint8_t)~KB_BROKER_GONE;
         if (b && s->epoch != b->epoch) s->doing &= (uint8_t) ~(KB_BROKER_UNFENCE | KB_BROKER_SHUT_DOWN); /* another incarnation wanted that */
         if (s->doing & KB_BROKER_UNFENCE && s->lost) s->doing |= KB_BROKER_LOST;
         kw_err err = b && s->doing ? broker_record(k, s, b) : KW_OK;

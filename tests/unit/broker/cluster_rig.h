@@ -29,6 +29,7 @@ struct rig {
     int dials[BROKERS];
     bool dial_refused[BROKERS]; /* what comes of a dial */
     bool dial_pending[BROKERS];
+    int dial_fails[BROKERS]; /* so many of the next ones fail at once */
     int64_t dial_us; /* how long it takes */
     int64_t dial_at[BROKERS];
 };
@@ -44,6 +45,10 @@ static inline kw_err rig_dial(void *ctx, int32_t broker, const char *host, uint1
     assert_string_equal(host, "127.0.0.1");
     assert_int_equal(port, 9000 + i);
     r->dials[i]++;
+    if (r->dial_fails[i] > 0) {
+        r->dial_fails[i]--;
+        return KW_EBUSY;
+    }
     r->dial_pending[i] = true;
     r->dial_at[i] = now.mono_us + r->dial_us;
     return KW_OK;

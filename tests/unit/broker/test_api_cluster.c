@@ -299,6 +299,91 @@ static void test_elections(void **state) {
     assert_int_equal(f.error_code, KE_INVALID_REQUEST);
 }
 
+/* A topic of so many partitions on brokers 7 and 8; its replicas then change places, and who leads does not. */
+static void make_large(const char *name, int32_t partitions) {
+    struct kw_create_topics_request q;
+    struct kw_create_topics_response a;
+    struct kw_create_topics_request_creatable_topic t;
+    struct kw_create_topics_request_creatable_replica_assignment *as = calloc((size_t)partitions, sizeof(*as));
+    struct kw_alter_partition_reassignments_request w;
+    struct kw_alter_partition_reassignments_response b;
+    struct kw_alter_partition_reassignments_request_reassignable_topic u = {.name = kw_str_of(name)};
+    struct kw_alter_partition_reassignments_request_reassignable_partition *p = calloc((size_t)partitions, sizeof(*p));
+    int32_t ids[] = {7, 8}, turned[] = {8, 7};
+    kw_msg_init(&kw_create_topics_request_desc, &q);
+    kw_msg_init(&kw_alter_partition_reassignments_request_desc, &w);
+    memset(&t, 0, sizeof(t));
+    for (int32_t i = 0; i < partitions; i++) {
+        as[i].partition_index = p[i].partition_index = i;
+        as[i].broker_ids.v = ids, as[i].broker_ids.n = 2;
+        p[i].replicas.v = turned, p[i].replicas.n = 2;
+    }
+    t.name = kw_str_of(name);
+    t.num_partitions = -1;
+    t.replication_factor = -1;
+    t.assignments.v = as, t.assignments.n = partitions;
+    q.topics.v = &t, q.topics.n = 1;
+    rig_call(admin, KW_API_CREATE_TOPICS, 5, &q, &a);
+    assert_int_equal(a.topics.v[0].error_code, 0);
+    u.partitions.v = p, u.partitions.n = partitions;
+    w.topics.v = &u, w.topics.n = 1;
+    rig_call(admin, KW_API_ALTER_PARTITION_REASSIGNMENTS, 1, &w, &b);
+    assert_int_equal(b.responses.v[0].partitions.v[partitions - 1].error_code, 0);
+    free(as);
+    free(p);
+}
+
+/* More than one change may do: all of it is done, in slices. */
+static void test_an_election_of_very_many(void **state) {
+    (void)state;
+    struct kw_elect_leaders_request e;
+    struct kw_elect_leaders_response f;
+    int32_t elected = 0;
+    make_large("a", 6000);
+    make_large("b", 6001);
+    kw_msg_init(&kw_elect_leaders_request_desc, &e);
+    e.topic_partitions.n = -1;
+    rig_call(admin, KW_API_ELECT_LEADERS, 2, &e, &f);
+    assert_int_equal(f.error_code, 0);
+    assert_int_equal(f.replica_election_results.n, 2);
+    for (int32_t i = 0; i < f.replica_election_results.n; i++)
+        for (int32_t j = 0; j < f.replica_election_results.v[i].partition_result.n; j++) {
+            assert_int_equal(f.replica_election_results.v[i].partition_result.v[j].error_code, 0);
+            elected++;
+        }
+    assert_int_equal(elected, 12001);
+    for (int i = 0; i < 2; i++) {
+        const struct kb_image_topic *t = kb_image_topic(&r.node->image, kw_str_of(i ? "b" : "a"));
+        for (int32_t j = 0; j < t->partition_count; j++) assert_int_equal(t->partitions[j].leader, 8);
+    }
+    rig_call(admin, KW_API_ELECT_LEADERS, 2, &e, &f); /* nothing is left to do */
+    assert_int_equal(f.replica_election_results.n, 0);
+}
+
+/* When the time is up, what was done is told apart from what was not. */
+static void test_an_election_that_takes_too_long(void **state) {
+    (void)state;
+    struct kw_elect_leaders_request e;
+    struct kw_elect_leaders_response f;
+    int32_t counts[2] = {0}, led = 0;
+    make_large("a", 6000);
+    kw_msg_init(&kw_elect_leaders_request_desc, &e);
+    e.topic_partitions.n = -1;
+    e.timeout_ms = 2;
+    rig_call(admin, KW_API_ELECT_LEADERS, 2, &e, &f);
+    assert_int_equal(f.replica_election_results.n, 1);
+    assert_int_equal(f.replica_election_results.v[0].partition_result.n, 6000);
+    for (int32_t j = 0; j < 6000; j++) {
+        int16_t code = f.replica_election_results.v[0].partition_result.v[j].error_code;
+        assert_true(code == 0 || code == KE_REQUEST_TIMED_OUT);
+        counts[code != 0]++;
+    }
+    const struct kb_image_topic *t = kb_image_topic(&r.node->image, kw_str_of("a"));
+    for (int32_t j = 0; j < 6000; j++) led += t->partitions[j].leader == 8;
+    assert_in_range(counts[0], 1000, 5000);
+    assert_in_range(led, counts[0], counts[0] + 1000); /* the slice that was under way may have come to be */
+}
+
 static void test_moves(void **state) {
     (void)state;
     struct move m;
@@ -365,7 +450,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_brokers),         TEST(test_a_closed_connection_is_looked_into), TEST(test_a_dial_at_the_end), TEST(test_alter_partition),
         TEST(test_elections),       TEST(test_moves),                              TEST(test_producer_ids),     TEST(test_not_the_controller),
-        TEST(test_status),
+        TEST(test_status),            TEST(test_an_election_of_very_many),               TEST(test_an_election_that_takes_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

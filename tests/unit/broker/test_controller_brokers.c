@@ -167,6 +167,21 @@ static void test_a_killed_broker_is_fenced_after_50_ms(void **state) {
     STATE(&r, "t", 0, "1 (1,2)");
 }
 
+/* Another dial to it may still be under way, or there is no memory for one: it is tried again soon, not when the session ends. */
+static void test_a_dial_that_cannot_begin(void **state) {
+    (void)state;
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    rig_run(&r, 400000);
+    r.dial_fails[0] = 2;
+    rig_kill(&r, 0);
+    rig_run(&r, 95000);
+    assert_int_equal(r.dials[0], 2);
+    STATE(&r, "t", 0, "0 (0,1,2)");
+    rig_run(&r, 100000);
+    assert_int_equal(r.dials[0], 3);
+    STATE(&r, "t", 0, "1 (1,2)");
+}
+
 /* The first dial may find the listener of a process that is just going. */
 static void test_a_killed_broker_that_still_listens_for_a_moment(void **state) {
     (void)state;
@@ -336,6 +351,62 @@ static void test_unregister(void **state) {
     rig_run(&r, 10000000);
 }
 
+/* It goes at once, as at Apache Kafka: its partitions are led by others, and it is told that it is not registered any more. */
+static void test_unregister_a_broker_that_lives(void **state) {
+    (void)state;
+    struct rig_beat t;
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    assert_int_equal(unregister(0), 0);
+    assert_null(kb_image_broker(&r.m.image, rig_id(0)));
+    STATE(&r, "t", 0, "1 (1,2)");
+    assert_true(rig_beat_start(&r, 0, &t, false, false));
+    assert_int_equal(t.h.code, KE_BROKER_ID_NOT_REGISTERED);
+    r.b[0].incarnation++;
+    assert_int_equal(rig_register(&r, 0, -2), 0); /* it may come again */
+}
+
+/* Though it is about to be unfenced, and goes on asking for it. */
+static void test_unregister_a_broker_that_comes_back(void **state) {
+    (void)state;
+    struct meta_change c;
+    struct rig_beat t, u[3];
+    struct kb_broker_unregister q = {.id = rig_id(0)};
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    rig_kill(&r, 0);
+    rig_run(&r, 100000);
+    assert_true(rig_fenced(&r, 0));
+    r.b[0].open = true;
+    assert_false(rig_beat_start(&r, 0, &t, false, false)); /* its unfencing is in the log */
+    assert_int_equal(kb_controller_unregister_broker(r.m.controller, &q, meta_change(&c), r.m.now), KW_OK);
+    for (int i = 0; i < 3; i++) assert_false(rig_beat_start(&r, 0, &u[i], false, false));
+    rig_commit(&r);
+    assert_int_equal(c.done, 1);
+    assert_int_equal(q.result.code, 0);
+    assert_null(kb_image_broker(&r.m.image, rig_id(0)));
+    STATE(&r, "t", 0, "1 (1,2)");
+    assert_int_equal(t.done, 1);
+    for (int i = 0; i < 3; i++) assert_int_equal(u[i].h.code, KE_BROKER_ID_NOT_REGISTERED);
+    assert_int_equal(unregister(0), KE_BROKER_ID_NOT_REGISTERED);
+}
+
+/* What could not be carried out is answered so, and is not forgotten: the broker's next heartbeats do not bring it back halfway. */
+static void test_unregister_while_the_disk_is_full(void **state) {
+    (void)state;
+    struct meta_change c;
+    struct kb_broker_unregister u = {.id = rig_id(0)};
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    sim_disk_faults(r.m.sim)->free_bytes = 0;
+    assert_int_equal(kb_controller_unregister_broker(r.m.controller, &u, meta_change(&c), r.m.now), KW_OK);
+    rig_commit(&r);
+    assert_int_equal(c.done, 1);
+    assert_int_not_equal(u.result.code, 0);
+    assert_non_null(kb_image_broker(&r.m.image, rig_id(0)));
+    sim_disk_faults(r.m.sim)->free_bytes = -1;
+    rig_run(&r, 1000000);
+    assert_null(kb_image_broker(&r.m.image, rig_id(0)));
+    STATE(&r, "t", 0, "1 (1,2)");
+}
+
 /* ---- Office ---- */
 
 static void test_elsewhere_nothing_is_done(void **state) {
@@ -443,9 +514,13 @@ int main(void) {
         TEST(test_brokers_that_die_together_and_not_at_once),
         TEST(test_brokers_that_fall_silent_together),
         TEST(test_a_controller_that_stood_still_fences_nobody),
+        TEST(test_a_dial_that_cannot_begin),
         TEST(test_controlled_shutdown),
         TEST(test_controlled_shutdown_of_all),
         TEST(test_unregister),
+        TEST(test_unregister_a_broker_that_lives),
+        TEST(test_unregister_a_broker_that_comes_back),
+        TEST(test_unregister_while_the_disk_is_full),
         TEST(test_elsewhere_nothing_is_done),
         TEST(test_a_new_controller),
         TEST(test_a_new_controller_mends),
