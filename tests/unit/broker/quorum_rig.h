@@ -1,8 +1,8 @@
 /* quorum_rig.h - several whole nodes in one process and one virtual time, each on a simulated disk of its own, links joined to connections in
  * memory: the metadata quorum as it is, with kills, power losses, wiped disks and links that hold their bytes back.
  *
- * What it watches all the time: an epoch has one leader, and nobody follows another in it; what any node applied at an offset is what all others do; what a leader saw
- * committed is never lost.
+ * What it watches all the time: an epoch has one leader, and nobody follows another in it; what any node applied at an offset is
+ * what all others do; what a leader saw committed is never lost.
  */
 #ifndef QUORUM_RIG_H
 #define QUORUM_RIG_H
