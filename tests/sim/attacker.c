@@ -19,10 +19,10 @@ static void keep(struct sim_attacker *a) {
 }
 
 /* A client writes the head of a request by itself, so that what begins with a fitting length and a known key is one's beginning. */
-static void tap(void *ctx, struct sim_conn *c, const void *p, size_t n) {
+static void tap(void *ctx, struct sim_conn *c, enum sim_side side, const void *p, size_t n) {
     struct sim_attacker *a = ctx;
     const uint8_t *b = p;
-    if (c->from == sim_client_host(SIM_ATTACKER)) return;
+    if (side != SIM_CLIENT || !sim_from_client(c) || c->from == sim_client_host(SIM_ATTACKER)) return;
     if (a->seen.conn == c->id) {
         size_t k = KW_MIN(n, a->seen.want - a->seen.size);
         memcpy(a->seen.p + a->seen.size, b, k);

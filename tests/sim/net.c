@@ -165,7 +165,7 @@ int64_t sim_write(struct sim_conn *c, enum sim_side side, const void *b, size_t 
     }
     bool breaks = p->total + n > p->reset_at;
     size_t sent = breaks ? (size_t)(p->reset_at - p->total) : n;
-    if (side == SIM_CLIENT && net->tap && sent && sim_from_client(c)) net->tap(net->tap_ctx, c, b, sent);
+    if (net->tap && sent) net->tap(net->tap_ctx, c, side, b, sent);
     append(p, b, sent);
     p->total += n;
     if (sim_chance(w, net->faults.clog)) {

@@ -76,7 +76,7 @@ struct sim_net {
     uint64_t next_id;
     struct sim_conn **by_id; /* [id], NULL when it is over: events hold ids */
     size_t by_id_cap;
-    void (*tap)(void *ctx, struct sim_conn *c, const void *p, size_t n); /* sees what clients write; may be NULL */
+    void (*tap)(void *ctx, struct sim_conn *c, enum sim_side side, const void *p, size_t n); /* sees what is written; may be NULL */
     void *tap_ctx;
     int64_t cut_until_us[SIM_HOSTS_MAX][SIM_HOSTS_MAX]; /* [host that writes][host that would read]: nothing gets through before */
 };
