@@ -47,7 +47,9 @@ struct kb_sweep {
     struct kb_result result;
     bool submitted, begun;
     bool wants_all;        /* partitions may be in need of a leader though no broker changed */
+    bool all;              /* this sweep visits all partitions; else those with a replica on a broker that changes */
     bool wants_balance, balance; /* preferred replicas shall lead */
+    int32_t changing[16], changing_count; /* the brokers that something became known of; more of them: all */
     size_t topic_at;       /* the cursor */
     const struct kb_image_topic *topic;
     int32_t partition;

@@ -131,6 +131,14 @@ void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, c
 
 /* ---- One partition ---- */
 
+/* Something became known of one of its replicas. Most sweeps are about one broker among many: this is what they cost for all other partitions. */
+static bool is_concerned(const struct kb_sweep *w, const struct kb_image_partition *p) {
+    if (w->all || w->balance) return true;
+    for (int32_t i = 0; i < w->changing_count; i++)
+        if (kb_elect_has(p->replicas, p->replica_count, w->changing[i])) return true;
+    return false;
+}
+
 static kw_err visit(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p) {
     struct kb_sweep *w = &k->sweep;
     struct kb_elect_rules rules = {.last_known = w->last_known};
@@ -182,7 +190,8 @@ static kw_err walk(struct kb_controller *k) {
             k->more = true;
             return KW_OK;
         }
-        err = visit(k, w->topic, &w->topic->partitions[w->partition++]);
+        const struct kb_image_partition *p = &w->topic->partitions[w->partition++];
+        if (is_concerned(w, p)) err = visit(k, w->topic, p);
     }
     return err;
 }
@@ -210,6 +219,8 @@ static kw_err begin(struct kb_controller *k) {
     w->begun = true;
     w->last_known = kb_config_bool(k->o.config, "last.known.leader.enable");
     w->balance = w->wants_balance;
+    w->all = w->wants_all;
+    w->changing_count = 0;
     w->wants_all = w->wants_balance = false;
     w->topic = NULL;
     w->topic_at = 0;
@@ -222,6 +233,8 @@ static kw_err begin(struct kb_controller *k) {
         if (!b || s->epoch != b->epoch) s->doing &= (uint8_t)~KB_BROKER_GONE;
         if (b && s->epoch != b->epoch) s->doing &= (uint8_t) ~(KB_BROKER_UNFENCE | KB_BROKER_SHUT_DOWN); /* another incarnation wanted that */
         if (s->doing & KB_BROKER_UNFENCE && s->lost) s->doing |= KB_BROKER_LOST;
+        if (s->doing && w->changing_count == (int32_t)KW_COUNTOF(w->changing)) w->all = true;
+        if (s->doing && !w->all) w->changing[w->changing_count++] = s->id;
         kw_err err = b && s->doing ? broker_record(k, s, b) : KW_OK;
         if (err) return err;
     }
