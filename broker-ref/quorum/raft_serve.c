@@ -231,10 +231,11 @@ void kb_raft_fetch(struct kb_request *rq, const struct kw_fetch_request *req) {
     rq->abandon = abandon;
     answer_part p = part_of(f, KE_NONE);
     int16_t code = check(f);
+    int64_t hw = r->hw;
     if (!code && agrees(f, &p)) kb_raft_note_fetch(r, f->replica_id, f->q->replica_directory_id, f->q->fetch_offset, now);
     else if (!code) kb_raft_note_fetch(r, f->replica_id, f->q->replica_directory_id, -1, now);
     step(f, now);
-    kb_raft_serve_moved(r, now);
+    if (r->hw != hw) kb_raft_serve_moved(r, now); /* all who wait are looked at: not for each other's fetches */
     kb_raft_drain(r, now);
 }
 
