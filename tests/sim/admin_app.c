@@ -6,12 +6,15 @@
 #include "kw_messages.h"
 #include "roles.h"
 
-enum op_kind { CREATE, GROW, DELETE, CONFIG, DELETE_RECORDS };
+enum op_kind { CREATE, GROW, DELETE, CONFIG, DELETE_RECORDS, REASSIGN, ELECT, UNREGISTER };
 struct op {
     struct op *next;
     enum op_kind kind;
-    int topic, n;
+    int topic;
+    int32_t n;
     int64_t before;
+    int32_t ids[SIM_NODES_MAX], id_count; /* replicas; -1: the reassignment is cancelled */
+    bool unclean;
     char name[48], value[48];
     const char *const *configs;
 };
@@ -69,6 +72,21 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
         struct kw_incremental_alter_configs_request m = {.resources = {&r, 1}};
         return kw_encode(&kw_incremental_alter_configs_request_desc, rq->version, &m, out);
     }
+    case REASSIGN: {
+        struct kw_alter_partition_reassignments_request_reassignable_partition p = {.partition_index = o->n, .replicas = {o->ids, o->id_count}};
+        struct kw_alter_partition_reassignments_request_reassignable_topic t = {.name = topic, .partitions = {&p, 1}};
+        struct kw_alter_partition_reassignments_request m = {.timeout_ms = timeout, .allow_replication_factor_change = true, .topics = {&t, 1}};
+        return kw_encode(&kw_alter_partition_reassignments_request_desc, rq->version, &m, out);
+    }
+    case ELECT: {
+        struct kw_elect_leaders_request_topic_partitions t = {.topic = topic, .partitions = {&o->n, 1}};
+        struct kw_elect_leaders_request m = {.election_type = o->unclean, .topic_partitions = {&t, 1}, .timeout_ms = timeout};
+        return kw_encode(&kw_elect_leaders_request_desc, rq->version, &m, out);
+    }
+    case UNREGISTER: {
+        struct kw_unregister_broker_request m = {.broker_id = o->n};
+        return kw_encode(&kw_unregister_broker_request_desc, rq->version, &m, out);
+    }
     default: {
         struct kw_delete_records_request_delete_records_partition p = {.partition_index = o->n, .offset = o->before};
         struct kw_delete_records_request_delete_records_topic t = {.name = topic, .partitions = {&p, 1}};
@@ -87,6 +105,9 @@ static int16_t code_of(struct kc_request *rq, struct kw_in *body, struct kw_aren
         struct kw_delete_topics_response del;
         struct kw_incremental_alter_configs_response config;
         struct kw_delete_records_response records;
+        struct kw_alter_partition_reassignments_response reassign;
+        struct kw_elect_leaders_response elect;
+        struct kw_unregister_broker_response unregister;
     } m;
     if (kw_decode(rq->api->response, rq->version, body, arena, &m) != KW_OK) return code;
     if (kind == CREATE && m.create.topics.n == 1) code = m.create.topics.v[0].error_code;
@@ -95,6 +116,13 @@ static int16_t code_of(struct kc_request *rq, struct kw_in *body, struct kw_aren
     if (kind == CONFIG && m.config.responses.n == 1) code = m.config.responses.v[0].error_code;
     if (kind == DELETE_RECORDS && m.records.topics.n == 1 && m.records.topics.v[0].partitions.n == 1)
         code = m.records.topics.v[0].partitions.v[0].error_code;
+    if (kind == REASSIGN) code = m.reassign.error_code;
+    if (kind == REASSIGN && !code && m.reassign.responses.n == 1 && m.reassign.responses.v[0].partitions.n == 1)
+        code = m.reassign.responses.v[0].partitions.v[0].error_code;
+    if (kind == ELECT) code = m.elect.error_code;
+    if (kind == ELECT && !code && m.elect.replica_election_results.n == 1 && m.elect.replica_election_results.v[0].partition_result.n == 1)
+        code = m.elect.replica_election_results.v[0].partition_result.v[0].error_code;
+    if (kind == UNREGISTER) code = m.unregister.error_code;
     return code;
 }
 
@@ -109,6 +137,13 @@ static bool effective(enum op_kind kind, int16_t code) {
         return code == KE_UNKNOWN_TOPIC_OR_PARTITION;
     case DELETE_RECORDS:
         return code == KE_OFFSET_OUT_OF_RANGE || code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case REASSIGN: /* it was over, or a broker is not there (any more): he thinks better of it */
+        return code == KE_NO_REASSIGNMENT_IN_PROGRESS || code == KE_INVALID_REPLICA_ASSIGNMENT || code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case ELECT:
+        return code == KE_ELECTION_NOT_NEEDED || code == KE_PREFERRED_LEADER_NOT_AVAILABLE || code == KE_ELIGIBLE_LEADERS_NOT_AVAILABLE ||
+               code == KE_UNKNOWN_TOPIC_OR_PARTITION;
+    case UNREGISTER:
+        return code == KE_BROKER_ID_NOT_REGISTERED;
     default:
         return false;
     }
@@ -122,7 +157,8 @@ static void pop(struct admin *a) {
 }
 
 static void done(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
-    static const char *const names[] = {"create", "grow", "delete", "configure", "delete records of"};
+    static const char *const names[] = {"create", "grow", "delete", "configure", "delete records of", "reassign",
+                                        "elect",  "unregister"};
     (void)blk;
     struct admin *a = rq->ctx;
     struct op *o = a->first;
@@ -132,7 +168,7 @@ static void done(struct kc_request *rq, kc_err err, struct kw_in *body, struct k
     kw_arena_init(&arena, 0);
     if (err == KC_OK) err = code_of(rq, body, &arena, o->kind);
     kw_arena_deinit(&arena);
-    sim_trace(a->w, "admin: %s %s: %s", names[o->kind], a->m->topics[o->topic].name, kc_err_name(err));
+    sim_trace(a->w, "admin: %s %s: %s", names[o->kind], o->kind == UNREGISTER ? "a broker" : a->m->topics[o->topic].name, kc_err_name(err));
     if (err > -1000 && effective(o->kind, (int16_t)err)) pop(a);
     a->role.next_us = a->w->now_us + sim_range(a->w, 10 * SIM_MS, 300 * SIM_MS);
     sim_host_wake(&a->role.client->host, a->role.next_us);
@@ -148,7 +184,8 @@ static int32_t whom_to_ask(struct admin *a, const struct op *o) {
 
 static bool work(struct sim_role *r) {
     static const int16_t apis[] = {KW_API_CREATE_TOPICS, KW_API_CREATE_PARTITIONS, KW_API_DELETE_TOPICS, KW_API_INCREMENTAL_ALTER_CONFIGS,
-                                   KW_API_DELETE_RECORDS};
+                                   KW_API_DELETE_RECORDS,
+                                   KW_API_ALTER_PARTITION_REASSIGNMENTS, KW_API_ELECT_LEADERS, KW_API_UNREGISTER_BROKER};
     struct admin *a = (struct admin *)r;
     if (!a->first) r->next_us = SIM_NEVER;
     if (a->busy || !a->first || a->stopping || r->next_us > a->w->now_us) return false;
@@ -210,6 +247,23 @@ void sim_admin_delete_records(struct sim_role *r, int topic, int partition, int6
     struct op *o = push((struct admin *)r, DELETE_RECORDS, topic);
     o->n = partition;
     o->before = before;
+}
+
+void sim_admin_reassign(struct sim_role *r, int topic, int partition, const int32_t *ids, int32_t n) {
+    struct op *o = push((struct admin *)r, REASSIGN, topic);
+    o->n = partition;
+    o->id_count = n;
+    for (int32_t i = 0; i < n; i++) o->ids[i] = ids[i];
+}
+
+void sim_admin_elect(struct sim_role *r, int topic, int partition, bool unclean) {
+    struct op *o = push((struct admin *)r, ELECT, topic);
+    o->n = partition;
+    o->unclean = unclean;
+}
+
+void sim_admin_unregister(struct sim_role *r, int32_t broker) {
+    push((struct admin *)r, UNREGISTER, 0)->n = broker;
 }
 
 static void stop(struct sim_role *r) {

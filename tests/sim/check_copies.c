@@ -118,6 +118,16 @@ static void cut(struct sim_cluster *c, struct sim_part *p, int node, int64_t to)
     y->end = to;
 }
 
+void sim_copy_gone(struct sim_part *p, int node) {
+    struct sim_copy *y = &p->copies[node];
+    y->have.count = y->agreed = 0;
+    y->end = 0;
+    y->life = 0;
+    y->suspect = y->out = y->led = false;
+    y->hw_epoch = -1;
+    y->again = true;
+}
+
 /* How far this copy is what was committed. */
 static void compare(struct sim_part *p, struct sim_copy *y) {
     const struct sim_batches *a = &p->committed, *v = &y->have;
@@ -177,6 +187,10 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
     struct sim_copy *y = &p->copies[b->index];
     if (y->life != b->lives) begin(c, p, b, g);
+    if (g->leo < y->end && y->again) {
+        y->again = false;
+        begin(c, p, b, g);
+    }
     if (g->leo < y->end) cut(c, p, b->index, g->leo);
     if (g->start > y->end) { /* begun anew where its leader's log begins */
         y->have.count = y->agreed = 0;
@@ -230,6 +244,7 @@ void sim_check_copies(struct sim_broker *b) {
         int t = x->log && x->state == KB_PART_ONLINE ? sim_topic_number(x->topic) : -1;
         if (t < 0 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
         struct sim_part *p = &c->parts[t][x->index];
+        if (p->known && !sim_part_has_replica(p, b->index)) continue; /* on its way out */
         struct sim_look now = look_at(p, b, x), *last = &p->copies[b->index].look;
         if (memcmp(&now, last, sizeof now) == 0) continue;
         sim_copy_look(c, p, b, x->log);
@@ -258,5 +273,5 @@ void sim_check_copies_lost(struct sim_cluster *c, int node, bool all) {
     lose(c, &c->meta, node, all, true);
     for (int t = 0; t < c->run->model.topic_count; t++)
         for (int i = 0; i < SIM_PARTS_MAX; i++)
-            if (c->parts[t][i].copies[node].life) lose(c, &c->parts[t][i], node, all, c->run->model.flush_on_ack);
+            if (c->parts[t][i].copies[node].life && !c->run->model.topics[t].churned) lose(c, &c->parts[t][i], node, all, c->run->model.flush_on_ack);
 }

@@ -115,9 +115,18 @@ static void take(struct sim_cluster *c, struct sim_part *p, const struct kb_imag
     p->leader_epoch = x->leader_epoch;
     if (p->leader >= 0) p->copies[p->leader].named_epoch = x->leader_epoch;
     p->partition_epoch = x->partition_epoch;
-    p->isr_count = p->replica_count = 0;
+    p->isr_count = p->replica_count = p->adding_count = 0;
     for (int32_t i = 0; i < x->isr_count; i++) p->isr[p->isr_count++] = sim_cluster_node(c, x->isr[i]);
     for (int32_t i = 0; i < x->replica_count; i++) p->replicas[p->replica_count++] = sim_cluster_node(c, x->replicas[i]);
+    for (int32_t i = 0; i < x->adding_count; i++) p->adding[p->adding_count++] = sim_cluster_node(c, x->adding[i]);
+}
+
+/* The same record that ends a reassignment lets the last of those that were added into the ISR, as the old leader asked for, and makes one of them
+ * lead: as joiners of the ISR they are looked at below. */
+static bool was_added(const struct sim_part *p, int node, const struct kb_image_partition *x) {
+    for (int i = 0; i < p->adding_count && x->adding_count == 0; i++)
+        if (p->adding[i] == node) return true;
+    return false;
 }
 
 static void check_change(struct sim_cluster *c, struct sim_part *p, const char *topic, int t, const struct kb_image_partition *x) {
@@ -130,7 +139,7 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         if (x->leader_epoch == p->leader_epoch)
             sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader,
                      x->leader_epoch);
-        if (leader >= 0 && !sim_part_in_isr(p, leader))
+        if (leader >= 0 && !sim_part_in_isr(p, leader) && !was_added(p, leader, x))
             sim_fail(w, 23, "%s-%d: node %d is elected in epoch %d, and it was not in the ISR", topic, x->index, leader, x->leader_epoch);
         c->leader_elections++;
         p->moved_us = w->now_us;
@@ -166,7 +175,7 @@ void sim_check_returned(struct sim_cluster *c) {
             for (int i = 0; i < SIM_PARTS_MAX; i++) {
                 struct sim_part *p = &c->parts[t][i];
                 struct sim_copy *y = &p->copies[n];
-                if (!y->suspect || k->epoch <= y->lost_in || !sim_part_in_isr(p, n) || y->life != c->run->nodes[n].lives) continue;
+                if (c->run->model.topics[t].churned || !y->suspect || k->epoch <= y->lost_in || !sim_part_in_isr(p, n) || y->life != c->run->nodes[n].lives) continue;
                 catch_up(c, p, n, t, i);
                 if (!sim_copy_agrees(p, n))
                     sim_fail(&c->run->w, 18,
@@ -188,12 +197,15 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
         p->known = true;
         for (int n = 0; n < SIM_NODES_MAX; n++) p->copies[n].named_epoch = -1;
         p->moved_us = c->run->w.now_us;
-    } else {
+        p->end = 0;
+    } else if (!c->run->model.topics[t].churned) {
         check_change(c, p, topic->name, t, x);
     }
     take(c, p, x);
-    for (int n = 0; n < SIM_NODES_MAX; n++)
+    for (int n = 0; n < SIM_NODES_MAX; n++) {
+        if (p->copies[n].life && !sim_part_has_replica(p, n)) sim_copy_gone(p, n);
         if (p->copies[n].suspect && !sim_part_in_isr(p, n)) p->copies[n].out = true;
+    }
     sim_trace(&c->run->w, "metadata %lld: %s-%d: leader node %d, epoch %d.%d, %d in sync", (long long)c->image.offset, topic->name,
               x->index, p->leader, p->leader_epoch, p->partition_epoch, p->isr_count);
     return KW_OK;

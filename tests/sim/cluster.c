@@ -56,6 +56,14 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->grow_s = sim_often(w, 25, 10, 60);
     p->delete_s = sim_often(w, 20, 10, 40);
     p->alloc_s = sim_often(w, 30, 1, 12);
+    p->eio_s = sim_often(w, 25, 4, 30);
+    p->bad_sector_s = sim_often(w, 20, 4, 30);
+    p->slow_s = sim_often(w, 20, 8, 40);
+    p->recreate_s = sim_often(w, 20, 15, 60);
+    p->reassign_s = sim_often(w, 35, 4, 30);
+    p->elect_s = sim_often(w, 25, 4, 30);
+    p->unregister_s = sim_often(w, 20, 6, 40);
+    p->tamper_ppm = sim_ppm(w, 30, 700000);
     p->drift = sim_below(w, 4) == 0;
     if (!p->kill_leader_s && !p->kill_controller_s) p->kill_leader_s = (uint32_t)sim_range(w, 5, 15); /* each seed has its elections */
 }

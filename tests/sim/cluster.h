@@ -48,6 +48,7 @@ struct sim_copy { /* a partition on one node */
     bool led;             /* at the last look */
     int32_t looked_epoch; /* the node's leader epoch then; INT32_MAX: not looked at in this life */
     int32_t named_epoch;  /* the last in which the metadata named the node as the leader */
+    bool again;           /* it was no replica for a while: what comes may be a log begun anew */
     int64_t lost_in; /* the broker epoch in which it became suspect */
     struct sim_look look; /* the last one */
 };
@@ -71,8 +72,8 @@ struct sim_part { /* a partition; and the metadata's log */
     int32_t *heads; /* [base offset] its first stamp + 1 */
     size_t head_count, head_cap;
     /* as the metadata said last */
-    int32_t leader, leader_epoch, partition_epoch, isr[SIM_NODES_MAX], replicas[SIM_NODES_MAX];
-    int isr_count, replica_count;
+    int32_t leader, leader_epoch, partition_epoch, isr[SIM_NODES_MAX], replicas[SIM_NODES_MAX], adding[SIM_NODES_MAX];
+    int isr_count, replica_count, adding_count;
     int64_t moved_us; /* when the leader last changed */
 };
 struct sim_ballot { /* a node's vote of an epoch */
@@ -94,7 +95,9 @@ struct sim_cluster_plan {
     int voters, rest; /* rest: brokers that do not vote */
     bool apart;       /* the voters are controllers only */
     uint32_t kill_s, kill_leader_s, kill_controller_s, kill_all_s, power_s, stop_s, pause_s, cut_s, mesh_s, isolate_s, wipe_s, image_s, jump_s,
-        pause_client_s, client_kill_s, client_close_s, cut_client_s, hang_s, full_s, config_s, grow_s, delete_s, alloc_s;
+        pause_client_s, client_kill_s, client_close_s, cut_client_s, hang_s, full_s, config_s, grow_s, delete_s, alloc_s, eio_s,
+        bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s;
+    uint32_t tamper_ppm; /* at a start: an index, a checkpoint or a snapshot is missing, cut or zeroed */
     bool drift;
 };
 struct sim_cluster {
@@ -120,6 +123,11 @@ struct sim_cluster {
     bool ending;
 };
 int sim_cluster_node(const struct sim_cluster *c, int32_t id); /* by its node.id; -1: none */
+static inline bool sim_part_has_replica(const struct sim_part *p, int node) {
+    for (int i = 0; i < p->replica_count; i++)
+        if (p->replicas[i] == node) return true;
+    return false;
+}
 static inline bool sim_part_in_isr(const struct sim_part *p, int node) {
     for (int i = 0; i < p->isr_count; i++)
         if (p->isr[i] == node) return true;
@@ -146,6 +154,7 @@ void sim_check_copies_death(struct sim_broker *b);
 void sim_check_copies_lost(struct sim_cluster *c, int node, bool all); /* the power, or all */
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g);
 void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written);
+void sim_copy_gone(struct sim_part *p, int node); /* it is no replica any more */
 bool sim_copy_agrees(struct sim_part *p, int node); /* it has all that was committed */
 struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic, int partition); /* NULL: down, or not there */
 

@@ -25,7 +25,7 @@ bool sim_atlas_fragile(struct sim_cluster *c) {
         for (int i = 0; i < SIM_PARTS_MAX; i++)
             for (int n = 0; n < c->run->node_count; n++) {
                 const struct sim_part *p = &c->parts[t][i];
-                if (p->copies[n].suspect && sim_part_in_isr(p, n)) return true;
+                if (!c->run->model.topics[t].churned && p->copies[n].suspect && sim_part_in_isr(p, n)) return true;
             }
     for (int n = 0; n < c->run->node_count; n++)
         if (c->nodes[n].wiped && c->voter[n]) return true;

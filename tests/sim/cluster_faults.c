@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "alloc.h"
-#include "cluster.h"
+#include "cluster_faults.h"
 #include "node_priv.h"
 
 typedef void fault_fn(struct sim_cluster *c);
@@ -15,10 +15,23 @@ static int any_node(struct sim_cluster *c) {
 static struct sim_broker *node_at(struct sim_cluster *c, int i) {
     return &c->run->nodes[i];
 }
+struct sim_broker *sim_any_node(struct sim_cluster *c) {
+    return node_at(c, any_node(c));
+}
 
-/* What a node holds is about to be lost, and the others are counted on: nothing that waits to strike does. */
-static void steady(struct sim_cluster *c) {
-    for (int i = 0; i < c->run->node_count; i++) sim_alloc_heal(&node_at(c, i)->host);
+void sim_steady(struct sim_cluster *c) {
+    for (int i = 0; i < c->run->node_count; i++) {
+        struct sim_disk_faults *f = sim_disk_faults(node_at(c, i)->disk);
+        sim_alloc_heal(&node_at(c, i)->host);
+        f->eio_read_at = f->eio_write_at = f->eio_sync_at = -1;
+    }
+}
+
+bool sim_node_broken(struct sim_broker *b) {
+    bool broken = false;
+    for (struct kb_partition *p = NULL; b->life == SIM_UP && (p = kb_partitions_next(b->node, p));)
+        broken |= p->state == KB_PART_OFFLINE || (p->log && p->log->poisoned);
+    return broken;
 }
 
 /* ---- Lives ---- */
@@ -33,12 +46,13 @@ static void start_node(void *ctx, uint64_t arg) {
     struct sim_cluster *c = ctx;
     struct sim_broker *b = node_at(c, (int)(arg & 0xff));
     if (b->life != SIM_DOWN || arg != life_of(b) || c->run->w.healed) return;
+    sim_disks_before_start(c, b);
     sim_broker_start(b);
     if (sim_below(&c->run->w, 6) == 0 && c->plan.kill_s)
         sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, 0, 40 * SIM_MS), kill_starting, c, life_of(b));
 }
 
-static void start_later(struct sim_cluster *c, struct sim_broker *b, int64_t most_us) {
+void sim_start_later(struct sim_cluster *c, struct sim_broker *b, int64_t most_us) {
     sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, SIM_MS, most_us), start_node, c, life_of(b));
 }
 
@@ -46,7 +60,7 @@ static void strike_dead(struct sim_cluster *c, struct sim_broker *b) {
     if (b->life == SIM_DOWN) return;
     c->trouble_us = c->run->w.now_us;
     sim_broker_kill(b);
-    start_later(c, b, sim_below(&c->run->w, 3) ? SIM_S : sim_below(&c->run->w, 3) ? 6 * SIM_S : 20 * SIM_S);
+    sim_start_later(c, b, sim_below(&c->run->w, 3) ? SIM_S : sim_below(&c->run->w, 3) ? 6 * SIM_S : 20 * SIM_S);
 }
 
 static void kill_starting(void *ctx, uint64_t arg) {
@@ -93,9 +107,9 @@ static void power(struct sim_cluster *c) {
         struct sim_broker *b = node_at(c, (node + i) % c->run->node_count);
         if ((i && (!more || sim_below(w, 2))) || b->life == SIM_DOWN || !sim_atlas_may_lose(c, b->index, false)) continue;
         c->trouble_us = w->now_us;
-        steady(c);
+        sim_steady(c);
         sim_broker_power_loss(b);
-        start_later(c, b, sim_below(w, 4) ? 2 * SIM_S : 15 * SIM_S);
+        sim_start_later(c, b, sim_below(w, 4) ? 2 * SIM_S : 15 * SIM_S);
         struck++;
     }
     if (struck > 1) sim_fire(w, SIM_F_POWER_SEVERAL);
@@ -110,9 +124,10 @@ static void stop(struct sim_cluster *c) {
 
 void sim_cluster_dead(struct sim_broker *b, enum sim_death how) {
     struct sim_run *r = b->ctx;
+    sim_fault_meta_dead(r, b);
     if (how == SIM_DEATH_POWER) sim_check_copies_lost(r->cluster, b->index, false);
     if (r->w.healed || how == SIM_DEATH_KILL || how == SIM_DEATH_POWER) return;
-    start_later(r->cluster, b, 2 * SIM_S);
+    sim_start_later(r->cluster, b, 2 * SIM_S);
 }
 
 static void pause_node(struct sim_cluster *c) {
@@ -133,75 +148,6 @@ static void jump(struct sim_cluster *c) {
     sim_fire(w, SIM_F_CLOCK_JUMP);
     sim_trace(w, "%s: the wall clock jumps %lld ms", h->name, (long long)ms);
     sim_host_jump(h, ms);
-}
-
-/* ---- Disks ---- */
-
-/* All it had is gone, and it comes back under its id. */
-static void wipe(struct sim_cluster *c) {
-    struct sim_broker *b = node_at(c, any_node(c));
-    struct sim_world *w = &c->run->w;
-    if (b->life != SIM_UP || !sim_atlas_may_lose(c, b->index, true)) return;
-    sim_fire(w, SIM_F_WIPED);
-    c->trouble_us = w->now_us;
-    steady(c);
-    sim_broker_kill(b);
-    sim_disk_remove(b->disk, SIM_DATA);
-    sim_trace(w, "%s: its disk is replaced by an empty one", b->host.name);
-    sim_check_copies_lost(c, b->index, true);
-    sim_check_quorum_wiped(c, b->index);
-    start_later(c, b, sim_below(w, 2) ? SIM_S : 10 * SIM_S);
-}
-
-/* Of a node that does not vote: a vote that was forgotten could be given twice. */
-static void old_image(struct sim_cluster *c) {
-    struct sim_broker *b = node_at(c, any_node(c));
-    struct sim_world *w = &c->run->w;
-    if (c->voter[b->index] || b->life != SIM_UP) return;
-    if (!c->old[b->index]) {
-        c->old[b->index] = sim_disk_image_take(b->disk);
-        sim_trace(w, "%s: an image of its disk is taken", b->host.name);
-        return;
-    }
-    if (!sim_atlas_may_lose(c, b->index, true)) return;
-    sim_fire(w, SIM_F_OLD_IMAGE);
-    steady(c);
-    sim_broker_kill(b);
-    sim_disk_image_restore(b->disk, c->old[b->index]);
-    c->old[b->index] = NULL;
-    b->rebooted = true;
-    sim_trace(w, "%s: its disk is what it was in its image", b->host.name);
-    sim_check_copies_lost(c, b->index, true);
-    start_later(c, b, SIM_S);
-}
-
-static void hang(struct sim_cluster *c) {
-    struct sim_broker *b = node_at(c, any_node(c));
-    struct sim_world *w = &c->run->w;
-    if (b->life == SIM_DOWN) return;
-    int64_t t = sim_range(w, 50 * SIM_MS, sim_below(w, 3) ? 2 * SIM_S : 15 * SIM_S);
-    sim_fire(w, SIM_F_HUNG);
-    sim_trace(w, "%s: the disk hangs for %lld ms", b->host.name, (long long)t / 1000);
-    c->trouble_us = w->now_us;
-    sim_disk_faults(b->disk)->hung_until_us = sim_broker_now(b).mono_us + t;
-}
-
-static void enough_space(void *ctx, uint64_t node) {
-    struct sim_cluster *c = ctx;
-    struct sim_disk_faults *f = sim_disk_faults(node_at(c, (int)node)->disk);
-    f->enospc_at = f->free_bytes = -1;
-    sim_trace(&c->run->w, "node %d: the disk has space again", (int)node);
-}
-static void full(struct sim_cluster *c) {
-    struct sim_broker *b = node_at(c, any_node(c));
-    struct sim_world *w = &c->run->w;
-    struct sim_disk_faults *f = sim_disk_faults(b->disk);
-    if (f->free_bytes >= 0) return;
-    f->free_bytes = sim_below(w, 3) ? (int64_t)sim_below(w, 100000) : 0;
-    sim_fire(w, SIM_F_FULL);
-    sim_trace(w, "%s: the disk has %lld bytes left", b->host.name, (long long)f->free_bytes);
-    c->trouble_us = w->now_us;
-    sim_at(w, w->now_us + sim_range(w, 100 * SIM_MS, 10 * SIM_S), enough_space, c, (uint64_t)b->index);
 }
 
 /* ---- The network ---- */
@@ -266,7 +212,7 @@ static void cut_client(struct sim_cluster *c) {
     sim_trace(w, "client %d is cut off from some (%d) for %lld ms", client, side, (long long)(until - w->now_us) / 1000);
 }
 
-/* ---- Clients, memory, administration ---- */
+/* ---- Clients, memory ---- */
 
 static void pause_client(struct sim_cluster *c) {
     sim_fault_pause_client(c->run);
@@ -288,40 +234,6 @@ static void no_memory(struct sim_cluster *c) {
     sim_alloc_refuse(h, sim_below(w, sim_below(w, 2) ? 50 : 3000), sim_below(w, 4) ? 1 : (uint32_t)sim_range(w, 2, 20));
 }
 
-static void config(struct sim_cluster *c) {
-    static const char *const names[] = {"min.insync.replicas", "segment.bytes", "flush.messages", "segment.ms"};
-    struct sim_world *w = &c->run->w;
-    char value[24];
-    int t = (int)sim_below(w, (uint64_t)c->run->model.topic_count), k = (int)sim_below(w, KW_COUNTOF(names));
-    int64_t v = k == 0   ? sim_range(w, 1, KW_MAX(c->run->model.topics[t].rf - 1, 1))
-                : k == 1 ? sim_range(w, 20000, 400000)
-                : k == 2 ? sim_range(w, 1, 2000)
-                         : sim_range(w, 1000, 60000);
-    snprintf(value, sizeof value, "%lld", (long long)v);
-    sim_fire(w, SIM_F_CONFIG);
-    sim_admin_config(c->run->admin, t, names[k], value);
-}
-
-static void grow(struct sim_cluster *c) {
-    struct sim_world *w = &c->run->w;
-    struct sim_topic *t = &c->run->model.topics[sim_below(w, (uint64_t)c->run->model.topic_count)];
-    if (t->partitions >= SIM_PARTS_MAX - 4) return;
-    t->partitions += (int32_t)sim_range(w, 1, 2);
-    sim_fire(w, SIM_F_GROWTH);
-    sim_admin_grow(c->run->admin, (int)(t - c->run->model.topics), t->partitions);
-}
-
-static void delete_records(struct sim_cluster *c) {
-    struct sim_run *r = c->run;
-    int t = (int)sim_below(&r->w, (uint64_t)r->model.topic_count), p = (int)sim_below(&r->w, (uint64_t)r->model.topics[t].partitions);
-    struct sim_log *l = sim_model_log(&r->model, t, p);
-    if (l->count < 20) return;
-    int64_t before = l->start + (int64_t)sim_below(&r->w, (uint64_t)((int64_t)l->count - l->start) / 2 + 1);
-    l->start = KW_MAX(l->start, before); /* from now on it may be gone */
-    sim_fire(&r->w, SIM_F_DELETE_RECORDS);
-    sim_admin_delete_records(r->admin, t, p, before);
-}
-
 /* ---- All together ---- */
 
 static const struct {
@@ -341,18 +253,25 @@ static const struct {
     K(cut, cut, true),
     K(mesh, mesh, true),
     K(isolate, isolate, true),
-    K(wipe, wipe, true),
-    K(old_image, image, true),
+    K(sim_disks_wipe, wipe, true),
+    K(sim_disks_old_image, image, true),
     K(jump, jump, false),
     K(pause_client, pause_client, false),
     K(kill_client, client_kill, false),
     K(close_client, client_close, false),
     K(cut_client, cut_client, false),
-    K(hang, hang, true),
-    K(full, full, true),
-    K(config, config, false),
-    K(grow, grow, false),
-    K(delete_records, delete, false),
+    K(sim_disks_hang, hang, true),
+    K(sim_disks_full, full, true),
+    K(sim_disks_eio, eio, true),
+    K(sim_disks_bad_sector, bad_sector, true),
+    K(sim_disks_slow, slow, true),
+    K(sim_admins_config, config, false),
+    K(sim_admins_grow, grow, false),
+    K(sim_admins_delete_records, delete, false),
+    K(sim_admins_recreate, recreate, false),
+    K(sim_admins_reassign, reassign, false),
+    K(sim_admins_elect, elect, false),
+    K(sim_admins_unregister, unregister, true),
     K(no_memory, alloc, false),
 #undef K
 };
@@ -401,10 +320,7 @@ static void mend(void *ctx, uint64_t arg) {
     for (int i = 0; i < c->run->node_count; i++) {
         struct sim_broker *b = node_at(c, i);
         if (b->life == SIM_DOWN && !c->left_out[i]) sim_broker_start(b);
-        bool broken = false;
-        for (struct kb_partition *p = NULL; b->life == SIM_UP && (p = kb_partitions_next(b->node, p));)
-            broken |= p->state == KB_PART_OFFLINE || (p->log && p->log->poisoned);
-        if (broken) sim_broker_kill(b);
+        if (sim_node_broken(b)) sim_broker_kill(b);
     }
     sim_at(&c->run->w, c->run->w.now_us + SIM_S, mend, c, 0);
 }
@@ -414,10 +330,7 @@ void sim_cluster_faults_heal(struct sim_run *r) {
     sim_net_heal(&r->net);
     for (int i = 0; i < r->node_count; i++) {
         struct sim_broker *b = &r->nodes[i];
-        struct sim_disk_faults *f = sim_disk_faults(b->disk);
-        f->enospc_at = f->free_bytes = -1;
-        f->slow_ppm = 0;
-        f->hung_until_us = 0;
+        sim_disks_heal(c, b);
         sim_alloc_heal(&b->host);
         b->host.paused_until_us = KW_MIN(b->host.paused_until_us, r->w.now_us + 20 * SIM_S);
         if (c->left_out[i] && b->life != SIM_DOWN) sim_broker_kill(b);

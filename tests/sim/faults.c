@@ -71,7 +71,7 @@ static void stop(struct sim_run *r) {
 } /* on_dead starts it again */
 
 void sim_faults_dead(struct sim_run *r) { /* also of itself: stopped, or given up */
-    sim_fault_meta_dead(r);
+    sim_fault_meta_dead(r, &r->nodes[0]);
     if (r->w.healed || r->nodes[0].death == SIM_DEATH_KILL || r->nodes[0].death == SIM_DEATH_POWER) return;
     start_later(r, 2 * SIM_S);
 }

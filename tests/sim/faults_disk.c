@@ -19,14 +19,16 @@ static bool ends(const char *s, const char *end) {
     return n >= k && strcmp(s + n - k, end) == 0;
 }
 
-static void collect(struct sim_run *r, struct file_names *f, bool (*pick)(const char *name)) {
+/* meta: also those of the metadata's log. */
+static void collect(struct sim_disk *d, struct file_names *f, bool (*pick)(const char *name), bool meta) {
     char **dirs;
-    size_t n = sim_disk_names(r->nodes[0].disk, SIM_DATA, &dirs);
+    size_t n = sim_disk_names(d, SIM_DATA, &dirs);
     f->n = 0;
     for (size_t i = 0; i < n; i++) {
         char path[96], **names = NULL;
         snprintf(path, sizeof path, SIM_DATA "/%s", dirs[i]);
-        size_t k = strncmp(dirs[i], "topic-", 6) == 0 ? sim_disk_names(r->nodes[0].disk, path, &names) : 0;
+        bool folder = strncmp(dirs[i], "topic-", 6) == 0 || (meta && strcmp(dirs[i], "__cluster_metadata-0") == 0);
+        size_t k = folder ? sim_disk_names(d, path, &names) : 0;
         if (k) {
             for (size_t j = 0; j < k; j++) {
                 if (pick(names[j]) && f->n < KW_COUNTOF(f->v)) snprintf(f->v[f->n++], sizeof f->v[0], "%s/%s", path, names[j]);
@@ -56,14 +58,13 @@ static bool is_log(const char *n) {
 }
 
 /* Files that are caches of the log, or can be done without. */
-static void tamper(struct sim_run *r) {
+void sim_fault_tamper(struct sim_world *w, struct sim_broker *b, bool meta) {
     static struct file_names f;
     static bool (*const picks[])(const char *) = {is_index, is_checkpoint, is_snapshot};
     static const enum sim_fault kinds[] = {SIM_F_INDEX_GONE, SIM_F_CHECKPOINT_GONE, SIM_F_SNAPSHOT_GONE};
-    struct sim_world *w = &r->w;
-    struct sim_disk *d = r->nodes[0].disk;
+    struct sim_disk *d = b->disk;
     int kind = (int)sim_below(w, 3), times = (int)sim_range(w, 1, 4);
-    collect(r, &f, picks[kind]);
+    collect(d, &f, picks[kind], meta);
     for (int i = 0; i < times && f.n; i++) {
         size_t k = sim_below(w, f.n), size;
         int how = (int)sim_below(w, 3);
@@ -80,7 +81,7 @@ static void tamper(struct sim_run *r) {
             free(zeros);
         }
         sim_fire(w, (enum sim_fault)((int)kinds[kind] + how));
-        sim_trace(w, "%s is %s", f.v[k], how == 0 ? "gone" : how == 1 ? "cut" : "all zeros");
+        sim_trace(w, "%s: %s is %s", b->host.name, f.v[k], how == 0 ? "gone" : how == 1 ? "cut" : "all zeros");
     }
 }
 
@@ -89,11 +90,20 @@ struct sim_log *sim_log_of_path(struct sim_run *r, const char *path) {
     return sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &p) == 2 ? sim_model_log(&r->model, t, p) : NULL;
 }
 
+/* The file of some log's segment that has anything in it. false: there is none. */
+bool sim_fault_segment(struct sim_world *w, struct sim_broker *b, bool meta, char *path, size_t n, size_t *size) {
+    static struct file_names f;
+    collect(b->disk, &f, is_log, meta);
+    if (!f.n) return false;
+    snprintf(path, n, "%s", f.v[sim_below(w, f.n)]);
+    return sim_disk_peek(b->disk, path, size) && *size > 0;
+}
+
 /* A bit of a log turns while nobody looks. What it hit may be lost; it must not be served. */
 static void rot(struct sim_run *r) {
     static struct file_names f;
     struct sim_world *w = &r->w;
-    collect(r, &f, is_log);
+    collect(r->nodes[0].disk, &f, is_log, false);
     if (!f.n) return;
     size_t k = sim_below(w, f.n), size;
     struct sim_log *l = sim_log_of_path(r, f.v[k]);
@@ -108,23 +118,23 @@ static void rot(struct sim_run *r) {
 
 #define META_DIR SIM_DATA "/__cluster_metadata-0"
 
-static bool clean_stop(struct sim_run *r) {
+static bool clean_stop(const struct sim_broker *b) {
     size_t n;
-    return r->nodes[0].death == SIM_DEATH_STOP && sim_disk_peek(r->nodes[0].disk, SIM_DATA "/.kafka_cleanshutdown", &n);
+    return b->death == SIM_DEATH_STOP && sim_disk_peek(b->disk, SIM_DATA "/.kafka_cleanshutdown", &n);
 }
 
 /* Where rot in the metadata log can be told from a write that a crash tore: in front of the last epoch's beginning, since an epoch begins
  * only when all before it is synced; after a clean stop, anywhere. *file gets the segment. false: nowhere. */
-static bool meta_log_place(struct sim_run *r, char *file, size_t size, size_t *at) {
+static bool meta_log_place(struct sim_world *w, struct sim_broker *b, char *file, size_t size, size_t *at) {
     struct sim_scan s;
-    sim_scan_log(r->nodes[0].disk, META_DIR, &s);
-    size_t n = clean_stop(r) ? s.count : 0;
+    sim_scan_log(b->disk, META_DIR, &s);
+    size_t n = clean_stop(b) ? s.count : 0;
     for (size_t i = 0; i < s.count && !n; i++)
         if (s.v[s.count - 1 - i].h.attributes & KW_ATTR_CONTROL) n = s.count - 1 - i;
     if (n) {
-        const struct sim_batch *b = &s.v[sim_below(&r->w, n)];
-        snprintf(file, size, "%s.log", s.segments[b->segment].path);
-        *at = b->position + sim_below(&r->w, b->size);
+        const struct sim_batch *x = &s.v[sim_below(w, n)];
+        snprintf(file, size, "%s.log", s.segments[x->segment].path);
+        *at = x->position + sim_below(w, x->size);
     }
     sim_scan_deinit(&s);
     return n > 0;
@@ -134,61 +144,64 @@ static bool is_meta_snapshot(const char *n) {
     return ends(n, ".checkpoint");
 }
 
-static bool meta_snapshot_place(struct sim_run *r, char *file, size_t size, size_t *at) {
+static bool meta_snapshot_place(struct sim_world *w, struct sim_broker *b, char *file, size_t size, size_t *at) {
     char **names;
-    size_t n = sim_disk_names(r->nodes[0].disk, META_DIR, &names), found = 0, bytes;
+    size_t n = sim_disk_names(b->disk, META_DIR, &names), found = 0, bytes;
     for (size_t i = 0; i < n; i++) {
-        if (is_meta_snapshot(names[i]) && sim_below(&r->w, ++found) == 0) snprintf(file, size, META_DIR "/%s", names[i]);
+        if (is_meta_snapshot(names[i]) && sim_below(w, ++found) == 0) snprintf(file, size, META_DIR "/%s", names[i]);
         free(names[i]);
     }
     free(names);
-    if (!found || !sim_disk_peek(r->nodes[0].disk, file, &bytes) || !bytes) return false;
-    *at = sim_below(&r->w, bytes);
+    if (!found || !sim_disk_peek(b->disk, file, &bytes) || !bytes) return false;
+    *at = sim_below(w, bytes);
     return true;
 }
 
 /* One bit, one at a time. The node finds it, or does not need what it hit. */
-static void rot_meta(struct sim_run *r) {
+void sim_fault_rot_meta(struct sim_run *r, struct sim_broker *b) {
     struct sim_meta_rot *x = &r->meta_rot;
+    struct sim_world *w = &r->w;
     size_t n;
     if (x->there) return;
-    bool found = sim_below(&r->w, 3) ? meta_log_place(r, x->file, sizeof x->file, &x->at) : meta_snapshot_place(r, x->file, sizeof x->file, &x->at);
+    bool found = sim_below(w, 3) ? meta_log_place(w, b, x->file, sizeof x->file, &x->at) : meta_snapshot_place(w, b, x->file, sizeof x->file, &x->at);
     if (!found) return;
     x->there = true;
-    x->clean = clean_stop(r);
-    x->mask = (uint8_t)(1u << sim_below(&r->w, 8));
-    sim_disk_rot(r->nodes[0].disk, x->file, x->at, x->mask);
-    x->rotten = sim_disk_peek(r->nodes[0].disk, x->file, &n)[x->at];
-    sim_fire(&r->w, SIM_F_META_ROT);
-    sim_trace(&r->w, "%s: a bit turns at %zu", x->file, x->at);
+    x->node = b->index;
+    x->clean = clean_stop(b);
+    x->mask = (uint8_t)(1u << sim_below(w, 8));
+    sim_disk_rot(b->disk, x->file, x->at, x->mask);
+    x->rotten = sim_disk_peek(b->disk, x->file, &n)[x->at];
+    sim_fire(w, SIM_F_META_ROT);
+    sim_trace(w, "%s: %s: a bit turns at %zu", b->host.name, x->file, x->at);
 }
 
-void sim_fault_meta_ready(struct sim_run *r) {
+void sim_fault_meta_ready(struct sim_run *r, struct sim_broker *b) {
     struct sim_meta_rot *x = &r->meta_rot;
     size_t n;
-    const uint8_t *p = x->there ? sim_disk_peek(r->nodes[0].disk, x->file, &n) : NULL;
-    if (p && x->at < n && p[x->at] == x->rotten) sim_disk_rot(r->nodes[0].disk, x->file, x->at, x->mask); /* mended before it is needed */
+    if (!x->there || x->node != b->index) return;
+    const uint8_t *p = sim_disk_peek(b->disk, x->file, &n);
+    if (p && x->at < n && p[x->at] == x->rotten) sim_disk_rot(b->disk, x->file, x->at, x->mask); /* mended before it is needed */
     x->there = false;
 }
 
 /* The node did not start: the administrator brings the file back from a copy. (So he does when a start after a clean stop is killed: the next
  * one does not know any more that the stop was clean.) */
-void sim_fault_meta_dead(struct sim_run *r) {
+void sim_fault_meta_dead(struct sim_run *r, struct sim_broker *b) {
     struct sim_meta_rot *x = &r->meta_rot;
     size_t n;
-    bool failed = r->nodes[0].death == SIM_DEATH_FAILED;
-    if (!x->there || !(failed || x->clean)) return;
+    bool failed = b->death == SIM_DEATH_FAILED;
+    if (!x->there || x->node != b->index || !(failed || x->clean)) return;
     x->there = false;
-    if (failed && !r->nodes[0].disk_was_broken) sim_fire(&r->w, SIM_F_META_REFUSED);
-    if (!sim_disk_peek(r->nodes[0].disk, x->file, &n) || x->at >= n)
-        sim_fail(&r->w, 24, "%s: the start was refused, but what had rotted at %zu is cut off", x->file, x->at);
-    sim_disk_rot(r->nodes[0].disk, x->file, x->at, x->mask);
+    if (failed && !b->disk_was_broken) sim_fire(&r->w, SIM_F_META_REFUSED);
+    if (!sim_disk_peek(b->disk, x->file, &n) || x->at >= n)
+        sim_fail(&r->w, 24, "%s: %s: the start was refused, but what had rotted at %zu is cut off", b->host.name, x->file, x->at);
+    sim_disk_rot(b->disk, x->file, x->at, x->mask);
 }
 
 void sim_faults_before_start(struct sim_run *r) {
-    if (sim_chance(&r->w, r->plan.tamper_ppm)) tamper(r);
+    if (sim_chance(&r->w, r->plan.tamper_ppm)) sim_fault_tamper(&r->w, &r->nodes[0], false);
     if (sim_chance(&r->w, r->plan.rot_ppm)) rot(r);
-    if (sim_chance(&r->w, r->plan.meta_rot_ppm)) rot_meta(r);
+    if (sim_chance(&r->w, r->plan.meta_rot_ppm)) sim_fault_rot_meta(r, &r->nodes[0]);
 }
 
 /* ---- While it runs ---- */

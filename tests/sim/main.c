@@ -199,20 +199,19 @@ static size_t read_seeds(const char *path, struct first *v) {
 /* Kinds of faults that this world has no use for. */
 static bool is_foreign(enum world world, int f) {
     static const enum sim_fault one[] = {SIM_F_KILL_LEADER, SIM_F_KILL_CONTROLLER, SIM_F_KILL_ALL, SIM_F_POWER_SEVERAL,
-                                        SIM_F_MESH, SIM_F_ISOLATED, SIM_F_WIPED, SIM_F_LEFT_OUT};
+                                        SIM_F_MESH, SIM_F_ISOLATED, SIM_F_WIPED, SIM_F_LEFT_OUT, SIM_F_SLOW_DISK,
+                                        SIM_F_REASSIGN, SIM_F_CANCEL, SIM_F_ELECT, SIM_F_UNREGISTER};
     static const enum sim_fault cluster[] = {
-        SIM_F_RESOLVE, SIM_F_INDEX_GONE, SIM_F_INDEX_CUT, SIM_F_INDEX_ZERO,
-        SIM_F_CHECKPOINT_GONE, SIM_F_CHECKPOINT_CUT, SIM_F_CHECKPOINT_ZERO,
-        SIM_F_SNAPSHOT_GONE, SIM_F_SNAPSHOT_CUT, SIM_F_SNAPSHOT_ZERO, SIM_F_RECREATE, SIM_F_WRONG_ADDRESS, SIM_F_MOVED,
-        SIM_F_META_ROT, SIM_F_META_REFUSED, SIM_F_BAD_BYTES,
+        SIM_F_RESOLVE, 
+        SIM_F_WRONG_ADDRESS, SIM_F_MOVED,
+        SIM_F_BAD_BYTES,
         SIM_F_BAD_LENGTH, SIM_F_BAD_CUT, SIM_F_BAD_CHANGED, SIM_F_BAD_BODY, SIM_F_ANSWER_CUT, SIM_F_ANSWER_LENGTH, SIM_F_ANSWER_ID, SIM_F_ANSWER_UNASKED};
-    static const enum sim_disk_fault disk[] = {SIM_DISK_EIO_READ, SIM_DISK_EIO_WRITE, SIM_DISK_EIO_SYNC, SIM_DISK_ROT, SIM_DISK_MISDIRECTED};
+    static const enum sim_disk_fault disk[] = {SIM_DISK_MISDIRECTED, SIM_DISK_BAD_SECTOR}; /* in the cluster's world alone: the last */
     for (size_t i = 0; i < KW_COUNTOF(one) && world == ONE; i++)
         if ((int)one[i] == f) return true;
     for (size_t i = 0; i < KW_COUNTOF(cluster) && world == CLUSTER; i++)
         if ((int)cluster[i] == f) return true;
-    for (size_t i = 0; i < KW_COUNTOF(disk) && world == CLUSTER; i++)
-        if ((int)disk[i] + SIM_F_COUNT == f) return true;
+    if (f == SIM_F_COUNT + (int)disk[world == CLUSTER ? 0 : 1]) return true;
     return false;
 }
 

@@ -68,5 +68,8 @@ void sim_admin_grow(struct sim_role *r, int topic, int partitions);
 void sim_admin_recreate(struct sim_role *r, int topic);
 void sim_admin_config(struct sim_role *r, int topic, const char *name, const char *value);
 void sim_admin_delete_records(struct sim_role *r, int topic, int partition, int64_t before);
+void sim_admin_reassign(struct sim_role *r, int topic, int partition, const int32_t *ids, int32_t n); /* n -1: what is under way is cancelled */
+void sim_admin_elect(struct sim_role *r, int topic, int partition, bool unclean);
+void sim_admin_unregister(struct sim_role *r, int32_t broker);
 
 #endif

@@ -39,7 +39,7 @@ static void *need(void *p) {
 
 const char *sim_disk_fault_name(enum sim_disk_fault f) {
     static const char *const names[] = {"enospc", "eio read", "eio write", "eio sync", "short write", "slow", "rot", "misdirected",
-                                        "kill", "torn write", "power loss", "lost sector", "lost name", "lost size", "job cut"};
+                                        "kill", "torn write", "power loss", "lost sector", "lost name", "lost size", "job cut", "bad sector"};
     return f < SIM_DISK_FAULT_COUNT ? names[f] : "?";
 }
 
@@ -76,6 +76,7 @@ static void put(struct sim_disk *d, struct sim_node *n, int64_t offset, const ui
     if ((size_t)offset + len > n->size) sim_node_resize(n, (size_t)offset + len);
     if (len) memcpy(n->data + offset, p, len);
     sim_node_changed(n, (size_t)offset, (size_t)offset + len);
+    if (n->bad && n->bad_at >= (size_t)offset && n->bad_at < (size_t)offset + len) n->bad = false;
     n->mtime_ms = d->now.wall_ms;
     space_taken(d, before, n->size);
     if (!d->o.writeback_ppm || !kw_rng_chance(&d->rng, d->o.writeback_ppm) || !n->size) return;
@@ -137,6 +138,10 @@ static enum kb_disk_err op_read(struct sim_disk *d, const struct sim_node *n, in
     *got = 0;
     if ((size_t)offset >= n->size) return KB_DISK_OK;
     *got = n->size - (size_t)offset < len ? n->size - (size_t)offset : len;
+    if (n->bad && n->bad_at >= (size_t)offset && n->bad_at < (size_t)offset + *got) {
+        d->fired[SIM_DISK_BAD_SECTOR]++;
+        return KB_DISK_EIO;
+    }
     memcpy(buf, n->data + offset, *got);
     return KB_DISK_OK;
 }
@@ -152,6 +157,7 @@ static enum kb_disk_err op_sync(struct sim_disk *d, struct sim_node *n) {
 
 static void op_truncate(struct sim_disk *d, struct sim_node *n, int64_t length) {
     size_t before = n->size;
+    if ((size_t)length <= n->bad_at) n->bad = false;
     sim_node_resize(n, (size_t)length);
     n->mtime_ms = d->now.wall_ms;
     space_taken(d, before, n->size);
@@ -316,6 +322,7 @@ static void do_read_file(struct sim_disk *d, struct kb_disk_req *r) {
     if (!n || n->folder) r->err = KB_DISK_ENOENT;
     else if ((int64_t)n->size > r->length) r->err = KB_DISK_EFBIG;
     else if (fails(d, &d->faults.eio_read_at, d->faults.eio_read_ppm, SIM_DISK_EIO_READ)) r->err = KB_DISK_EIO;
+    else if (n->bad) r->err = KB_DISK_EIO, d->fired[SIM_DISK_BAD_SECTOR]++;
     else if (!(r->data = kw_malloc(n->size))) r->err = KB_DISK_ENOMEM;
     else {
         if (n->size) memcpy(r->data, n->data, n->size);
@@ -590,6 +597,19 @@ void sim_disk_rot(struct sim_disk *d, const char *path, size_t offset, uint8_t m
     if (offset < x->durable_size) x->durable[offset] ^= mask;
     d->fired[SIM_DISK_ROT]++;
 }
+
+void sim_disk_bad_sector(struct sim_disk *d, const char *path, size_t offset) {
+    struct sim_node *x = sim_tree_find(d->root, path);
+    if (!x || offset >= x->size) abort();
+    x->bad = true;
+    x->bad_at = offset;
+}
+
+static void remap(struct sim_node *n) {
+    n->bad = false;
+    for (size_t i = 0; i < n->now.count; i++) remap(n->now.v[i].node);
+}
+void sim_disk_remap(struct sim_disk *d) { remap(d->root); }
 
 void sim_disk_cut(struct sim_disk *d, const char *path, size_t size) {
     struct sim_node *x = sim_tree_find(d->root, path);

@@ -25,6 +25,7 @@ struct sim_disk_options {
 enum sim_disk_fault {
     SIM_DISK_ENOSPC, SIM_DISK_EIO_READ, SIM_DISK_EIO_WRITE, SIM_DISK_EIO_SYNC, SIM_DISK_SHORT_WRITE, SIM_DISK_SLOW, SIM_DISK_ROT, SIM_DISK_MISDIRECTED,
     SIM_DISK_KILL, SIM_DISK_TORN_WRITE, SIM_DISK_POWER_LOSS, SIM_DISK_LOST_SECTOR, SIM_DISK_LOST_NAME, SIM_DISK_LOST_SIZE, SIM_DISK_JOB_CUT,
+    SIM_DISK_BAD_SECTOR,
     SIM_DISK_FAULT_COUNT
 };
 const char *sim_disk_fault_name(enum sim_disk_fault f);
@@ -70,6 +71,9 @@ void sim_disk_cut_job(struct sim_disk *d, int64_t n);
 const uint8_t *sim_disk_peek(struct sim_disk *d, const char *path, size_t *n); /* NULL: no such file; valid until the next change */
 void sim_disk_poke(struct sim_disk *d, const char *path, const void *p, size_t n); /* the whole content; makes file and folders */
 void sim_disk_rot(struct sim_disk *d, const char *path, size_t offset, uint8_t mask);
+/* A byte that cannot be read any more, nor what is read with it, until it is written anew; and the end of all such. */
+void sim_disk_bad_sector(struct sim_disk *d, const char *path, size_t offset);
+void sim_disk_remap(struct sim_disk *d);
 void sim_disk_cut(struct sim_disk *d, const char *path, size_t size);
 void sim_disk_remove(struct sim_disk *d, const char *path); /* a file, or a folder with all in it */
 size_t sim_disk_names(struct sim_disk *d, const char *dir, char ***names); /* sorted; free each and the array */

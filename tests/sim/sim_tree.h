@@ -25,6 +25,8 @@ struct sim_node {
     bool folder, stuck; /* stuck: a sync failed, and no later one does anything */
     int64_t mtime_ms;
     char opened_as[96]; /* files: the path of the last open */
+    bool bad;           /* files: the byte at bad_at cannot be read, until it is written anew */
+    size_t bad_at;
     uint8_t *data, *durable; /* files */
     size_t size, cap, durable_size, durable_cap;
     size_t changed_from, changed_to; /* the bytes below both sizes that may differ lie in here: a sync copies no others */

@@ -233,7 +233,7 @@ void sim_client_setup(struct sim_client *c, bool moves) {
 /* ---- The broker ---- */
 
 static void on_ready(struct sim_broker *b) {
-    sim_fault_meta_ready(b->ctx);
+    sim_fault_meta_ready(b->ctx, b);
     sim_check_meta_ready(b);
     sim_check_disk_ready(b);
 }

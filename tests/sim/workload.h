@@ -36,6 +36,7 @@ struct sim_meta {
 };
 struct sim_meta_rot {
     bool there;
+    int node;
     bool clean; /* only the clean stop before vouches for what it hit */
     char file[160];
     size_t at;
@@ -83,8 +84,11 @@ void sim_fault_close_client(struct sim_run *r);
 
 /* faults_disk.c */
 void sim_faults_before_start(struct sim_run *r);
-void sim_fault_meta_ready(struct sim_run *r);
-void sim_fault_meta_dead(struct sim_run *r);
+void sim_fault_rot_meta(struct sim_run *r, struct sim_broker *b);
+void sim_fault_meta_ready(struct sim_run *r, struct sim_broker *b);
+void sim_fault_meta_dead(struct sim_run *r, struct sim_broker *b);
+void sim_fault_tamper(struct sim_world *w, struct sim_broker *b, bool meta); /* meta: also of the metadata's log */
+bool sim_fault_segment(struct sim_world *w, struct sim_broker *b, bool meta, char *path, size_t n, size_t *size);
 void sim_fault_hang(struct sim_run *r);
 void sim_fault_eio(struct sim_run *r);
 void sim_fault_full(struct sim_run *r);

@@ -1,0 +1,171 @@
+/* cluster_disks.c - what goes wrong with the disks of a cluster's nodes: lost, gone back to an older image, hung, slow, full, failing, unreadable in
+ * places; and, at a start, files that are gone, cut, zeroed or rotten. Called by cluster_faults.c; cluster_atlas.c says when.
+ *
+ * Of what a node lost and others have, it may take no advantage: it is out of the ISR, or has it again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cluster_faults.h"
+
+/* ---- All of it ---- */
+
+/* All it had is gone, and it comes back under its id. */
+void sim_disks_wipe(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    if (b->life != SIM_UP || !sim_atlas_may_lose(c, b->index, true)) return;
+    sim_fire(w, SIM_F_WIPED);
+    c->trouble_us = w->now_us;
+    sim_steady(c);
+    sim_broker_kill(b);
+    sim_disk_remove(b->disk, SIM_DATA);
+    sim_trace(w, "%s: its disk is replaced by an empty one", b->host.name);
+    sim_check_copies_lost(c, b->index, true);
+    sim_check_quorum_wiped(c, b->index);
+    sim_start_later(c, b, sim_below(w, 2) ? SIM_S : 10 * SIM_S);
+}
+
+/* Of a node that does not vote: a vote that was forgotten could be given twice. */
+void sim_disks_old_image(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    if (c->voter[b->index] || b->life != SIM_UP) return;
+    if (!c->old[b->index]) {
+        c->old[b->index] = sim_disk_image_take(b->disk);
+        sim_trace(w, "%s: an image of its disk is taken", b->host.name);
+        return;
+    }
+    if (!sim_atlas_may_lose(c, b->index, true)) return;
+    sim_fire(w, SIM_F_OLD_IMAGE);
+    sim_steady(c);
+    sim_broker_kill(b);
+    sim_disk_image_restore(b->disk, c->old[b->index]);
+    c->old[b->index] = NULL;
+    b->rebooted = true;
+    sim_trace(w, "%s: its disk is what it was in its image", b->host.name);
+    sim_check_copies_lost(c, b->index, true);
+    sim_start_later(c, b, SIM_S);
+}
+
+void sim_disks_hang(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    if (b->life == SIM_DOWN) return;
+    int64_t t = sim_range(w, 50 * SIM_MS, sim_below(w, 3) ? 2 * SIM_S : 15 * SIM_S);
+    sim_fire(w, SIM_F_HUNG);
+    sim_trace(w, "%s: the disk hangs for %lld ms", b->host.name, (long long)t / 1000);
+    c->trouble_us = w->now_us;
+    sim_disk_faults(b->disk)->hung_until_us = sim_broker_now(b).mono_us + t;
+}
+
+static void enough_space(void *ctx, uint64_t node) {
+    struct sim_cluster *c = ctx;
+    struct sim_disk_faults *f = sim_disk_faults(c->run->nodes[node].disk);
+    f->enospc_at = f->free_bytes = -1;
+    sim_trace(&c->run->w, "node %d: the disk has space again", (int)node);
+}
+void sim_disks_full(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    struct sim_disk_faults *f = sim_disk_faults(b->disk);
+    if (f->free_bytes >= 0) return;
+    f->free_bytes = sim_below(w, 3) ? (int64_t)sim_below(w, 100000) : 0;
+    sim_fire(w, SIM_F_FULL);
+    sim_trace(w, "%s: the disk has %lld bytes left", b->host.name, (long long)f->free_bytes);
+    c->trouble_us = w->now_us;
+    sim_at(w, w->now_us + sim_range(w, 100 * SIM_MS, 10 * SIM_S), enough_space, c, (uint64_t)b->index);
+}
+
+
+/* ---- While it runs ---- */
+
+/* The administrator comes: the disk is sound again, and so are, after a start, the logs that had failed. */
+static void repair(void *ctx, uint64_t node) {
+    struct sim_cluster *c = ctx;
+    struct sim_broker *b = &c->run->nodes[node];
+    struct sim_world *w = &c->run->w;
+    if (w->healed) return;
+    sim_disk_remap(b->disk);
+    if (!sim_node_broken(b)) return;
+    if (sim_atlas_fragile(c)) {
+        sim_at(w, w->now_us + SIM_S, repair, c, node);
+        return;
+    }
+    c->trouble_us = w->now_us;
+    sim_trace(w, "%s: its disk is repaired", b->host.name);
+    sim_broker_kill(b);
+    sim_start_later(c, b, SIM_S);
+}
+static void repair_later(struct sim_cluster *c, struct sim_broker *b) {
+    sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, SIM_S, 20 * SIM_S), repair, c, (uint64_t)b->index);
+}
+
+void sim_disks_eio(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    struct sim_disk_faults *f = sim_disk_faults(b->disk);
+    int64_t n = (int64_t)sim_below(w, 60);
+    f->sync_sticks = sim_below(w, 2);
+    switch (sim_below(w, 3)) {
+    case 0:
+        f->eio_read_at = n;
+        break;
+    case 1:
+        f->eio_write_at = n;
+        break;
+    default:
+        f->eio_sync_at = n / 4;
+        break;
+    }
+    sim_trace(w, "%s: the disk is to fail", b->host.name);
+    c->trouble_us = w->now_us;
+    repair_later(c, b);
+}
+
+/* Found when it is read, at a start most likely. */
+void sim_disks_bad_sector(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    char path[160];
+    size_t size;
+    if (!sim_fault_segment(w, b, true, path, sizeof path, &size)) return;
+    size_t at = sim_below(w, size);
+    sim_disk_bad_sector(b->disk, path, at);
+    sim_trace(w, "%s: %s cannot be read at %zu", b->host.name, path, at);
+    c->trouble_us = w->now_us;
+    repair_later(c, b);
+}
+
+static void fast_again(void *ctx, uint64_t node) {
+    struct sim_cluster *c = ctx;
+    sim_disk_faults(c->run->nodes[node].disk)->slow_ppm = c->run->w.healed ? 0 : c->run->plan.slow_ppm;
+}
+void sim_disks_slow(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    struct sim_disk_faults *f = sim_disk_faults(b->disk);
+    int64_t t = sim_range(w, SIM_S, 15 * SIM_S);
+    f->slow_ppm = (uint32_t)sim_range(w, 100000, 1000000);
+    f->slow_us = sim_range(w, SIM_MS, 200 * SIM_MS);
+    sim_fire(w, SIM_F_SLOW_DISK);
+    sim_trace(w, "%s: the disk is slow (%lld us) for %lld ms", b->host.name, (long long)f->slow_us, (long long)t / 1000);
+    c->trouble_us = w->now_us;
+    sim_at(w, w->now_us + t, fast_again, c, (uint64_t)b->index);
+}
+
+/* ---- At a start ---- */
+
+void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b) {
+    struct sim_world *w = &c->run->w;
+    if (sim_chance(w, c->plan.tamper_ppm)) sim_fault_tamper(w, b, true);
+}
+
+void sim_disks_heal(struct sim_cluster *c, struct sim_broker *b) {
+    struct sim_disk_faults *f = sim_disk_faults(b->disk);
+    (void)c;
+    f->enospc_at = f->free_bytes = f->eio_read_at = f->eio_write_at = f->eio_sync_at = -1;
+    f->slow_ppm = 0;
+    f->hung_until_us = 0;
+    sim_disk_remap(b->disk);
+}
