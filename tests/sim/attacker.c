@@ -70,6 +70,10 @@ static uint8_t *room(struct sim_attacker *a, size_t n) {
     return a->out + a->out_size - n;
 }
 
+void sim_attacker_add(struct sim_attacker *a, const void *p, size_t n) {
+    memcpy(room(a, n), p, n);
+}
+
 static void random_bytes(struct sim_attacker *a) {
     size_t n = 1 + sim_below(a->w, 3000);
     uint8_t *p = room(a, n);
@@ -136,6 +140,11 @@ static void prepare(struct sim_attacker *a) {
     static void (*const kinds[])(struct sim_attacker *) = {random_bytes, impossible_length, cut_short, changed, changed, random_body};
     a->out_size = a->out_sent = a->poison = 0;
     a->over = false;
+    a->target = a->servers > 1 ? (int)sim_below(a->w, (uint64_t)a->servers) : 0;
+    if (a->forge && sim_below(a->w, 2)) {
+        a->forge(a->forge_ctx, a);
+        return;
+    }
     for (uint64_t n = 1 + sim_below(a->w, 4); n > 0 && !a->over; n--) kinds[sim_below(a->w, KW_COUNTOF(kinds))](a);
 }
 
@@ -184,8 +193,8 @@ void sim_attacker_strike(struct sim_attacker *a) {
     prepare(a);
     if (!a->out_size) return;
     a->leave_us = a->w->now_us + sim_range(a->w, 20 * SIM_MS, 20 * SIM_S);
-    a->conn = sim_connect(a->net, sim_client_host(SIM_ATTACKER), a->net->servers[0].address, NULL);
-    sim_trace(a->w, "the attacker connects: %llu, %zu bytes", (unsigned long long)a->conn->id, a->out_size);
+    a->conn = sim_connect(a->net, sim_client_host(SIM_ATTACKER), a->net->servers[a->target].address, NULL);
+    sim_trace(a->w, "the attacker connects%s: %llu, %zu bytes", a->target ? " elsewhere" : "", (unsigned long long)a->conn->id, a->out_size);
     sim_host_wake(&a->host, a->leave_us);
 }
 

@@ -131,7 +131,7 @@ static uint8_t *gather(struct sim_broker *b, const struct kb_reply *r, size_t ex
 /* Damage that can be told from the frame alone: the client must find it. What only a checksum could tell is not in the protocol's power. */
 static void damage(struct sim_broker *b, struct sock *k, const struct kb_reply *r) {
     struct sim_world *w = b->w;
-    if (r->total < 9 || k->net->from == sim_client_host(SIM_ATTACKER) || !sim_from_client(k->net)) return;
+    if (r->total < 9 || k->net->from == sim_client_host(SIM_ATTACKER)) return;
     uint8_t *p = gather(b, r, 64);
     size_t n = r->total;
     int kind = (int)sim_below(w, 4);
@@ -225,12 +225,27 @@ static bool serve(struct sim_broker *b, struct sock *k) {
     return any;
 }
 
+struct call { /* a dial, as this shell sees it */
+    struct kw_list link;
+    struct kb_dial *core;
+    struct sim_conn *net;
+    bool connecting;
+};
+static struct call *call_at(struct kw_list *l) {
+    return KW_CONTAINER_OF(l, struct call, link);
+}
+
 /* Behind a length that cannot be there is nothing to be read. */
 static void check_poison(struct sim_broker *b) {
     for (struct kw_list *l = b->socks.next; l != &b->socks; l = l->next) {
         struct sock *k = sock_at(l);
         if (sim_poisoned(k->net, SIM_BROKER) && kb_conn_wants_read(k->core))
             sim_fail(b->w, 37, "%s reads on behind an impossible length on connection %llu", b->host.name, (unsigned long long)k->net->id);
+    }
+    for (struct kw_list *l = b->dials.next; l != &b->dials; l = l->next) {
+        struct call *k = call_at(l);
+        if (!k->connecting && sim_poisoned(k->net, SIM_CLIENT) && !kb_dial_wants_close(k->core))
+            sim_fail(b->w, 37, "%s reads on behind an impossible answer on connection %llu", b->host.name, (unsigned long long)k->net->id);
     }
 }
 
@@ -255,16 +270,6 @@ static bool run_connections(struct sim_broker *b) {
 }
 
 /* ---- Connections that the node opens ---- */
-
-struct call { /* a dial, as this shell sees it */
-    struct kw_list link;
-    struct kb_dial *core;
-    struct sim_conn *net;
-    bool connecting;
-};
-static struct call *call_at(struct kw_list *l) {
-    return KW_CONTAINER_OF(l, struct call, link);
-}
 
 static void call_end(struct sim_broker *b, struct call *k, enum kb_link_end how) {
     struct kb_dial *core = k->core;

@@ -215,7 +215,7 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
                  (long long)x->hw);
     y->leader_epoch = x->leader_epoch;
     y->hw = x->hw;
-    y->hw_epoch = x->leader_epoch;
+    y->hw_epoch = reset ? -1 : x->leader_epoch; /* it has told nobody of the records below where it began */
 }
 
 static struct sim_look look_at(const struct sim_part *p, const struct sim_broker *b, const struct kb_partition *x) {

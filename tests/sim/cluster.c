@@ -1,6 +1,6 @@
 /* cluster.c - one seed of the second world: draws the cluster, sets it up, runs both phases, takes it apart. Called by main.c. Calls
  * workload.c for what both worlds share. */
-#include "cluster.h"
+#include "cluster_faults.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ static void draw_network(struct sim_world *w, struct sim_plan *p) {
                                      .slow_reader = sim_ppm(w, 20, 100000),
                                      .clog = sim_ppm(w, 30, 500),
                                      .tail_delay = sim_ppm(w, 50, 5000),
+                                     .hostile_answer = sim_ppm(w, 25, 1000),
                                      .delay_us = sim_range(w, 20, sim_below(w, 3) ? 500 : 3000)};
     if (!p->net.short_send && !p->net.tail_delay) p->net.short_send = 20000; /* something is always wrong */
 }
@@ -63,6 +64,7 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->reassign_s = sim_often(w, 35, 4, 30);
     p->elect_s = sim_often(w, 25, 4, 30);
     p->unregister_s = sim_often(w, 20, 6, 40);
+    p->attack_s = sim_often(w, 35, 1, 6);
     p->tamper_ppm = sim_ppm(w, 30, 700000);
     p->drift = sim_below(w, 4) == 0;
     if (!p->kill_leader_s && !p->kill_controller_s) p->kill_leader_s = (uint32_t)sim_range(w, 5, 15); /* each seed has its elections */
@@ -281,6 +283,10 @@ void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud) {
         set_bootstrap(r, &r->clients[i]);
         r->left[i] = i ? r->plan.records / (uint32_t)r->plan.clients : 0;
     }
+    sim_attacker_init(&r->attacker, w, &r->net);
+    r->attacker.servers = r->node_count;
+    r->attacker.forge = sim_cluster_forge;
+    r->attacker.forge_ctx = r->cluster;
     sim_client_first_life(r);
     for (int i = 1; i <= r->plan.clients; i++) sim_client_new_life(r, i);
     sim_cluster_faults_start(r);

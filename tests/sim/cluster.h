@@ -96,7 +96,7 @@ struct sim_cluster_plan {
     bool apart;       /* the voters are controllers only */
     uint32_t kill_s, kill_leader_s, kill_controller_s, kill_all_s, power_s, stop_s, pause_s, cut_s, mesh_s, isolate_s, wipe_s, image_s, jump_s,
         pause_client_s, client_kill_s, client_close_s, cut_client_s, hang_s, full_s, config_s, grow_s, delete_s, alloc_s, eio_s,
-        bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s;
+        bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s, attack_s;
     uint32_t tamper_ppm; /* at a start: an index, a checkpoint or a snapshot is missing, cut or zeroed */
     bool drift;
 };

@@ -234,6 +234,10 @@ static void no_memory(struct sim_cluster *c) {
     sim_alloc_refuse(h, sim_below(w, sim_below(w, 2) ? 50 : 3000), sim_below(w, 4) ? 1 : (uint32_t)sim_range(w, 2, 20));
 }
 
+static void attack(struct sim_cluster *c) {
+    sim_attacker_strike(&c->run->attacker);
+}
+
 /* ---- All together ---- */
 
 static const struct {
@@ -273,6 +277,7 @@ static const struct {
     K(sim_admins_elect, elect, false),
     K(sim_admins_unregister, unregister, true),
     K(no_memory, alloc, false),
+    K(attack, attack, false),
 #undef K
 };
 

@@ -23,6 +23,9 @@ void sim_disks_slow(struct sim_cluster *c);
 void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b);
 void sim_disks_heal(struct sim_cluster *c, struct sim_broker *b);
 
+/* cluster_forge.c */
+void sim_cluster_forge(void *cluster, struct sim_attacker *a);
+
 /* cluster_admin.c */
 void sim_admins_config(struct sim_cluster *c);
 void sim_admins_grow(struct sim_cluster *c);
