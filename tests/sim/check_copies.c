@@ -124,6 +124,7 @@ void sim_copy_gone(struct sim_part *p, int node) {
     y->end = 0;
     y->life = 0;
     y->suspect = y->out = y->led = false;
+    memset(&y->look, 0, sizeof y->look);
     y->hw_epoch = -1;
     y->again = true;
 }
