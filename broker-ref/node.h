@@ -57,6 +57,13 @@ void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now n
 kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, char *text, size_t size) KW_CHECK;
 size_t kb_node_faults_clear(struct kb_node *n, int32_t number, struct kb_now now);
 char *kb_node_faults_list(struct kb_node *n);
+/* What it has counted since its start; names are constants. */
+enum { KB_NODE_COUNTS = 9 };
+struct kb_node_count {
+    const char *name;
+    int64_t value;
+};
+size_t kb_node_counts(const struct kb_node *n, struct kb_node_count out[KB_NODE_COUNTS]);
 /* What it is and what it has counted since its start, as JSON (README.md, "Admin port"); kw_free. NULL: out of memory. */
 char *kb_node_status(const struct kb_node *n);
 

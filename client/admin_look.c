@@ -1,4 +1,5 @@
-/* admin_look.c - the public administration calls that look at a cluster of several nodes: moves under way, the metadata quorum, log directories.
+/* admin_look.c - the public administration calls that look at a cluster of several nodes: moves under way, the metadata quorum, log directories,
+ * what nodes have counted.
  *
  * An answer's strings and arrays live in one arena that goes with what is handed out. Called by the application. Calls admin_call.c. KIP-113,
  * KIP-455, KIP-595, KIP-836.
@@ -359,5 +360,104 @@ kc_err kc_log_dir_list_replica(const kc_log_dir_list *l, size_t index, kc_log_di
 }
 
 void kc_log_dir_list_free(kc_log_dir_list *l) {
+    tree_free(l);
+}
+
+/* ---- What nodes have counted ---- */
+
+struct kc_count_list {
+    struct kw_arena arena;
+    kc_count *v;
+    size_t count;
+};
+
+/* A broker tells of itself; the controller, which may be no broker, is reached by the request that every broker passes on to it. */
+static kw_err counts_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
+    (void)arena;
+    if (a->api == KW_API_DESCRIBE_CLUSTER) {
+        struct kw_describe_cluster_request m;
+        kw_msg_init(&kw_describe_cluster_request_desc, &m);
+        m.include_counts = true;
+        return kw_encode(&kw_describe_cluster_request_desc, version, &m, out);
+    }
+    struct kw_describe_quorum_request_partition_data p = {.partition_index = 0}; /* so that a node that is not the controller says so */
+    struct kw_describe_quorum_request_topic_data t = {.topic_name = kw_str_of("__cluster_metadata"), .partitions = {&p, 1}};
+    struct kw_describe_quorum_request m;
+    kw_msg_init(&kw_describe_quorum_request_desc, &m);
+    m.topics.v = &t;
+    m.topics.n = 1;
+    m.include_counts = true;
+    return kw_encode(&kw_describe_quorum_request_desc, version, &m, out);
+}
+
+static kc_err keep_count(kc_count_list *l, struct kw_str name, int64_t value) {
+    const char *kept = keep(&l->arena, name);
+    if (!kept) return KC_NO_MEMORY;
+    l->v[l->count++] = (kc_count){kept, value};
+    return KC_OK;
+}
+
+static kc_err counts_read(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error) {
+    kc_count_list *l = ((struct look *)a->call)->tree;
+    struct kw_describe_cluster_response c;
+    struct kw_describe_quorum_response q;
+    bool of_broker = a->api == KW_API_DESCRIBE_CLUSTER;
+    int32_t no_throttle = 0;
+    kc_err err = of_broker ? kc_admin_decode(a, &kw_describe_cluster_response_desc, body, arena, &c, &c.throttle_time_ms)
+                           : kc_admin_decode(a, &kw_describe_quorum_response_desc, body, arena, &q, &no_throttle);
+    if (err == KC_OK)
+        err = of_broker ? kc_admin_whole(a, c.error_code, c.error_message, error) : kc_admin_whole(a, q.error_code, q.error_message, error);
+    if (err != KC_OK) return err;
+    int32_t n = of_broker ? c.counts.n : q.counts.n;
+    if (n <= 0) return KC_UNSUPPORTED;
+    l->v = kw_arena_calloc(&l->arena, (size_t)n, sizeof *l->v);
+    if (!l->v) return KC_NO_MEMORY;
+    for (int32_t i = 0; i < n && err == KC_OK; i++)
+        err = of_broker ? keep_count(l, c.counts.v[i].name, c.counts.v[i].value) : keep_count(l, q.counts.v[i].name, q.counts.v[i].value);
+    return err;
+}
+
+static const struct kc_admin_kind counts_kind = {"tell counts", KW_API_DESCRIBE_CLUSTER, 0, KC_BROKER_ANY, counts_encode, counts_read, NULL, NULL, look_free};
+
+static kc_err counts_make(kc_client *c, int32_t broker, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    if (broker < -1) return kc_admin_invalid(&counts_kind, error);
+    kc_err err = look_make(c, &counts_kind, sizeof(kc_count_list), broker, timeout_us, opaque, op, error);
+    if (err == KC_OK && broker < 0) kc_admin_step(kc_admin_of(*op), KW_API_DESCRIBE_QUORUM, 0, KC_BROKER_CONTROLLER);
+    return err;
+}
+
+kc_err kc_admin_node_counts_start(kc_client *c, int32_t broker, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    kc_op *made = NULL;
+    if (!op) return kc_admin_invalid(&counts_kind, error);
+    kc_err err = counts_make(c, broker, timeout_us, opaque, &made, error);
+    return kc_admin_begin(err, made, op);
+}
+
+kc_err kc_admin_node_counts(kc_client *c, int32_t broker, int64_t timeout_us, kc_count_list **out, kc_error **error) {
+    kc_op *op = NULL;
+    if (!out) return kc_admin_invalid(&counts_kind, error);
+    kc_err err = counts_make(c, broker, timeout_us, 0, &op, error);
+    if (err != KC_OK) return err;
+    err = kc_op_run(op, KC_FOREVER, error); /* the call keeps its own limit */
+    if (err == KC_OK) *out = kc_op_result_counts(op);
+    kc_op_free(op);
+    return err;
+}
+
+kc_count_list *kc_op_result_counts(kc_op *op) {
+    return take(op, &counts_kind);
+}
+
+size_t kc_count_list_count(const kc_count_list *l) {
+    return l ? l->count : 0;
+}
+
+kc_err kc_count_list_get(const kc_count_list *l, size_t index, kc_count *out) {
+    if (!l || !out || index >= l->count) return KC_INVALID;
+    *out = l->v[index];
+    return KC_OK;
+}
+
+void kc_count_list_free(kc_count_list *l) {
     tree_free(l);
 }

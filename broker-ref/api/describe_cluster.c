@@ -31,6 +31,16 @@ static kw_err add_voters(struct kb_request *rq, struct kw_describe_cluster_respo
     return KW_OK;
 }
 
+static kw_err add_counts(struct kb_request *rq, struct kw_describe_cluster_response *res) {
+    struct kb_node_count c[KB_NODE_COUNTS];
+    size_t n = kb_node_counts(rq->node, c);
+    res->counts.v = kw_arena_calloc(&rq->arena, n, sizeof(*res->counts.v));
+    if (!res->counts.v) return KW_ENOMEM;
+    for (; (size_t)res->counts.n < n; res->counts.n++)
+        res->counts.v[res->counts.n] = (struct kw_describe_cluster_response_node_count){kw_str_of(c[res->counts.n].name), c[res->counts.n].value};
+    return KW_OK;
+}
+
 /* NULL: this node can answer. Brokers' listeners are for brokers' clients, controllers' for the rest; one that is both, in a quorum of several, has
  * one listener for all. */
 static const char *wrong_endpoint(struct kb_request *rq, int8_t type) {
@@ -66,7 +76,7 @@ void kb_api_describe_cluster(struct kb_request *rq) {
     res.endpoint_type = req.endpoint_type;
     res.controller_id = brokers ? kb_admin_controller(p) : kb_store_leader(p->store, NULL);
     if (req.include_cluster_authorized_operations) res.cluster_authorized_operations = KB_CLUSTER_OPERATIONS;
-    if (brokers ? add_brokers(rq, &req, &res) : add_voters(rq, &res))
+    if ((brokers ? add_brokers(rq, &req, &res) : add_voters(rq, &res)) || (req.include_counts && add_counts(rq, &res)))
         kb_admin_no_memory(rq);
     else
         kb_request_reply(rq, &res);

@@ -59,6 +59,16 @@ static kw_err nodes(struct kb_request *rq, struct kw_describe_quorum_response *r
     return KW_OK;
 }
 
+static kw_err add_counts(struct kb_request *rq, struct kw_describe_quorum_response *res) {
+    struct kb_node_count c[KB_NODE_COUNTS];
+    size_t n = kb_node_counts(rq->node, c);
+    res->counts.v = kw_arena_calloc(&rq->arena, n, sizeof(*res->counts.v));
+    if (!res->counts.v) return KW_ENOMEM;
+    for (; (size_t)res->counts.n < n; res->counts.n++)
+        res->counts.v[res->counts.n] = (struct kw_describe_quorum_response_node_count){kw_str_of(c[res->counts.n].name), c[res->counts.n].value};
+    return KW_OK;
+}
+
 static kw_err describe(struct kb_request *rq, const struct kw_describe_quorum_request *req, struct kw_describe_quorum_response *res) {
     struct kw_describe_quorum_response_topic_data *topics = kw_arena_calloc(&rq->arena, (size_t)KW_MAX(req->topics.n, 0) + 1, sizeof(*topics));
     if (!topics) return KW_ENOMEM;
@@ -82,7 +92,7 @@ void kb_api_describe_quorum(struct kb_request *rq) {
     struct kw_describe_quorum_response res;
     if (kb_request_decode(rq, &req) != KW_OK) return;
     kw_msg_init(&kw_describe_quorum_response_desc, &res);
-    if (describe(rq, &req, &res))
+    if (describe(rq, &req, &res) || (req.include_counts && add_counts(rq, &res)))
         kb_request_close(rq, "out of memory");
     else
         kb_request_reply(rq, &res);

@@ -112,6 +112,7 @@ struct cli_view { /* a cluster at one moment */
     int32_t min_isr;
     struct cli_disk {
         int32_t broker;
+        bool asked;
         kc_log_dir_list *list; /* NULL: it did not say */
     } * disks;
     size_t disk_count;
@@ -121,6 +122,7 @@ kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *
 kc_err cli_view_topic(struct cli_view *v, const char *topic, kc_error **error); /* another topic, the rest as it was; open still on error */
 void cli_view_close(struct cli_view *v);
 bool cli_view_is_up(const struct cli_view *v, int32_t id);
+struct cli_disk *cli_view_disk(struct cli_view *v, int32_t id); /* its place, made when there is none: nothing is asked for; NULL: no memory */
 int64_t cli_view_seen_ms_ago(const struct cli_view *v, int32_t id); /* by the quorum's leader; -1 unknown */
 const char *cli_ago(char *text, size_t size, int64_t ms);          /* "4 s ago" */
 /* read only: below min.insync.replicas. */
@@ -128,6 +130,31 @@ enum cli_state { CLI_HEALTHY, CLI_MOVING, CLI_DEGRADED, CLI_READ_ONLY, CLI_OFFLI
 /* How a partition is, and, unless it is healthy, what is wrong and on whom it waits: one line, "" else. */
 enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, char *text, size_t size);
 const char *cli_state_name(enum cli_state s);
+
+/* ---- Nodes (nodes.c) ---- */
+
+struct cli_node {
+    int32_t id;
+    bool broker, up;
+    kc_broker_info info; /* of a broker */
+    kc_count_list *counts; /* NULL: not told, counts_err says why */
+    kc_err counts_err;
+    const kc_log_dir_list *disk; /* NULL: not told; the view's */
+    size_t out_of_sync; /* replicas of its that are */
+};
+struct cli_nodes {
+    struct cli_view *view;
+    struct cli_node *v; /* brokers, then controllers that are none */
+    size_t count;
+};
+/* Asks each broker that is up what it has counted and how its disk is, and the controller. False: no memory. */
+bool cli_nodes_open(struct cli_view *v, struct cli_nodes *out);
+void cli_nodes_close(struct cli_nodes *n);
+const char *cli_node_quorum(const struct cli_nodes *n, const struct cli_node *d); /* "leader", "voter", "observer", "-" */
+/* What is wrong with it, one line; "" nothing. */
+const char *cli_node_problem(const struct cli_nodes *n, const struct cli_node *d, char *text, size_t size);
+/* The sums over all that told, by the order of the first one: false past the end. */
+bool cli_nodes_sum(const struct cli_nodes *n, size_t index, kc_count *out);
 
 /* ---- Partitions that a command line names (parts.c) ---- */
 

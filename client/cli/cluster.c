@@ -1,4 +1,4 @@
-/* cluster.c - kc cluster: brokers, the metadata quorum, and what is wrong with which partition. */
+/* cluster.c - kc cluster: nodes, the metadata quorum, what is wrong with which node and partition, what was counted. */
 #include "cli.h"
 
 #include <string.h>
@@ -60,87 +60,92 @@ static void print_quorum_json(const struct cli_view *v) {
     printf("]}");
 }
 
-static void print_json(struct cli_view *v) {
+static void print_counts_json(const kc_count_list *l) {
+    kc_count c;
+    for (size_t i = 0; kc_count_list_get(l, i, &c) == KC_OK; i++) printf("%s\"%s\":%lld", i ? "," : "", c.name, (long long)c.value);
+}
+
+static void print_broker_json(const struct cli_nodes *nodes, const struct cli_node *d) {
+    char problem[PROBLEM_MAX];
+    const kc_broker_info *b = &d->info;
+    printf("{\"id\":%d,\"host\":", (int)b->id);
+    cli_json_text(stdout, b->host, strlen(b->host));
+    printf(",\"port\":%d,\"rack\":", (int)b->port);
+    if (b->rack)
+        cli_json_text(stdout, b->rack, strlen(b->rack));
+    else
+        fputs("null", stdout);
+    printf(",\"up\":%s,\"seen_ms_ago\":%lld", b->fenced ? "false" : "true", (long long)cli_view_seen_ms_ago(nodes->view, b->id));
+    if (*cli_node_problem(nodes, d, problem, sizeof problem)) {
+        printf(",\"problem\":");
+        cli_json_text(stdout, problem, strlen(problem));
+    }
+    if (d->counts) {
+        printf(",\"counts\":{");
+        print_counts_json(d->counts);
+        putchar('}');
+    }
+    putchar('}');
+}
+
+static void print_json(struct cli_view *v, const struct cli_nodes *nodes) {
     struct health h = {0};
+    kc_count sum;
     printf("{\"cluster\":");
     const char *id = kc_cluster_info_id(v->info);
     cli_json_text(stdout, id, strlen(id));
     printf(",\"controller\":%d,\"brokers\":[", (int)controller_of(v));
-    kc_broker_info b;
-    for (size_t i = 0; kc_cluster_info_broker(v->info, i, &b) == KC_OK; i++) {
-        printf("%s{\"id\":%d,\"host\":", i ? "," : "", (int)b.id);
-        cli_json_text(stdout, b.host, strlen(b.host));
-        printf(",\"port\":%d,\"rack\":", (int)b.port);
-        if (b.rack)
-            cli_json_text(stdout, b.rack, strlen(b.rack));
-        else
-            fputs("null", stdout);
-        printf(",\"up\":%s,\"seen_ms_ago\":%lld}", b.fenced ? "false" : "true", (long long)cli_view_seen_ms_ago(v, b.id));
+    for (size_t i = 0; i < nodes->count && nodes->v[i].broker; i++) {
+        if (i > 0) putchar(',');
+        print_broker_json(nodes, &nodes->v[i]);
     }
     printf("]");
     print_quorum_json(v);
-    printf(",\"problems\":[");
+    printf(",\"counts\":{");
+    for (size_t i = 0; cli_nodes_sum(nodes, i, &sum); i++) printf("%s\"%s\":%lld", i ? "," : "", sum.name, (long long)sum.value);
+    printf("},\"problems\":[");
     look_at(v, &h, true);
     printf("],\"topics\":%zu,\"partitions\":%zu,\"leaderless\":%zu,\"below_min_isr\":%zu,\"under_replicated\":%zu}\n", h.topics, h.partitions,
            h.states[CLI_OFFLINE], h.states[CLI_READ_ONLY], h.under_replicated);
 }
 
-static const char *quorum_place(const struct cli_view *v, int32_t id, char *text, size_t size) {
-    kc_quorum_replica r;
-    for (size_t i = 0; kc_quorum_info_get(v->quorum, i, &r) == KC_OK; i++) {
-        if (r.id != id) continue;
-        if (id == kc_quorum_info_leader(v->quorum)) return "leader";
-        snprintf(text, size, "%s", r.voter ? "voter" : "observer");
-        return text;
-    }
-    return "-";
-}
-
-static void add_state(struct cli_table *table, const struct cli_view *v, int32_t id, bool up) {
-    char ago[32];
-    int64_t seen = cli_view_seen_ms_ago(v, id);
-    if (up)
-        cli_table_add(table, "up");
-    else if (seen >= 0)
-        cli_table_add(table, "down, last seen %s", cli_ago(ago, sizeof ago, seen));
-    else
-        cli_table_add(table, "down");
-}
-
-#define VOTER_SILENT_MS 2000 /* a follower asks for more at least twice a second */
-
-static void print_nodes(const struct cli_view *v) {
+static void print_nodes(const struct cli_nodes *nodes) {
     static const char *const heads[] = {"node", "address", "rack", "quorum", "state"};
     struct cli_table *table = cli_table_new(heads, sizeof heads / sizeof *heads);
-    char text[32];
-    kc_broker_info b;
-    for (size_t i = 0; kc_cluster_info_broker(v->info, i, &b) == KC_OK; i++) {
-        cli_table_add(table, "%d", (int)b.id);
-        cli_table_add(table, "%s:%d", b.host, (int)b.port);
-        cli_table_add(table, "%s", b.rack ? b.rack : "-");
-        cli_table_add(table, "%s", quorum_place(v, b.id, text, sizeof text));
-        add_state(table, v, b.id, !b.fenced);
-    }
-    kc_quorum_replica r;
-    for (size_t i = 0; kc_quorum_info_get(v->quorum, i, &r) == KC_OK; i++) { /* controllers that are no brokers */
-        bool broker = false;
-        for (size_t k = 0; kc_cluster_info_broker(v->info, k, &b) == KC_OK; k++) broker = broker || b.id == r.id;
-        if (broker || !r.voter) continue;
-        cli_table_add(table, "%d", (int)r.id);
-        cli_table_add(table, "-");
-        cli_table_add(table, "-");
-        cli_table_add(table, "%s", quorum_place(v, r.id, text, sizeof text));
-        add_state(table, v, r.id, r.id == kc_quorum_info_leader(v->quorum) || (r.fetched_ms_ago >= 0 && r.fetched_ms_ago < VOTER_SILENT_MS));
+    for (size_t i = 0; i < nodes->count; i++) {
+        const struct cli_node *d = &nodes->v[i];
+        char problem[PROBLEM_MAX];
+        cli_node_problem(nodes, d, problem, sizeof problem);
+        cli_table_add(table, "%d", (int)d->id);
+        if (d->broker)
+            cli_table_add(table, "%s:%d", d->info.host, (int)d->info.port);
+        else
+            cli_table_add(table, "-");
+        cli_table_add(table, "%s", d->broker && d->info.rack ? d->info.rack : "-");
+        cli_table_add(table, "%s", cli_node_quorum(nodes, d));
+        cli_table_add(table, "%s%s%s", d->up ? "up" : "", d->up && *problem ? "; " : "", problem);
     }
     cli_table_print(table);
 }
 
-static void print_text(struct cli_view *v) {
+/* Those that are not zero. */
+static void print_counts(const struct cli_nodes *nodes) {
+    kc_count sum;
+    const char *sep = "counted since the nodes' start: ";
+    for (size_t i = 0; cli_nodes_sum(nodes, i, &sum); i++) {
+        if (sum.value == 0) continue;
+        printf("%s%s %lld", sep, sum.name, (long long)sum.value);
+        sep = ", ";
+    }
+    if (*sep == ',') putchar('\n');
+}
+
+static void print_text(struct cli_view *v, const struct cli_nodes *nodes) {
     struct health h = {0};
     printf("cluster %s, controller %d", kc_cluster_info_id(v->info), (int)controller_of(v));
     if (v->quorum) printf(" in epoch %d", (int)kc_quorum_info_epoch(v->quorum));
     printf("\n");
-    print_nodes(v);
+    print_nodes(nodes);
     if (!v->quorum && v->quorum_err != KC_OK && v->quorum_err != KC_UNSUPPORTED)
         printf("the metadata quorum does not answer (%s): nothing can be changed, and no leader be elected, until a majority of its voters is there\n",
                kc_err_text(v->quorum_err));
@@ -151,6 +156,7 @@ static void print_text(struct cli_view *v) {
     if (h.states[CLI_READ_ONLY]) printf("; %zu below min.insync.replicas", h.states[CLI_READ_ONLY]);
     if (h.under_replicated) printf("; %zu with replicas out of sync", h.under_replicated);
     printf("\n");
+    print_counts(nodes);
 }
 
 int cmd_cluster(int argc, char **argv) {
@@ -171,14 +177,17 @@ int cmd_cluster(int argc, char **argv) {
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
     struct cli_view view;
+    struct cli_nodes nodes = {0};
     kc_error *error = NULL;
     kc_err err = cli_view_open(&s, NULL, &view, &error);
+    if (err == KC_OK && !cli_nodes_open(&view, &nodes)) err = KC_NO_MEMORY;
     if (err != KC_OK)
         rc = cli_fail("cluster", err, error);
     else if (json)
-        print_json(&view);
+        print_json(&view, &nodes);
     else
-        print_text(&view);
+        print_text(&view, &nodes);
+    cli_nodes_close(&nodes);
     cli_view_close(&view);
     cli_session_close(&s);
     return rc;

@@ -76,22 +76,29 @@ const char *cli_ago(char *text, size_t size, int64_t ms) {
     return text;
 }
 
+struct cli_disk *cli_view_disk(struct cli_view *v, int32_t id) {
+    for (size_t i = 0; i < v->disk_count; i++)
+        if (v->disks[i].broker == id) return &v->disks[i];
+    struct cli_disk *grown = realloc(v->disks, (v->disk_count + 1) * sizeof *grown);
+    if (!grown) return NULL;
+    v->disks = grown;
+    v->disks[v->disk_count] = (struct cli_disk){.broker = id};
+    return &v->disks[v->disk_count++];
+}
+
 /* How far a broker that is there is behind in a partition; -1 unknown. */
 static int64_t lag_of(struct cli_view *v, int32_t id, const char *topic, int32_t partition) {
-    size_t at = 0;
-    while (at < v->disk_count && v->disks[at].broker != id) at++;
-    if (at == v->disk_count) {
-        struct cli_disk *grown = realloc(v->disks, (at + 1) * sizeof *grown);
-        if (!grown) return -1;
-        v->disks = grown;
-        v->disks[v->disk_count++] = (struct cli_disk){.broker = id};
+    struct cli_disk *d = cli_view_disk(v, id);
+    if (!d) return -1;
+    if (!d->asked) {
         kc_op *op = NULL;
+        d->asked = true;
         if (kc_admin_describe_log_dirs_start(v->session->client, id, ASIDE_US, 0, &op, NULL) == KC_OK) (void)cli_wait(v->session, op, NULL);
-        v->disks[at].list = kc_op_result_log_dirs(op);
+        d->list = kc_op_result_log_dirs(op);
         kc_op_free(op);
     }
     kc_log_dir_replica r;
-    for (size_t i = 0; kc_log_dir_list_replica(v->disks[at].list, i, &r) == KC_OK; i++)
+    for (size_t i = 0; kc_log_dir_list_replica(d->list, i, &r) == KC_OK; i++)
         if (!r.future && r.partition == partition && !strcmp(r.topic, topic)) return r.lag;
     return -1;
 }

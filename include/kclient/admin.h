@@ -250,6 +250,21 @@ KC_API size_t kc_log_dir_list_replica_count(const kc_log_dir_list *l);
 KC_API kc_err kc_log_dir_list_replica(const kc_log_dir_list *l, size_t index, kc_log_dir_replica *out);
 KC_API void kc_log_dir_list_free(kc_log_dir_list *l);
 
+typedef struct kc_count_list kc_count_list;
+typedef struct kc_count {
+    const char *name;            /**< "unclean_elections" */
+    int64_t value;
+} kc_count;
+/** What a node has counted since its start: elections that lost records, brokers fenced, logs cut back (broker-ref/README.md lists them). broker:
+ * its id, or -1: the active controller, by way of any broker. *out is the caller's. KC_UNSUPPORTED: it tells none, as Apache Kafka's brokers (there
+ * these are metrics). As each broker answers for itself, one that is not there is waited for until the limit, KC_TIMED_OUT. */
+KC_API kc_err kc_admin_node_counts(kc_client *c, int32_t broker, int64_t timeout_us, kc_count_list **out, kc_error **error);
+KC_API kc_err kc_admin_node_counts_start(kc_client *c, int32_t broker, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_count_list *kc_op_result_counts(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API size_t kc_count_list_count(const kc_count_list *l);
+KC_API kc_err kc_count_list_get(const kc_count_list *l, size_t index, kc_count *out); /**< KC_INVALID past the end */
+KC_API void kc_count_list_free(kc_count_list *l);
+
 #ifdef __cplusplus
 }
 #endif

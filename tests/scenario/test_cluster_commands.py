@@ -89,6 +89,11 @@ def an_unclean_election_brings_a_partition_back_without_what_was_lost(folder):
     equal(c.ok("elect", "unclean", "t:0"), "t partition 0: broker 1 leads now\n")
     c.until("t", "1 leads", leader=1, isr=[1])
     c.reads("t", ["kept"])
+    seen = json.loads(c.ok("cluster", "--json"))  # the controller, a process of its own, counted it
+    equal((seen["counts"]["unclean_elections"], seen["counts"]["brokers_fenced"]), (1, 2))
+    equal([b["id"] for b in seen["brokers"] if "problem" in b], [0])
+    holds(seen["brokers"][0]["problem"], "down, last seen ")
+    holds(c.ok("cluster"), "counted since the nodes' start: ", "unclean_elections 1")
 
 
 @test

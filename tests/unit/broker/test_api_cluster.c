@@ -168,6 +168,25 @@ static int64_t status_of(const char *where, const char *name) {
     return n;
 }
 
+/* As a client is told, by the broker of itself and of the controller; -1: not told. */
+static int64_t told(bool of_controller, bool asked, const char *name) {
+    struct kw_describe_cluster_request cq;
+    struct kw_describe_cluster_response ca;
+    struct kw_describe_quorum_request qq;
+    struct kw_describe_quorum_response qa;
+    kw_msg_init(&kw_describe_cluster_request_desc, &cq);
+    kw_msg_init(&kw_describe_quorum_request_desc, &qq);
+    cq.include_counts = qq.include_counts = asked;
+    if (of_controller)
+        rig_call(admin, KW_API_DESCRIBE_QUORUM, 2, &qq, &qa);
+    else
+        rig_call(admin, KW_API_DESCRIBE_CLUSTER, 2, &cq, &ca);
+    for (int32_t i = 0; i < (of_controller ? qa.counts.n : ca.counts.n); i++)
+        if (kw_str_eq(of_controller ? qa.counts.v[i].name : ca.counts.v[i].name, kw_str_of(name)))
+            return of_controller ? qa.counts.v[i].value : ca.counts.v[i].value;
+    return -1;
+}
+
 static void test_status(void **state) {
     (void)state;
     static const char *const counts[] = {"brokers_fenced", "unclean_elections", "last_known_leaders",  "records_lost",   "truncations",
@@ -184,6 +203,12 @@ static void test_status(void **state) {
     rig_pass(&r, 80000);
     assert_int_equal(status_of("counts", "brokers_fenced"), 1);
     assert_int_equal(status_of("counts", "unclean_elections"), 0);
+    for (int of_controller = 0; of_controller < 2; of_controller++) {
+        assert_int_equal(told(of_controller, true, "brokers_fenced"), 1);
+        assert_int_equal(told(of_controller, true, "unclean_elections"), 0);
+        assert_int_equal(told(of_controller, true, "corrupt_batches"), 0);
+        assert_int_equal(told(of_controller, false, "brokers_fenced"), -1); /* nobody else is bothered with it */
+    }
     rig_kill(&r);
     rig_start(&r); /* counts are of a start */
     assert_int_equal(status_of("counts", "brokers_fenced"), 0);

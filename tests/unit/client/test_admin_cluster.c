@@ -328,6 +328,25 @@ static void test_elections_of_many(void **state) {
     free(p);
 }
 
+/* Of a broker that counts nothing, as Apache Kafka's. (What kbroker tells: test_kc_cluster.c, and test_api_cluster.c on its side.) */
+static void test_no_counts(void **state) {
+    (void)state;
+    kc_count_list *l = NULL;
+    kc_op *op = NULL;
+    begin();
+    assert_int_equal(kc_admin_node_counts(client, 1, 20000000, &l, NULL), KC_UNSUPPORTED);
+    assert_int_equal(kc_admin_node_counts(client, -1, 20000000, &l, NULL), KC_UNSUPPORTED);
+    assert_null(l);
+    assert_int_equal(kc_admin_node_counts(client, -2, 20000000, &l, NULL), KC_INVALID);
+    assert_int_equal(kc_admin_node_counts(client, 1, 20000000, NULL, NULL), KC_INVALID);
+    assert_int_equal(kc_admin_node_counts_start(client, 1, 20000000, 0, &op, NULL), KC_OK);
+    assert_int_equal(kc_op_wait(op, 20000000, NULL), KC_UNSUPPORTED);
+    assert_null(kc_op_result_counts(op));
+    kc_op_free(op);
+    assert_int_equal(kc_count_list_count(NULL), 0);
+    kc_count_list_free(NULL);
+}
+
 static void test_election_of_all(void **state) {
     (void)state;
     begin_with(0, KE_ELIGIBLE_LEADERS_NOT_AVAILABLE, 0);
@@ -589,7 +608,8 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elections),     cmocka_unit_test(test_elections_of_many), cmocka_unit_test(test_election_of_all), cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_elections),     cmocka_unit_test(test_elections_of_many), cmocka_unit_test(test_no_counts),
+        cmocka_unit_test(test_election_of_all), cmocka_unit_test(test_moves),
         cmocka_unit_test(test_unregister),    cmocka_unit_test(test_quorum),          cmocka_unit_test(test_log_dirs),
         cmocka_unit_test(test_fenced_brokers), cmocka_unit_test(test_started),        cmocka_unit_test(test_allocation_failures),
     };

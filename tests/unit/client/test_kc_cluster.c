@@ -12,7 +12,7 @@
 static struct server *srv, *other; /* other: broker 3, once it leads */
 static struct kw_arena arenas[2]; /* a server each, which is a thread */
 static _Thread_local struct kw_arena *arena;
-static _Atomic bool healthy, no_quorum, frozen; /* frozen: leaders take no question for offsets */
+static _Atomic bool healthy, no_quorum, no_counts, frozen; /* frozen: leaders take no question for offsets */
 static _Atomic int new_leader; /* so many questions for offsets come too early */
 static _Atomic int moves_after; /* from the so-manieth metadata on broker 3 leads, and has a server of its own; broker 1 does not: 0: never */
 static _Atomic int metadata_asked, quorum_asked;
@@ -56,12 +56,17 @@ static void metadata(struct server *s, struct server_conn *c, struct kw_frame_re
     server_reply(c, h, &m);
 }
 
-static void describe_cluster(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
+static void describe_cluster(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
+    struct kw_describe_cluster_request q;
     struct kw_describe_cluster_response m;
+    struct kw_describe_cluster_response_node_count counts[] = {{kw_str_of("records_lost"), 2}, {kw_str_of("resets"), 0}};
+    if (kw_decode(&kw_describe_cluster_request_desc, h->version, body, arena, &q) != KW_OK) return;
     struct kw_describe_cluster_response_describe_cluster_broker b[2] = {
         {.broker_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .rack = kw_str_null()},
         {.broker_id = 2, .host = kw_str_of("away.example"), .port = 9092, .rack = kw_str_of("r2"), .is_fenced = true}};
     kw_msg_init(&kw_describe_cluster_response_desc, &m);
+    m.counts.v = counts;
+    m.counts.n = q.include_counts && !no_counts ? 2 : 0;
     m.brokers.v = b;
     m.brokers.n = 2;
     server_reply(c, h, &m);
@@ -201,7 +206,7 @@ static bool hook(struct server *s, struct server_conn *c, struct kw_frame_reques
     case KW_API_METADATA:
         return metadata(s, c, h), true;
     case KW_API_DESCRIBE_CLUSTER:
-        return describe_cluster(s, c, h), true;
+        return describe_cluster(s, c, h, body), true;
     case KW_API_DESCRIBE_QUORUM:
         return quorum(c, h), true;
     case KW_API_LIST_PARTITION_REASSIGNMENTS:
@@ -336,9 +341,20 @@ static void test_cluster(void **state) {
     holds(out, "down, last seen 10 min ago\n");
     holds(out, "\nt partition 0: " P0 "\n");
     holds(out, "\nt partition 4: " P4 "\n");
-    holds(out, "\n1 topics, 5 partitions; 1 without a leader; 1 below min.insync.replicas; 4 with replicas out of sync\n");
+    holds(out, "\n1 topics, 5 partitions; 1 without a leader; 1 below min.insync.replicas; 4 with replicas out of sync\n"
+               "counted since the nodes' start: records_lost 6\n");
+    holds(out, "-       up; 1 of its replicas out of sync\n");
     out = kc("cluster --json");
-    holds(out, "{\"id\":2,\"host\":\"away.example\",\"port\":9092,\"rack\":\"r2\",\"up\":false,\"seen_ms_ago\":4100}");
+    holds(out, "{\"id\":2,\"host\":\"away.example\",\"port\":9092,\"rack\":\"r2\",\"up\":false,\"seen_ms_ago\":4100,"
+               "\"problem\":\"down, last seen 4 s ago\"}");
+    holds(out, "\"up\":true,\"seen_ms_ago\":-1,\"problem\":\"1 of its replicas out of sync\",\"counts\":{\"records_lost\":2,\"resets\":0}}");
+    holds(out, ",\"counts\":{\"records_lost\":6,\"resets\":0},\"problems\":["); /* of three brokers */
+    no_counts = true;
+    out = kc("cluster --json"); /* of a cluster that tells none */
+    holds(out, ",\"counts\":{},\"problems\":[");
+    assert_null(strstr(out, "records_lost"));
+    no_counts = false;
+    out = kc("cluster --json");
     holds(out, "\"quorum\":{\"leader\":1,\"epoch\":8,\"high_watermark\":85,\"replicas\":[{\"id\":1,\"voter\":true,");
     holds(out, "{\"topic\":\"t\",\"partition\":2,\"state\":\"offline\",\"problem\":\"" P2 "\"}");
     holds(out, "\"topics\":1,\"partitions\":5,\"leaderless\":1,\"below_min_isr\":1,\"under_replicated\":4}");
