@@ -42,6 +42,8 @@ void sim_plan_draw_topics(struct sim_run *r) {
             {"max.message.bytes", 2000000},
             {"file.delete.delay.ms", sim_range(w, 0, 30000)},
             {"segment.index.bytes", sim_below(w, 4) ? 10485760 : sim_range(w, 64, 4000)},
+            {"compression.gzip.level", 1}, /* the quickest ones: how well it is compressed is of no account here */
+            {"compression.lz4.level", 1},
         };
         for (size_t i = 0; i < KW_COUNTOF(numbers); i++) {
             snprintf(r->values[t][v], sizeof r->values[t][v], "%lld", (long long)numbers[i].value);
@@ -133,6 +135,7 @@ static struct kc_config *producer_config(struct sim_world *w) {
     snprintf(text, sizeof text, "%d", sim_below(w, 3) == 0 ? 1 : (int)sim_range(w, 2, 5));
     sim_config_set(c, "max.in.flight.requests.per.connection", text);
     sim_config_set(c, "compression.type", codecs[sim_below(w, KW_COUNTOF(codecs))]);
+    sim_config_set(c, "compression.gzip.level", "1");
     snprintf(text, sizeof text, "%d", (int)(sim_below(w, 3) ? sim_range(w, 0, 200) : 0));
     sim_config_set(c, "linger.ms", text);
     snprintf(text, sizeof text, "%d", (int)(sim_below(w, 3) ? sim_range(w, 200, 30000) : 1000000));
