@@ -13,7 +13,7 @@
 #include "cluster.h"
 
 enum {
-    RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, CLUSTER_EVERY = 4,
+    RECORDS_MIN = 5000, FAULTS_MIN = 20, GATE_SEEDS = 300, GATE_CLUSTER_SEEDS = 150, ELECTIONS_MIN = 3, TWICE_EVERY = 10, ONE_EVERY = 2,
     SEEDS_FILE_MAX = 4096
 };
 
@@ -126,10 +126,10 @@ static bool same_hash(struct all *a, enum world world, uint64_t seed, uint64_t h
 static bool too_little(const struct job *j, const struct result *r) {
     bool elections = j->world == ONE || r->controller_elections + r->leader_elections >= ELECTIONS_MIN;
     if (r->records >= RECORDS_MIN && r->faults >= FAULTS_MIN && elections) return false;
-    printf("failed %sseed %llu: %llu records, %llu faults that fired, %llu elections: %d, %d%s are wanted\n", flags[j->world], (unsigned long long)j->seed,
-           (unsigned long long)r->records, (unsigned long long)r->faults, (unsigned long long)(r->controller_elections + r->leader_elections),
-           RECORDS_MIN, FAULTS_MIN,
-           j->world == ONE ? "" : ", 3");
+    printf("failed seed %llu: %llu records, %llu faults that fired, %llu elections: %d, %d%s are wanted; replay: tests/sim/run %s--seed %llu --trace\n",
+           (unsigned long long)j->seed, (unsigned long long)r->records, (unsigned long long)r->faults,
+           (unsigned long long)(r->controller_elections + r->leader_elections), RECORDS_MIN, FAULTS_MIN, j->world == ONE ? "" : ", 3",
+           flags[j->world], (unsigned long long)j->seed);
     return true;
 }
 
@@ -141,7 +141,8 @@ static void finish(struct all *a, const struct job *j, int status) {
         printf("failed seed %llu invariant 37: the process died of signal %d; replay: tests/sim/run %s--seed %llu --trace\n",
                (unsigned long long)j->seed, WTERMSIG(status), flags[j->world], (unsigned long long)j->seed);
     else if (!ok && told)
-        printf("failed seed %llu invariant 37: exit status %d at the end\n", (unsigned long long)j->seed, WEXITSTATUS(status));
+        printf("failed seed %llu invariant 37: exit status %d at the end; replay: tests/sim/run %s--seed %llu --trace\n", (unsigned long long)j->seed,
+               WEXITSTATUS(status), flags[j->world], (unsigned long long)j->seed);
     if (ok && too_little(j, &r)) ok = false;
     if (ok && !same_hash(a, j->world, j->seed, r.hash)) {
         printf("failed seed %llu invariant 38: run twice, its hashes differ; compare two outputs of tests/sim/run %s--seed %llu --trace\n",
@@ -236,15 +237,22 @@ static void report(struct all *a, enum world world) {
     }
 }
 
-static int usage(void) {
-    fprintf(stderr, "usage: tests/sim/run [--cluster | --one] [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--regressions FILE]\n"
+static int usage(FILE *to) {
+    fprintf(to, "usage: tests/sim/run [--cluster | --one] [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--regressions FILE]\n"
                     "  --seed S     one seed, twice; prints its hash. One node, with --cluster several\n"
-                    "  --seeds N    the regression seeds and N others, counted from --from (1), of one node, and a quarter as many of a cluster\n"
+                    "  --seeds N    the regression seeds and N others of a cluster, counted from --from (1), and half as many of one node\n"
                     "  --minutes M  as many as there is time for, from a new place each time unless --from is given\n"
-                    "  --cluster    of many seeds, those of a cluster alone; --one, those of one node alone\n"
-                    "  --trace      what happens, on stderr\n"
+                    "  --cluster    of many seeds, those of a cluster alone; --one, those of one node alone: N then counts these\n"
+                    "  --jobs J     so many at a time (2); one at a time, each seed says what it did, and its hash\n"
+                    "  --trace      what happens, on stderr; with --seed: once\n"
                     "  --here       with --seed: once, in this process, for a debugger\n");
-    return 2;
+    return to == stdout ? 0 : 2;
+}
+
+static bool number(const char *text, double most, double *n) {
+    char *end;
+    *n = strtod(text, &end);
+    return *text >= '0' && *text <= '9' && *end == 0 && *n <= most;
 }
 
 static void run_many(struct all *a, const bool worlds[WORLDS], const char *file, uint64_t seeds, uint64_t from, double minutes) {
@@ -256,9 +264,9 @@ static void run_many(struct all *a, const bool worlds[WORLDS], const char *file,
     for (size_t i = 0; i < n; i++)
         if (worlds[regressions[i].world]) run(a, regressions[i].world, regressions[i].seed, false);
     for (uint64_t i = 0; i < seeds && (minutes <= 0 || time(NULL) < until); i++) {
-        if (worlds[ONE]) run(a, ONE, from + i, i % TWICE_EVERY == 0);
-        if (worlds[CLUSTER] && (i % CLUSTER_EVERY == 0 || !worlds[ONE]))
-            run(a, CLUSTER, from + (worlds[ONE] ? i / CLUSTER_EVERY : i), i % TWICE_EVERY == 0);
+        if (worlds[CLUSTER]) run(a, CLUSTER, from + i, i % TWICE_EVERY == 0);
+        if (worlds[ONE] && (i % ONE_EVERY == 0 || !worlds[CLUSTER]))
+            run(a, ONE, from + (worlds[CLUSTER] ? i / ONE_EVERY : i), i % TWICE_EVERY == 0);
     }
     while (a->job_count) reap(a);
     for (int k = 0; k < WORLDS; k++) report(a, (enum world)k);
@@ -267,12 +275,17 @@ static void run_many(struct all *a, const bool worlds[WORLDS], const char *file,
 int main(int argc, char **argv) {
     static struct all a = {.jobs_max = 2};
     const char *file = NULL;
-    uint64_t seed = 0, seeds = 0, from = 0;
-    double minutes = 0;
+    uint64_t counts[3] = {0, 0, 0};
+    const char *const counted[3] = {"--seed", "--seeds", "--from"};
+    double minutes = 0, n;
     bool one = false, here = false, worlds[WORLDS] = {true, true};
     for (int i = 1; i < argc; i++) {
-        const char *v = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--trace") == 0)
+        const char *v = i + 1 < argc ? argv[i + 1] : "";
+        int k = 0;
+        while (k < 3 && strcmp(argv[i], counted[k]) != 0) k++;
+        if (strcmp(argv[i], "--help") == 0)
+            return usage(stdout);
+        else if (strcmp(argv[i], "--trace") == 0)
             a.loud = true;
         else if (strcmp(argv[i], "--here") == 0)
             here = true;
@@ -280,24 +293,19 @@ int main(int argc, char **argv) {
             worlds[ONE] = false;
         else if (strcmp(argv[i], "--one") == 0)
             worlds[CLUSTER] = false;
-        else if (!v)
-            return usage();
-        else if (strcmp(argv[i], "--seed") == 0)
-            seed = strtoull(v, NULL, 10), one = true, i++;
-        else if (strcmp(argv[i], "--seeds") == 0)
-            seeds = strtoull(v, NULL, 10), i++;
-        else if (strcmp(argv[i], "--from") == 0)
-            from = strtoull(v, NULL, 10), i++;
-        else if (strcmp(argv[i], "--minutes") == 0)
-            minutes = strtod(v, NULL), i++;
-        else if (strcmp(argv[i], "--jobs") == 0)
-            a.jobs_max = atoi(v), i++;
-        else if (strcmp(argv[i], "--regressions") == 0)
+        else if (strcmp(argv[i], "--regressions") == 0 && *v)
             file = v, i++;
+        else if (strcmp(argv[i], "--minutes") == 0 && number(v, 1e6, &minutes))
+            i++;
+        else if (strcmp(argv[i], "--jobs") == 0 && number(v, (double)KW_COUNTOF(a.jobs), &n) && n >= 1)
+            a.jobs_max = (int)n, i++;
+        else if (k < 3 && *v && !v[strspn(v, "0123456789")])
+            counts[k] = strtoull(v, NULL, 10), one |= k == 0, i++;
         else
-            return usage();
+            return usage(stderr);
     }
-    if (a.jobs_max < 1 || a.jobs_max > (int)KW_COUNTOF(a.jobs) || (!worlds[ONE] && !worlds[CLUSTER])) return usage();
+    uint64_t seed = counts[0], seeds = counts[1], from = counts[2];
+    if ((!worlds[ONE] && !worlds[CLUSTER]) || (here && !one)) return usage(stderr);
     enum world world = worlds[ONE] ? ONE : CLUSTER;
     if (here) {
         struct result r = run_one(world, seed, a.loud);
