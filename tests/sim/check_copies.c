@@ -211,7 +211,9 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
                  (long long)x->hw, (long long)g->synced, (long long)g->written, (long long)g->leo);
     if (x->leader_epoch < y->leader_epoch && kb_node_state(b->node) != KB_NODE_FAILED) /* one without memory to take its epoch over has ended */
         sim_fail(w, 16, "node %d: %s: leader epoch %d, and it was %d", b->index, g->dir, x->leader_epoch, y->leader_epoch);
-    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw && !reset) /* an empty log may have to begin lower, with the batch that its leader's start lies in */
+    /* An empty log may have to begin lower, with the batch that its leader's start lies in, and have that batch in the same turn. */
+    bool empty = y->look.life == b->lives && y->look.leo == y->look.start;
+    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw && !reset && !empty)
         sim_fail(w, 8, "node %d: %s: the high watermark went down in epoch %d, from %lld to %lld", b->index, g->dir, x->leader_epoch, (long long)y->hw,
                  (long long)x->hw);
     y->leader_epoch = x->leader_epoch;
