@@ -1,13 +1,18 @@
 /* check_copies.c - every copy of every partition, as its files say: invariants 6 (no gaps), 7 (marks), 8 (the high watermark), 11 (a restart yields
- * what was there), 21 (log matching: the same offset in the same epoch is the same batch behind the same batch), 22 (nothing that was committed is
+ * what was there), 14 (producer state equals a replay: after each start, and when the node begins to lead), 15 (a log whose write or sync failed takes
+ * nothing more), 21 (log matching: the same offset in the same epoch is the same batch behind the same batch), 22 (nothing that was committed is
  * truncated).
  *
- * Called after each turn of a node, and at its deaths. Batches are looked at once, when they are written. Calls check_leaders.
+ * Called after each turn of a node, and at its deaths. Batches are looked at once, when they are written. Calls check_leaders, check_files.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cluster.h"
+#include "log/log_priv.h"
+#include "node_priv.h"
+#include "replica/isr_priv.h"
+#include "scan.h"
 
 void sim_batches_add(struct sim_batches *v, const struct sim_batch_id *b) {
     v->v = sim_grow(v->v, v->count, &v->cap, sizeof *v->v);
@@ -161,43 +166,59 @@ static int64_t first_segment(struct sim_broker *b, const struct kb_log *g) {
     return base < 0 ? g->start : base;
 }
 
-/* The first look at a log in this life of its node: what was there is there. */
-static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
+/* The producers as the log knows them, against a replay of its files. */
+static void check_pids(struct sim_cluster *c, const struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
+    struct sim_scan scan;
+    if (p == &c->meta || g->written != g->leo || g->busy || g->poisoned) return;
+    sim_scan_log(b->disk, g->dir, &scan);
+    if (sim_scan_end(&scan) == g->leo) sim_check_pids(&c->run->w, g, &scan); /* else a cut is still to be carried out */
+    sim_scan_deinit(&scan);
+}
+
+/* What was there when the process died is there: all that was written, or after a loss of power all that was synced. */
+static void check_kept(struct sim_cluster *c, const struct sim_part *p, int node, const struct sim_batches *old, int64_t start) {
+    const struct sim_copy *y = &p->copies[node];
+    for (size_t i = 0, k = 0; i < old->count && !(y->powerless && old->v[i].last >= y->synced); i++) {
+        if (old->v[i].last < start) continue;
+        while (k < y->have.count && y->have.v[k].base < old->v[i].base) k++;
+        if (k == y->have.count || !same(&y->have.v[k], &old->v[i]))
+            sim_fail(&c->run->w, 11, "%s on node %d: after the start the batch from %lld to %lld is not there, which was %s", p->name, node,
+                     (long long)old->v[i].base, (long long)old->v[i].last, y->powerless ? "synced" : "written");
+    }
+}
+
+/* The first look at a log in this life of its node. anew: it is another log, begun where its leader's begins. */
+static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g, bool anew) {
     struct sim_copy *y = &p->copies[b->index];
     struct sim_batches old = y->have;
-    size_t agreed = y->agreed;
     y->have = (struct sim_batches){0};
     y->end = first_segment(b, g);
     y->agreed = 0;
     sim_copy_follow(c, p, b->index, g->written);
-    for (size_t i = 0, k = 0; i < agreed && i < old.count && !y->suspect; i++) {
-        if (old.v[i].last < g->start) continue;
-        while (k < y->have.count && y->have.v[k].base < old.v[i].base) k++;
-        if (k == y->have.count || !same(&y->have.v[k], &old.v[i]))
-            sim_fail(&c->run->w, 11, "%s on node %d: after the start the batch from %lld on is not there, which was committed", p->name, b->index,
-                     (long long)old.v[i].base);
-    }
+    if (!anew) check_kept(c, p, b->index, &old, g->start);
+    check_pids(c, p, b, g);
     free(old.v);
     compare(p, y);
     y->life = b->lives;
     y->hw_epoch = -1;
-    y->led = false;
+    y->led = y->enough = y->powerless = false;
+    y->failed_at = -1;
     y->looked_epoch = INT32_MAX;
 }
 
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g) {
     struct sim_copy *y = &p->copies[b->index];
-    if (y->life != b->lives) begin(c, p, b, g);
+    if (y->life != b->lives) begin(c, p, b, g, false);
     if (g->leo < y->end && y->again) {
         y->again = false;
-        begin(c, p, b, g);
+        begin(c, p, b, g, true);
     }
     if (g->leo < y->end) cut(c, p, b->index, g->leo);
     if (g->start > y->end) { /* begun anew where its leader's log begins */
         y->have.count = y->agreed = 0;
         y->end = g->start;
     }
-    if (!follow(c, p, b->index, KW_MIN(g->written, g->leo))) begin(c, p, b, g); /* it was begun anew since the last look */
+    if (!follow(c, p, b->index, KW_MIN(g->written, g->leo))) begin(c, p, b, g, true); /* it was begun anew since the last look */
     y->synced = g->synced;
 }
 
@@ -216,9 +237,26 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     if (y->hw_epoch == x->leader_epoch && x->hw < y->hw && !reset && !empty)
         sim_fail(w, 8, "node %d: %s: the high watermark went down in epoch %d, from %lld to %lld", b->index, g->dir, x->leader_epoch, (long long)y->hw,
                  (long long)x->hw);
+    if (y->failed_at >= 0 && g->written > y->failed_at)
+        sim_fail(w, 15, "node %d: %s: a write or sync failed when %lld were written; now %lld are", b->index, g->dir, (long long)y->failed_at,
+                 (long long)g->written);
     y->leader_epoch = x->leader_epoch;
     y->hw = x->hw;
     y->hw_epoch = reset ? -1 : x->leader_epoch; /* it has told nobody of the records below where it began */
+}
+
+/* What the checks of the next turns need of this one: until then nothing of it changes. */
+static void note(struct sim_cluster *c, struct sim_copy *y, const struct kb_partition *x) {
+    y->led = x->role == KB_PART_LEADS;
+    y->looked_epoch = x->leader_epoch;
+    y->enough = x->isr_count >= KW_MIN(x->config.min_insync_replicas, x->replica_count);
+    y->view_count = 0;
+    if (!y->led) return;
+    for (int32_t i = 0; i < x->isr_count; i++) y->view[y->view_count++] = sim_cluster_node(c, x->isr[i]);
+    for (int32_t i = 0; x->in_sync && i < x->in_sync->wish_count; i++) {
+        int n = sim_cluster_node(c, x->in_sync->wish[i].broker_id);
+        if (!sim_copy_awaits(y, n)) y->view[y->view_count++] = n;
+    }
 }
 
 static struct sim_look look_at(const struct sim_part *p, const struct sim_broker *b, const struct kb_partition *x) {
@@ -235,6 +273,10 @@ static struct sim_look look_at(const struct sim_part *p, const struct sim_broker
     l.committed = p->end;
     l.leader_epoch = x->leader_epoch;
     l.role = (int32_t)x->role;
+    l.partition_epoch = x->partition_epoch;
+    l.isr_count = x->isr_count;
+    l.wish_count = x->in_sync ? x->in_sync->wish_count : 0;
+    l.isr_min = x->config.min_insync_replicas;
     l.known = p->known && kw_uuid_eq(p->id, x->topic_id);
     l.suspect = p->copies[b->index].suspect;
     return l;
@@ -252,7 +294,9 @@ void sim_check_copies(struct sim_broker *b) {
         if (memcmp(&now, last, sizeof now) == 0) continue;
         sim_copy_look(c, p, b, x->log);
         marks(c, p, b, x);
+        if (x->role == KB_PART_LEADS && !p->copies[b->index].led) check_pids(c, p, b, x->log);
         sim_check_leader(c, p, b, x, t);
+        note(c, &p->copies[b->index], x);
         *last = look_at(p, b, x);
     }
 }
@@ -261,9 +305,24 @@ void sim_check_copies_death(struct sim_broker *b) {
     if (b->life == SIM_UP || b->life == SIM_STOPPING || b->life == SIM_STARTING) sim_check_copies(b);
 }
 
+void sim_check_copies_broken(struct sim_broker *b, struct kb_file *f, bool sync) {
+    struct sim_run *r = b->ctx;
+    for (struct kb_partition *x = NULL; b->node && (x = kb_partitions_next(b->node, x));) {
+        int t = x->log ? sim_topic_number(x->topic) : -1;
+        if (t < 0 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
+        struct sim_copy *y = &r->cluster->parts[t][x->index].copies[b->index];
+        for (size_t i = 0; i < x->log->priv->seg_count; i++)
+            if (x->log->priv->segs[i]->file == f && y->life == b->lives && y->failed_at < 0) {
+                sim_trace(&r->w, "%s: a %s of %s failed, %lld are written", b->host.name, sync ? "sync" : "write", x->log->dir, (long long)x->log->written);
+                y->failed_at = x->log->written;
+            }
+    }
+}
+
 static void lose(struct sim_cluster *c, struct sim_part *p, int node, bool all, bool promised) {
     struct sim_copy *y = &p->copies[node];
     if (all) y->have.count = 0;
+    y->powerless = true;
     while (y->agreed > y->have.count || (y->agreed && y->have.v[y->agreed - 1].last >= y->synced)) y->agreed--;
     if (promised && !all) return;
     y->suspect = true; /* though all that was committed be there: it may have acknowledged more, and its leader count on that */

@@ -1,8 +1,9 @@
 /* check_leaders.c - who leads, and what is committed: invariants 2 (a leader has what others committed before it), 16 (one leader an epoch,
  * epochs grow), 17 (the leader is in its ISR), 18 (what is below a leader's high watermark is on every member of the ISR), 19 (the high
- * watermark moves only with enough members), 20 (who joins the ISR has what was committed), 23 (who leads was in the ISR), 26 (no ISR is
- * empty). Called by check_copies.c for each partition of a node after its turn, and for every record of the metadata that is committed. */
+ * watermark moves only with enough members, and all that its leader waits for), 20 (who joins the ISR has what was committed), 23 (who leads was in the ISR), 26 (no ISR is
+ * empty; copies never become fewer than were asked for, or than are promised). Called by check_copies.c for each partition of a node after its turn, and for every record of the metadata that is committed. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cluster.h"
 
@@ -61,18 +62,24 @@ static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_brok
                  "same for %zu batches)",
                  name, x->index, b->index, x->leader_epoch, (long long)x->hw, (long long)p->end, y->agreed);
     int32_t min = KW_MIN(x->config.min_insync_replicas, x->replica_count);
-    if (x->isr_count < min)
+    if (x->isr_count < min && !(y->led && y->enough)) /* in one turn it may move and then hear of a shrink */
         sim_fail(w, 19, "%s-%d: node %d moves the high watermark to %lld with %d in sync, %d are demanded", name, x->index, b->index,
                  (long long)x->hw, x->isr_count, min);
     commit(c, p, b, x, topic);
+    for (int i = 0; i < x->isr_count; i++) { /* whom it waits for itself, be it that the metadata has moved on */
+        int m = sim_cluster_node(c, x->isr[i]);
+        if (sim_part_in_isr(p, m) || is_suspect(p, m)) continue;
+        catch_up(c, p, m, topic, x->index);
+        if (!sim_copy_agrees(p, m))
+            sim_fail(w, 19, "%s: node %d moves the high watermark to %lld; node %d, in sync as it knows, ends at %lld", p->name, b->index,
+                     (long long)x->hw, m, (long long)p->copies[m].end);
+    }
 }
 
 /* In this turn, and no more: it led when it was looked at last, or came to lead since, by metadata that it learned late and all at once. */
-static bool has_led(struct sim_copy *y, const struct kb_partition *x) {
+static bool has_led(const struct sim_copy *y, const struct kb_partition *x) {
     bool led = y->led || (y->named_epoch > y->looked_epoch && y->named_epoch <= x->leader_epoch);
-    y->led = x->role == KB_PART_LEADS;
-    y->looked_epoch = x->leader_epoch;
-    return led && !y->led;
+    return led && x->role != KB_PART_LEADS;
 }
 
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
@@ -129,6 +136,48 @@ static bool was_added(const struct sim_part *p, int node, const struct kb_image_
     return false;
 }
 
+static bool is_among(const int32_t *v, int32_t n, int32_t id) {
+    for (int32_t i = 0; i < n; i++)
+        if (v[i] == id) return true;
+    return false;
+}
+
+/* How many copies an acknowledgement promises, as the topic is configured now. */
+static int promised(struct sim_cluster *c, const char *topic, const struct kb_image_partition *x) {
+    const char *text = kb_image_config_get(&c->image, 2, kw_str_of(topic), "min.insync.replicas");
+    return KW_MIN(text ? atoi(text) : 1, x->replica_count);
+}
+
+/* 26: as many copies as the topic was made with, each on a node of its own; who is in sync or leads has one. */
+static void check_replicas(struct sim_cluster *c, const struct sim_part *p, const char *topic, int t, const struct kb_image_partition *x) {
+    struct sim_world *w = &c->run->w;
+    int rf = KW_MAX(c->run->model.topics[t].rf, 1), before = 0, after = 0;
+    bool done = p->adding_count > 0 && x->adding_count == 0;
+    if (x->replica_count < rf) sim_fail(w, 26, "%s-%d: %d replicas, %d were asked for", topic, x->index, x->replica_count, rf);
+    for (int32_t i = 0; i < x->replica_count; i++)
+        if (is_among(x->replicas, i, x->replicas[i])) sim_fail(w, 26, "%s-%d: two replicas on broker %d", topic, x->index, x->replicas[i]);
+    for (int32_t i = 0; i < x->isr_count; i++)
+        if (!is_among(x->replicas, x->replica_count, x->isr[i]))
+            sim_fail(w, 26, "%s-%d: broker %d is in sync and has no replica", topic, x->index, x->isr[i]);
+    for (int i = 0; i < p->adding_count; i++) done = done && is_among(x->replicas, x->replica_count, c->ids[p->adding[i]]); /* else it was given up */
+    for (int i = 0; done && i < p->adding_count; i++)
+        if (!is_among(x->isr, x->isr_count, c->ids[p->adding[i]]))
+            sim_fail(w, 26, "%s-%d: moved, and node %d is not in sync", topic, x->index, p->adding[i]);
+    before = p->isr_count;
+    after = x->isr_count;
+    if (done && after < KW_MIN(before, promised(c, topic, x)))
+        sim_fail(w, 26, "%s-%d: moved, and %d are in sync, %d were before; %d are promised", topic, x->index, after, before, promised(c, topic, x));
+}
+
+/* 19: the high watermark waits for all that are in sync or about to be, so whoever joins is one that the leader has waited for, since it asked for it. */
+static void check_asked(struct sim_cluster *c, const struct sim_part *p, const char *topic, const struct kb_image_partition *x, int joins) {
+    const struct sim_copy *y = p->leader >= 0 ? &p->copies[p->leader] : NULL;
+    if (!y || !y->led || y->leader_epoch != x->leader_epoch || x->leader_epoch != p->leader_epoch || y->life != c->run->nodes[p->leader].lives) return;
+    if (c->run->nodes[p->leader].life == SIM_DOWN || sim_copy_awaits(y, joins)) return;
+    sim_fail(&c->run->w, 19, "%s-%d: node %d joins the ISR in epoch %d.%d, and its leader, node %d, does not wait for it", topic, x->index, joins,
+             x->leader_epoch, x->partition_epoch, p->leader);
+}
+
 static void check_change(struct sim_cluster *c, struct sim_part *p, const char *topic, int t, const struct kb_image_partition *x) {
     struct sim_world *w = &c->run->w;
     int leader = sim_cluster_node(c, x->leader);
@@ -150,6 +199,7 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         const struct kb_image_broker *k = kb_image_broker(&c->image, x->isr[i]);
         isr_has |= x->isr[i] == x->leader;
         if (sim_part_in_isr(p, m)) continue;
+        check_asked(c, p, topic, x, m);
         if (!k || k->fenced || k->in_controlled_shutdown)
             sim_fail(w, 20, "%s-%d: node %d joins the ISR, and it is %s", topic, x->index, m,
                      !k          ? "not registered"
@@ -201,6 +251,7 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
     } else if (!c->run->model.topics[t].churned) {
         check_change(c, p, topic->name, t, x);
     }
+    check_replicas(c, p, topic->name, t, x);
     take(c, p, x);
     for (int n = 0; n < SIM_NODES_MAX; n++) {
         if (p->copies[n].life && !sim_part_has_replica(p, n)) sim_copy_gone(p, n);

@@ -156,6 +156,7 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
     b->on_turn = on_turn;
     b->on_death = on_death;
     b->on_dead = sim_cluster_dead;
+    b->on_broken = sim_check_copies_broken;
     set_number(b, "node.id", c->ids[i]);
     sim_broker_set(b, "process.roles", !c->broker[i] ? "controller" : c->voter[i] ? "broker,controller" : "broker");
     sim_broker_set(b, "controller.quorum.voters", voters);

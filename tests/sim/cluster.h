@@ -32,7 +32,7 @@ struct sim_look { /* what a look at a copy depends on: while it stays the same t
     const struct kb_log *log;
     uint64_t life;
     int64_t start, written, synced, leo, hw, committed;
-    int32_t leader_epoch, role;
+    int32_t leader_epoch, role, partition_epoch, isr_count, wish_count, isr_min;
     bool known, suspect;
 };
 struct sim_copy { /* a partition on one node */
@@ -42,13 +42,18 @@ struct sim_copy { /* a partition on one node */
     uint64_t life;           /* of the node's; 0: not seen yet */
     bool suspect;            /* the power, or its whole disk, was lost since it was last in sync: what was committed may be missing */
     bool out;                /* and it has been out of the ISR since */
+    bool powerless;          /* the power was lost since the last look */
+    int64_t failed_at;       /* so many were written when a write or a sync failed; -1: none has, in this life */
     int32_t leader_epoch;    /* as the node knew it last */
     int64_t hw, synced;
     int32_t hw_epoch;
-    bool led;             /* at the last look */
-    int32_t looked_epoch; /* the node's leader epoch then; INT32_MAX: not looked at in this life */
-    int32_t named_epoch;  /* the last in which the metadata named the node as the leader */
-    bool again;           /* it was no replica for a while: what comes may be a log begun anew */
+    int32_t named_epoch; /* the last in which the metadata named the node as the leader */
+    /* At the last look: */
+    bool led, enough;            /* enough: as many were in sync as must be */
+    int32_t looked_epoch;        /* the node's leader epoch; INT32_MAX: not looked at in this life */
+    int32_t view[SIM_NODES_MAX]; /* whom it waits for, where it leads: the members of the ISR, and those that it wishes into it */
+    int view_count;
+    bool again;                  /* it was no replica for a while: what comes may be a log begun anew */
     int64_t lost_in; /* the broker epoch in which it became suspect */
     struct sim_look look; /* the last one */
 };
@@ -133,6 +138,11 @@ static inline bool sim_part_in_isr(const struct sim_part *p, int node) {
         if (p->isr[i] == node) return true;
     return false;
 }
+static inline bool sim_copy_awaits(const struct sim_copy *y, int node) {
+    for (int i = 0; i < y->view_count; i++)
+        if (y->view[i] == node) return true;
+    return false;
+}
 void sim_batches_add(struct sim_batches *v, const struct sim_batch_id *b);
 
 /* cluster.c */
@@ -148,9 +158,10 @@ void sim_cluster_dead(struct sim_broker *b, enum sim_death how);
 bool sim_atlas_may_lose(struct sim_cluster *c, int node, bool disk); /* its power, or its whole disk */
 bool sim_atlas_fragile(struct sim_cluster *c); /* a copy is suspect and still counts: nothing else may break now */
 
-/* check_copies.c: 6, 7, 8, 11, 21, 22, and what a node's files hold */
+/* check_copies.c: 6, 7, 8, 11, 14, 15, 21, 22, and what a node's files hold */
 void sim_check_copies(struct sim_broker *b);
 void sim_check_copies_death(struct sim_broker *b);
+void sim_check_copies_broken(struct sim_broker *b, struct kb_file *f, bool sync); /* 15 */
 void sim_check_copies_lost(struct sim_cluster *c, int node, bool all); /* the power, or all */
 void sim_copy_look(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g);
 void sim_copy_follow(struct sim_cluster *c, struct sim_part *p, int node, int64_t written);

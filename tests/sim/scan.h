@@ -30,4 +30,10 @@ static inline int64_t sim_scan_end(const struct sim_scan *s) { return s->count ?
 typedef void sim_scan_fn(void *ctx, const struct sim_batch *b, const struct kw_record_view *r);
 bool sim_scan_records(struct sim_disk *d, const struct sim_scan *s, const struct sim_batch *b, struct kw_compressor *c, sim_scan_fn *fn, void *ctx);
 
+/* check_files.c: 6, 12, 14 */
+struct kb_log;
+void sim_check_gaps(struct sim_world *w, const char *dir, const struct sim_scan *s);
+void sim_check_indexes(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s); /* of a log that is at rest, as it was left by a clean stop */
+void sim_check_pids(struct sim_world *w, const struct kb_log *log, const struct sim_scan *s); /* of a log all of which is written */
+
 #endif
