@@ -48,6 +48,7 @@ struct part {
     int64_t diverging_end;
     struct kb_read *read; /* once there was something to read */
     size_t kept_back;     /* bytes that it might have given, had its first batch fitted into the answer */
+    bool full;            /* it gave what its own largest size lets it, and has more */
     int64_t old_offset;   /* old formats: where the next try reads */
 };
 struct fetch {
@@ -60,7 +61,7 @@ struct fetch {
     int64_t broker_epoch;
     struct part *parts;
     size_t count, at; /* at: the part being read */
-    size_t bytes, bytes_max, kept_back;
+    size_t bytes, bytes_max, kept_back, full;
     bool passing, again, expired, failed;
     int64_t deadline_us;
     struct kb_waiter waiter;
@@ -75,7 +76,9 @@ static void let_go(struct part *pt) {
     if (!pt->holds) return;
     pt->f->bytes -= pt->read->bytes;
     pt->f->kept_back -= pt->kept_back;
+    pt->f->full -= pt->full;
     pt->kept_back = 0;
+    pt->full = false;
     kb_read_release(pt->read);
     pt->holds = false;
 }
@@ -101,6 +104,8 @@ static void take_result(struct part *pt) {
     }
     pt->holds = true;
     f->bytes += pt->read->bytes;
+    pt->full = pt->read->bytes > 0 && pt->read->next_offset_hint < pt->read->limit;
+    f->full += pt->full;
     if (pt->read->bytes > 0 || f->bytes == 0 || old_format(f)) return;
     pt->kept_back = (size_t)KW_MAX(pt->max_bytes, 0);
     f->kept_back += pt->kept_back;
@@ -390,9 +395,10 @@ static void wait_more(struct fetch *f) {
     answer(f);
 }
 
-/* No answer holds more than its largest size, whatever least size was asked for; and what is there and does not fit would not fit later either. */
+/* No answer holds more than its largest size, whatever least size was asked for; and what is there and does not fit, into it or into its
+ * partition's share of it, would not fit later either. */
 static void decide(struct fetch *f) {
-    bool enough = f->bytes + f->kept_back >= KW_MIN((size_t)KW_MAX(f->req.min_bytes, 0), f->bytes_max);
+    bool enough = f->full > 0 || f->bytes + f->kept_back >= KW_MIN((size_t)KW_MAX(f->req.min_bytes, 0), f->bytes_max);
     if (enough || f->failed || f->expired || f->count == 0)
         answer(f);
     else

@@ -191,6 +191,12 @@ static void test_full(void **state) {
     assert_true(rig_response(w, KW_API_FETCH, 11, 2, &resp));
     assert_int_equal(walk(&resp.responses.v[0].partitions.v[0], 4), 5);
     assert_int_equal(resp.responses.v[0].partitions.v[1].records.len, 0);
+    /* A partition's own largest size: it has more, and may not give it. */
+    rig_request(w, KW_API_FETCH, 11, 4,
+                &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .max_wait_ms = 60000, .min_bytes = 5000, .part_max_bytes = 3000))->req);
+    rig_settle(&x.r);
+    assert_true(rig_response(w, KW_API_FETCH, 11, 4, &resp));
+    assert_int_equal(walk(&resp.responses.v[0].partitions.v[0], 0), 2);
     /* What is less than both still waits. */
     rig_request(w, KW_API_FETCH, 11, 3,
                 &rig_fetch_msg(&x.r, &RIG_FETCH(.topic = "t", .offset = 4, .max_wait_ms = 60000, .min_bytes = 5000, .max_bytes = 3000))->req);
