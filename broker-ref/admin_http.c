@@ -1,6 +1,6 @@
 /* admin_http.c - serves the admin port: libmicrohttpd without a thread of its own, run by the loop when its descriptor is readable.
  *
- * Called by main.c and libuv. Calls node.h (fault rules, status).
+ * Called by main.c and libuv. Calls node.h (fault rules, status), shell_listen.
  */
 #include "admin_http.h"
 
@@ -200,30 +200,17 @@ fail:
 }
 
 static int listen_tcp(const char *address, char *why, size_t size) {
-    char host[256];
+    char host[256], *end;
+    uint16_t got;
     const char *colon = strrchr(address, ':');
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    if (!colon || (size_t)(colon - address) >= sizeof(host)) {
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    if (!colon || end == colon + 1 || *end || port < 0 || port > UINT16_MAX || (size_t)(colon - address) >= sizeof(host)) {
         snprintf(why, size, "it is not HOST:PORT");
         return -1;
     }
     bool bracketed = address[0] == '[' && colon - address > 1 && colon[-1] == ']'; /* IPv6 */
     snprintf(host, sizeof(host), "%.*s", (int)(colon - address) - (bracketed ? 2 : 0), address + bracketed);
-    int fd = -1, on = 1, err = getaddrinfo(host[0] ? host : NULL, colon + 1, &hints, &found);
-    if (err != 0) {
-        snprintf(why, size, "%s", gai_strerror(err));
-        return -1;
-    }
-    for (const struct addrinfo *i = found; i && fd < 0; i = i->ai_next) {
-        fd = socket(i->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (fd >= 0 && bind(fd, i->ai_addr, i->ai_addrlen) == 0 && listen(fd, 16) == 0) break;
-        snprintf(why, size, "%s", strerror(errno));
-        if (fd >= 0) close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(found);
-    return fd;
+    return kb_shell_listen(host, (uint16_t)port, 16, &got, why, size);
 }
 
 static void say_port(const struct kb_admin *a, int fd) {

@@ -93,9 +93,9 @@ static bool make_plan(struct kb_cluster *c) {
             brokers += c->plan.nodes[i].broker;
             alone += !c->plan.nodes[i].broker;
         }
-        if ((size_t)c->nodes <= brokers && (size_t)c->controllers == alone && (c->base_port <= 0 || c->base_port == c->plan.nodes[0].port)) return true;
+        if ((size_t)c->nodes == brokers && (size_t)c->controllers == alone && (c->base_port <= 0 || c->base_port == c->plan.nodes[0].port)) return true;
         kb_cluster_say("%s has a cluster of %zu brokers and %zu separate controllers from port %u on: leave --nodes, --controllers and --base-port out "
-                       "to run it, or choose another folder with --data DIR",
+                       "to run it as it is, or choose another folder with --data DIR (more brokers: kbroker cluster add-node)",
                        c->dir, brokers, alone, c->plan.nodes[0].port);
         return false;
     }

@@ -80,8 +80,15 @@ int kb_cluster_plan_add(struct kb_cluster_plan *p, int32_t id, char *text, size_
         snprintf(text, size, "node %d exists: start-node %d starts it", id, id);
         return -1;
     }
-    for (size_t i = 0; i < p->count; i++)
+    int brokers = 0;
+    for (size_t i = 0; i < p->count; i++) {
         if (p->nodes[i].port > highest) highest = p->nodes[i].port;
+        brokers += p->nodes[i].broker;
+    }
+    if (brokers == KB_CLUSTER_BROKERS_MAX) {
+        snprintf(text, size, "a cluster has at most %d brokers here", KB_CLUSTER_BROKERS_MAX);
+        return -1;
+    }
     return add(p, (struct kb_cluster_node){.id = id, .broker = true}, highest + 1, text, size);
 }
 

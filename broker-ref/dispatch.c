@@ -10,48 +10,61 @@
 #include "kw_messages.h"
 #include "node_priv.h"
 
+enum {
+    EARLY = KB_API_EARLY,
+    BROKER = KB_API_ON_BROKER,
+    CONTROLLER = KB_API_ON_CONTROLLER,
+    BOTH = BROKER | CONTROLLER,
+    ASKED = BOTH | KB_API_FORWARDED, /* of the controller */
+    CHANGE = ASKED | KB_API_CHANGES,
+};
+
 const struct kb_api_entry kb_api_table[] = {
-    {KW_API_PRODUCE, 0, 13, kb_api_produce, false}, /* from 0, else librdkafka takes the broker for too old (KAFKA-18659) */
-    {KW_API_FETCH, 0, 18, kb_api_fetch, true},
-    {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, false},
-    {KW_API_METADATA, 0, 13, kb_api_metadata, false},
-    {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, false},
-    {KW_API_API_VERSIONS, 0, 5, kb_api_api_versions, false},
-    {KW_API_CREATE_TOPICS, 0, 7, kb_api_create_topics, false},
-    {KW_API_DELETE_TOPICS, 0, 6, kb_api_delete_topics, false},
-    {KW_API_DELETE_RECORDS, 0, 2, kb_api_delete_records, false},
-    {KW_API_INIT_PRODUCER_ID, 0, 5, kb_api_init_producer_id, false},
-    {KW_API_OFFSET_FOR_LEADER_EPOCH, 0, 4, kb_api_offset_for_leader_epoch, false},
-    {KW_API_DESCRIBE_CONFIGS, 0, 4, kb_api_describe_configs, false},
-    {KW_API_ALTER_CONFIGS, 0, 2, kb_api_alter_configs, false},
-    {KW_API_DESCRIBE_LOG_DIRS, 0, 5, kb_api_describe_log_dirs, false},
-    {KW_API_CREATE_PARTITIONS, 0, 3, kb_api_create_partitions, false},
-    {KW_API_INCREMENTAL_ALTER_CONFIGS, 0, 1, kb_api_incremental_alter_configs, false},
-    {KW_API_VOTE, 0, 2, kb_api_vote, true},
-    {KW_API_BEGIN_QUORUM_EPOCH, 0, 1, kb_api_begin_quorum_epoch, true},
-    {KW_API_END_QUORUM_EPOCH, 0, 1, kb_api_end_quorum_epoch, true},
-    {KW_API_DESCRIBE_QUORUM, 0, 2, kb_api_describe_quorum, true},
-    {KW_API_FETCH_SNAPSHOT, 0, 1, kb_api_fetch_snapshot, true},
-    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, true},
-    {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, false},
-    {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, false},
-    {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, false},
-    {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, true},
-    {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, true},
-    {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, true},
-    {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, true},
-    {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, false},
-    {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, false},
-    {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, false},
-    {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, false},
+    {KW_API_PRODUCE, 0, 13, kb_api_produce, BROKER}, /* from 0, else librdkafka takes the broker for too old (KAFKA-18659) */
+    {KW_API_FETCH, 0, 18, kb_api_fetch, BOTH | EARLY},
+    {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, BROKER},
+    {KW_API_METADATA, 0, 13, kb_api_metadata, BROKER},
+    {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, BROKER},
+    {KW_API_API_VERSIONS, 0, 5, kb_api_api_versions, BOTH},
+    {KW_API_CREATE_TOPICS, 0, 7, kb_api_create_topics, CHANGE},
+    {KW_API_DELETE_TOPICS, 0, 6, kb_api_delete_topics, CHANGE},
+    {KW_API_DELETE_RECORDS, 0, 2, kb_api_delete_records, BROKER},
+    {KW_API_INIT_PRODUCER_ID, 0, 5, kb_api_init_producer_id, BROKER},
+    {KW_API_OFFSET_FOR_LEADER_EPOCH, 0, 4, kb_api_offset_for_leader_epoch, BROKER},
+    {KW_API_DESCRIBE_CONFIGS, 0, 4, kb_api_describe_configs, BOTH},
+    {KW_API_ALTER_CONFIGS, 0, 2, kb_api_alter_configs, CHANGE},
+    {KW_API_DESCRIBE_LOG_DIRS, 0, 5, kb_api_describe_log_dirs, BROKER},
+    {KW_API_CREATE_PARTITIONS, 0, 3, kb_api_create_partitions, CHANGE},
+    {KW_API_INCREMENTAL_ALTER_CONFIGS, 0, 1, kb_api_incremental_alter_configs, CHANGE},
+    {KW_API_VOTE, 0, 2, kb_api_vote, CONTROLLER | EARLY},
+    {KW_API_BEGIN_QUORUM_EPOCH, 0, 1, kb_api_begin_quorum_epoch, CONTROLLER | EARLY},
+    {KW_API_END_QUORUM_EPOCH, 0, 1, kb_api_end_quorum_epoch, CONTROLLER | EARLY},
+    {KW_API_DESCRIBE_QUORUM, 0, 2, kb_api_describe_quorum, ASKED | EARLY},
+    {KW_API_FETCH_SNAPSHOT, 0, 1, kb_api_fetch_snapshot, CONTROLLER | EARLY},
+    {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, BOTH | EARLY},
+    {KW_API_DESCRIBE_PRODUCERS, 0, 0, kb_api_describe_producers, BROKER},
+    {KW_API_LIST_CONFIG_RESOURCES, 0, 1, kb_api_list_config_resources, BROKER},
+    {KW_API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, kb_api_describe_topic_partitions, BROKER},
+    {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, CONTROLLER | EARLY},
+    {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, CONTROLLER | EARLY},
+    {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, CONTROLLER | EARLY},
+    {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, CONTROLLER | EARLY},
+    {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, CHANGE},
+    {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, CHANGE},
+    {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, ASKED},
+    {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, CHANGE},
 };
 const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);
 
-static const struct kb_api_entry *entry_of(const struct kb_node *n, int16_t key) {
-    if (!kb_forward_is_served(n, key)) return NULL;
+const struct kb_api_entry *kb_api_entry(int16_t key) {
     for (size_t i = 0; i < kb_api_table_count; i++)
         if (kb_api_table[i].key == key) return &kb_api_table[i];
     return NULL;
+}
+
+static const struct kb_api_entry *entry_of(const struct kb_node *n, int16_t key) {
+    const struct kb_api_entry *e = kb_api_entry(key);
+    return e && kb_forward_is_served(n, e) ? e : NULL;
 }
 
 static void refuse_version(struct kb_request *rq, const struct kb_api_entry *e) {
@@ -67,7 +80,7 @@ static void refuse_version(struct kb_request *rq, const struct kb_api_entry *e) 
 }
 
 static bool may_run(const struct kb_node *n, const struct kb_api_entry *e) {
-    return n->state == KB_NODE_READY || (e->early && kb_node_accepts(n));
+    return n->state == KB_NODE_READY || ((e->traits & KB_API_EARLY) && kb_node_accepts(n));
 }
 
 static void run(struct kb_request *rq, const struct kb_api_entry *e) {

@@ -1,4 +1,5 @@
-/* forward.c - contract: forward.h. Called by dispatch, api/metadata, node. Calls channel, fault (error answers), request. */
+/* forward.c - contract: forward.h. Called by dispatch, api/metadata, node. Calls channel, dispatch (its table), fault (error answers),
+ * request. */
 #include "forward.h"
 
 #include "channel.h"
@@ -18,51 +19,22 @@ enum {
 
 /* ---- Who serves what ---- */
 
-enum { ON_CONTROLLER = 1, ON_BROKER = 2, FORWARDED = 4, CHANGES = 8 /* the image: the answer waits for it */ };
-
-static int traits_of(int16_t key) {
-    switch (key) {
-    case KW_API_API_VERSIONS:
-    case KW_API_DESCRIBE_CLUSTER:
-    case KW_API_DESCRIBE_CONFIGS:
-    case KW_API_FETCH: /* of the metadata log, by other voters and brokers */
-        return ON_CONTROLLER | ON_BROKER;
-    case KW_API_CREATE_TOPICS:
-    case KW_API_DELETE_TOPICS:
-    case KW_API_CREATE_PARTITIONS:
-    case KW_API_ALTER_CONFIGS:
-    case KW_API_INCREMENTAL_ALTER_CONFIGS:
-    case KW_API_ELECT_LEADERS:
-    case KW_API_ALTER_PARTITION_REASSIGNMENTS:
-    case KW_API_UNREGISTER_BROKER:
-        return ON_CONTROLLER | ON_BROKER | FORWARDED | CHANGES;
-    case KW_API_LIST_PARTITION_REASSIGNMENTS:
-    case KW_API_DESCRIBE_QUORUM:
-        return ON_CONTROLLER | ON_BROKER | FORWARDED;
-    case KW_API_VOTE:
-    case KW_API_BEGIN_QUORUM_EPOCH:
-    case KW_API_END_QUORUM_EPOCH:
-    case KW_API_FETCH_SNAPSHOT:
-    case KW_API_ALTER_PARTITION:
-    case KW_API_BROKER_REGISTRATION:
-    case KW_API_BROKER_HEARTBEAT:
-    case KW_API_ALLOCATE_PRODUCER_IDS:
-    case KW_API_CONTROLLER_REGISTRATION:
-    case KW_API_ASSIGN_REPLICAS_TO_DIRS:
-        return ON_CONTROLLER;
-    default:
-        return ON_BROKER;
-    }
+static unsigned traits_of(int16_t key) {
+    const struct kb_api_entry *e = kb_api_entry(key);
+    return e ? e->traits : 0;
 }
 
-bool kb_forward_is_served(const struct kb_node *n, int16_t api_key) {
-    int roles = n->roles, traits = traits_of(api_key);
-    return ((roles & KB_ROLE_CONTROLLER) && (traits & ON_CONTROLLER)) || ((roles & KB_ROLE_BROKER) && (traits & ON_BROKER));
+bool kb_forward_is_served(const struct kb_node *n, const struct kb_api_entry *e) {
+    return ((n->roles & KB_ROLE_CONTROLLER) && (e->traits & KB_API_ON_CONTROLLER)) || ((n->roles & KB_ROLE_BROKER) && (e->traits & KB_API_ON_BROKER));
+}
+
+bool kb_forward_passes_on(int16_t api_key) {
+    return (traits_of(api_key) & KB_API_FORWARDED) != 0;
 }
 
 bool kb_forward_is_due(const struct kb_request *rq) {
     const struct kb_node *n = rq->node;
-    return (traits_of(rq->head.api_key) & FORWARDED) && !rq->inner && n->parts.store && !kb_store_leads(n->parts.store);
+    return kb_forward_passes_on(rq->head.api_key) && !rq->inner && n->parts.store && !kb_store_leads(n->parts.store);
 }
 
 /* ---- Under way ---- */
@@ -212,7 +184,7 @@ static void answered(struct kb_call *c, kw_err err, struct kw_in *body, struct k
     }
     f->blk = kw_blk_ref(blk);
     f->answer = *body;
-    if (traits_of(f->api_key) & CHANGES)
+    if (traits_of(f->api_key) & KB_API_CHANGES)
         wait_for_image(f, now);
     else
         finish(f, KE_NONE);
@@ -236,10 +208,13 @@ void kb_forward_begin(struct kb_forward *f, struct kb_now now) {
 
 /* ---- A client's request as it is ---- */
 
+/* By the client id that kb_link_frame gives it. Who forges one is told NOT_CONTROLLER, and has gained nothing. */
 static bool from_a_node(const struct kb_request *rq) {
-    static const char prefix[] = "kbroker-";
-    struct kw_str id = rq->head.client_id;
-    return id.len >= (int32_t)sizeof(prefix) - 1 && memcmp(id.p, prefix, sizeof(prefix) - 1) == 0;
+    struct kw_str id = rq->head.client_id, end = kw_str_of(KB_NODE_ASKS), begin = kw_str_of("kbroker-");
+    if (id.len <= begin.len + end.len || memcmp(id.p, begin.p, (size_t)begin.len) != 0) return false;
+    for (int32_t i = begin.len; i < id.len - end.len; i++)
+        if (id.p[i] < '0' || id.p[i] > '9') return false;
+    return memcmp(id.p + id.len - end.len, end.p, (size_t)end.len) == 0;
 }
 
 static int64_t timeout_us(const struct kw_desc *d, const void *msg) {

@@ -14,7 +14,11 @@
 #include "link.h"
 #include "request.h"
 
-bool kb_forward_is_served(const struct kb_node *n, int16_t api_key); /* by a node of these roles */
+bool kb_forward_is_served(const struct kb_node *n, const struct kb_api_entry *e); /* by a node of these roles */
+bool kb_forward_passes_on(int16_t api_key); /* the controller's to answer, whoever is asked */
+/* Ends the client id of what a node asks of another that it takes for the controller: such a request is not passed on once more, so that two nodes
+ * which take each other for it do not play ball. A client of a user may be called kbroker-1 as well. */
+#define KB_NODE_ASKS " (node)"
 bool kb_forward_is_due(const struct kb_request *rq);                 /* the controller's to answer, and this node is not the controller */
 void kb_forward_request(struct kb_request *rq);
 

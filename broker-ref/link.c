@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "forward.h"
 #include "kw_messages.h"
 #include "node_priv.h"
 
@@ -268,8 +269,8 @@ struct request {
 
 kw_err kb_link_frame(struct kb_node *n, struct kw_out *out, const struct kw_api *api, int16_t version, int32_t correlation, const void *msg,
                      const uint8_t *body, size_t size) {
-    char id[24];
-    snprintf(id, sizeof(id), "kbroker-%d", n->id);
+    char id[40];
+    snprintf(id, sizeof(id), "kbroker-%d%s", n->id, kb_forward_passes_on(api->key) ? KB_NODE_ASKS : "");
     if (msg) return kw_frame_request(out, api, version, correlation, kw_str_of(id), msg);
     struct kw_request_header h = {.request_api_key = api->key,
                                   .request_api_version = version,

@@ -2,7 +2,8 @@
  * link wants of the shell goes through its dial (node.h).
  *
  * Called by channel, lifecycle, quorum/, replica/follower. Calls wire/frame. Requests between nodes are sent at fixed versions (all nodes
- * of a cluster are of one release), with the client id kbroker-<id of the sender>. Reconnecting is the user's business.
+ * of a cluster are of one release), with the client id kbroker-<id of the sender> (and KB_NODE_ASKS where forward.h says so). Reconnecting is
+ * the user's business.
  */
 #ifndef KB_LINK_H
 #define KB_LINK_H

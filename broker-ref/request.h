@@ -52,9 +52,17 @@ typedef void kb_api_fn(struct kb_request *rq);
 struct kb_api_entry { /* dispatch's table: what this broker serves; ApiVersions answers from it */
     int16_t key, min, max;
     kb_api_fn *fn;
-    bool early; /* of the quorum and its brokers: served before the node is READY */
+    unsigned traits;
+};
+enum kb_api_trait {
+    KB_API_EARLY = 1,         /* of the quorum and its brokers: served before the node is READY */
+    KB_API_ON_BROKER = 2,     /* by a node of that role */
+    KB_API_ON_CONTROLLER = 4,
+    KB_API_FORWARDED = 8,     /* only the active controller can: asked of any other node it is passed on */
+    KB_API_CHANGES = 16,      /* the metadata: an answer that was passed on waits until this node's image has it */
 };
 extern const struct kb_api_entry kb_api_table[];
 extern const size_t kb_api_table_count;
+const struct kb_api_entry *kb_api_entry(int16_t key); /* NULL: not served at all */
 
 #endif

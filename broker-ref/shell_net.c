@@ -1,12 +1,11 @@
 /* shell_net.c - sockets: listens, accepts, reads into the core's buffers, writes its replies, file slices by sendfile.
  *
- * Called by main (kb_shell_turn) and libuv (readiness). Sockets are watched, not wrapped: recv goes straight into the block that the log
+ * Called by main (kb_shell_turn) and libuv (readiness). Calls shell_listen. Sockets are watched, not wrapped: recv goes straight into the block that the log
  * writes from, and sendfile needs the socket itself. Nothing here wakes up while nothing happens.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,41 +328,13 @@ static const char *listen_advice(int err) {
     }
 }
 
-static int bind_one(const struct addrinfo *a, int backlog, uint16_t *got) {
-    int on = 1, off = 0, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    struct sockaddr_storage here;
-    socklen_t len = sizeof(here);
-    char host[INET6_ADDRSTRLEN];
-    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, backlog) != 0 || getsockname(fd, (struct sockaddr *)&here, &len) != 0) {
-        int err = errno;
-        close(fd);
-        errno = err;
-        return -1;
-    }
-    address_text(&here, host, sizeof(host), got);
-    return fd;
-}
-
 int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port, int backlog, uint16_t *got, char *text, size_t size) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
-    char service[8];
-    snprintf(service, sizeof(service), "%u", port);
+    char why[200];
     if (n->listener_count == LISTENERS_MAX) {
         snprintf(text, size, "at most %d listeners", LISTENERS_MAX);
         return -1;
     }
-    int err = getaddrinfo(host[0] ? host : "::", service, &hints, &found);
-    if (err != 0) {
-        snprintf(text, size, "cannot listen on %s: %s; is the host's name right?", host, gai_strerror(err));
-        return -1;
-    }
-    int fd = -1;
-    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) fd = bind_one(a, backlog, got);
-    freeaddrinfo(found);
-    if (fd < 0 && !host[0]) return kb_shell_net_listen(n, "0.0.0.0", port, backlog, got, text, size); /* a machine without IPv6 */
+    int fd = kb_shell_listen(host, port, backlog, got, why, sizeof(why)), err = errno;
     struct listener *l = &n->listeners[n->listener_count];
     if (fd >= 0 && uv_poll_init_socket(n->s->loop, &l->poll, fd) == 0) {
         l->net = n;
@@ -372,7 +343,7 @@ int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port,
         n->listener_count++;
         return 0;
     }
-    snprintf(text, size, "cannot listen on %s:%u: %s%s", host, port, strerror(errno), listen_advice(errno));
+    snprintf(text, size, "cannot listen on %s:%u: %s%s", host, port, fd < 0 ? why : "out of memory", fd < 0 ? listen_advice(err) : "");
     if (fd >= 0) close(fd);
     return -1;
 }

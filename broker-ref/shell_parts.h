@@ -36,6 +36,10 @@ int kb_shell_disk_new(struct kb_shell *s, const struct kb_shell_disk_options *o,
 bool kb_shell_disk_run(struct kb_shell_disk *d);  /* takes the core's requests, brings what is done; true: something was brought */
 void kb_shell_disk_free(struct kb_shell_disk *d); /* waits for the lanes */
 
+/* shell_listen.c */
+/* A socket that listens there; host "": all addresses; port 0: any, *got is which. -1: why says it, errno as bind(2) has it, 0 where the name is wrong. */
+int kb_shell_listen(const char *host, uint16_t port, int backlog, uint16_t *got, char *why, size_t size);
+
 /* shell_net.c */
 int kb_shell_net_new(struct kb_shell *s, struct kb_shell_net **n);
 /* Binds one address. port 0: any; *port is what it got. On failure text says what and why. */

@@ -12,7 +12,7 @@ static kw_err fill_apis(struct kb_request *rq, struct kw_api_versions_response *
     resp->api_keys.v = kw_arena_calloc(&rq->arena, kb_api_table_count, sizeof(*resp->api_keys.v));
     if (!resp->api_keys.v) return KW_ENOMEM;
     for (size_t i = 0; i < kb_api_table_count; i++) {
-        if (!kb_forward_is_served(rq->node, kb_api_table[i].key)) continue;
+        if (!kb_forward_is_served(rq->node, &kb_api_table[i])) continue;
         struct kw_api_versions_response_api_version *v = &resp->api_keys.v[resp->api_keys.n++];
         v->api_key = kb_api_table[i].key;
         v->min_version = kb_api_table[i].min;

@@ -1,5 +1,7 @@
 """kbroker's life on a real machine: ready, stopped, killed, locked, full, fed nonsense."""
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -7,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 
 from scene import KBROKER, ROOT, Broker, equal, eventually, holds, kc, main, run, test
 
@@ -336,6 +339,22 @@ def a_fault_rule_makes_the_broker_misbehave_on_order(folder):
     r = run(KBROKER, "run", "--data", folder / "e", "--listen", "127.0.0.1:0", "--faults", rules)
     equal(r.returncode != 0, True)
     holds(r.stderr, "nth")
+
+
+@test
+def the_admin_port_listens_where_it_is_told(folder):
+    b = Broker(folder / "d", "--set", "admin.listener=127.0.0.1:0")
+    url = re.search(r"admin port: (http://127.0.0.1:\d+)/faults", b.text()).group(1)
+    with urllib.request.urlopen(f"{url}/faults", timeout=20) as r:
+        equal(json.loads(r.read()), {"rules": []})
+    taken = url.rsplit(":", 1)[1]
+    for address, words in ((f"127.0.0.1:{taken}", ["in use"]), ("127.0.0.1", ["HOST:PORT"]), ("127.0.0.1:x", ["HOST:PORT"]), ("127.0.0.1:70000", ["HOST:PORT"]),
+                           ("no.such.host.invalid:1", ["host's name"])):
+        r = run(KBROKER, "run", "--data", folder / "e", "--listen", "127.0.0.1:0", "--set", f"admin.listener={address}")
+        if r.returncode == 0:
+            raise AssertionError(f"admin.listener={address} is taken")
+        holds(r.stderr, "admin.listener", *words)
+    equal(b.stop(), 0)
 
 
 main()

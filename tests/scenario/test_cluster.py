@@ -340,6 +340,39 @@ def wrong_words_of_the_cluster_say_what_is_right(folder):
     r = run(KBROKER, "cluster", "--nodes", "1", "--data", c.data)
     equal(r.returncode, 1)
     holds(r.stderr, "runs in")
+    equal(c.stop(), 0)
+    for other in ("2", "9"):  # not what the folder has: nothing is done
+        r = run(KBROKER, "cluster", "--nodes", other, "--data", c.data)
+        equal(r.returncode, 1)
+        holds(r.stderr, "cluster of 1 brokers", "leave --nodes", "--data DIR", "add-node")
+
+
+@test
+def a_cluster_grows_to_nine_brokers_and_is_started_as_it_is(folder):
+    c = Cluster(folder / "c", 1)
+    c.do("add-node", *range(1, 9))
+    r = run(KBROKER, "cluster", "add-node", 9, "--data", c.data)
+    equal((r.returncode, r.stdout), (1, ""))
+    holds(r.stderr, "at most 9 brokers")
+    equal(c.stop(), 0)
+    r = run(KBROKER, "cluster", "--nodes", "1", "--data", c.data)  # fewer than there are: not without a word
+    equal(r.returncode, 1)
+    holds(r.stderr, "cluster of 9 brokers", "leave --nodes")
+    again = Cluster.__new__(Cluster)
+    again.launch([KBROKER, "cluster", "--data", str(c.data)], 60)
+    equal(len(again.address.split(",")), 9)
+
+
+@test
+def a_node_that_stands_still_does_not_hold_up_who_asks_for_faults(folder):
+    c = Cluster(folder / "c", 2)
+    c.do("pause-node", 1)
+    r = run(KBROKER, "fault", "list", "--data", c.data, timeout=60)
+    equal(r.returncode, 1)
+    holds(r.stdout, "node 0: {")
+    holds(r.stderr, "node 1: no answer within", "start-node")
+    c.start(1)
+    equal(run(KBROKER, "fault", "list", "--data", c.data).returncode, 0)
 
 
 if __name__ == "__main__":

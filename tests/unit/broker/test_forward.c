@@ -303,11 +303,32 @@ static void test_from_a_node(void **state) {
     struct kw_out out;
     kw_out_init(&out);
     lose_office();
-    assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_CREATE_TOPICS), 7, 77, kw_str_of("kbroker-3"), create_request("t", 60000)), KW_OK);
+    assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_CREATE_TOPICS), 7, 77, kw_str_of("kbroker-3 (node)"), create_request("t", 60000)), KW_OK);
     rig_send(c, out.p, out.len);
     kw_out_deinit(&out);
     assert_true(answers_within(KW_API_CREATE_TOPICS, 7, 77, 0, &res));
     assert_int_equal(res.topics.v[0].error_code, KE_NOT_CONTROLLER);
+}
+
+/* A client of a user may have a name like a node's. */
+static void test_named_as_a_node(void **state) {
+    (void)state;
+    static const char *const names[] = {"kbroker-3", "kbroker-", "kbroker- (node)", "kbroker-x (node)", "kbroker-3 (node) ", " (node)", ""};
+    struct kw_create_topics_response res;
+    for (size_t i = 0; i < KW_COUNTOF(names); i++) {
+        char topic[8];
+        struct kw_out out;
+        kw_out_init(&out);
+        snprintf(topic, sizeof(topic), "t%zu", i);
+        lose_office();
+        assert_int_equal(kw_frame_request(&out, kw_api_by_key(KW_API_CREATE_TOPICS), 7, 77, kw_str_of(names[i]), create_request(topic, 5000)), KW_OK);
+        rig_send(c, out.p, out.len);
+        kw_out_deinit(&out);
+        assert_false(answers_within(KW_API_CREATE_TOPICS, 7, 77, 500, &res));
+        take_office();
+        assert_true(answers_within(KW_API_CREATE_TOPICS, 7, 77, 1200, &res));
+        assert_int_equal(res.topics.v[0].error_code, KE_NONE);
+    }
 }
 
 static void test_malformed(void **state) {
@@ -410,6 +431,7 @@ int main(void) {
         TEST(test_create_topics),     TEST(test_delete_topics),   TEST(test_create_partitions),
         TEST(test_alter_configs),     TEST(test_order),           TEST(test_goes_on_with_a_controller),
         TEST(test_made_on_first_use), TEST(test_from_a_node),     TEST(test_malformed),
+        TEST(test_named_as_a_node),
         TEST(test_faults),            TEST(test_connection_goes), TEST(test_node_stops_and_dies),
         TEST(test_no_memory),         TEST(test_other_apis),
     };
