@@ -1,5 +1,6 @@
 """A cluster of real processes for the scenario tests: kbroker cluster, its commands, and what kc sees of it from outside."""
 import json
+import os
 
 from scene import KBROKER, KC, Broker, eventually, run
 
@@ -11,6 +12,16 @@ def command_line(pid):
             return f.read()
     except OSError:
         return b""
+
+
+def processes_of(data):
+    """The nodes of a cluster's folder that are still there."""
+    return [pid for pid in os.listdir("/proc") if pid.isdigit() and f"{data}/node-".encode() in command_line(pid)]
+
+
+def nobody_left(data):
+    """Waits until a parent that was killed has taken its nodes with it."""
+    eventually(f"no node of {data} is left", lambda: not processes_of(data))
 
 
 class Cluster(Broker):

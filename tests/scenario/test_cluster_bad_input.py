@@ -12,7 +12,7 @@ import time
 
 import scene
 from scene import KBROKER, equal, eventually, holds, main, run, test
-from scene_cluster import Cluster, command_line
+from scene_cluster import Cluster, command_line, nobody_left, processes_of
 
 
 def refused(c, command, node, *words):
@@ -215,7 +215,7 @@ def a_full_disk_of_one_node_costs_no_acknowledged_record_and_heals(folder):
     finally:
         c.p.kill()
         c.p.wait()
-        time.sleep(0.5)
+        nobody_left(c.data)
         run("umount", "-l", small)
 
 
@@ -246,7 +246,7 @@ def a_full_disk_of_the_leader_refuses_goes_on_serving_reads_and_heals(folder):
         if c:
             c.p.kill()
             c.p.wait()
-        time.sleep(0.5)
+        nobody_left(folder / "c")
         run("umount", "-l", small)
 
 
@@ -443,8 +443,7 @@ def interrupted_while_it_starts_it_leaves_nobody_behind(folder):
         time.sleep(delay)
         p.send_signal(signal.SIGINT)
         p.communicate(timeout=60)
-        left = [pid for pid in os.listdir("/proc") if pid.isdigit() and str(data).encode() in command_line(pid)]
-        equal(left, [], f"after {delay} s")
+        equal(processes_of(data), [], f"after {delay} s")
         c = Cluster(data, 3)  # and it can be started again
         equal(c.stop(), 0)
 
