@@ -129,6 +129,10 @@ static int ask_node(const struct ask *a, const char *dir, const char *name) {
         fprintf(stderr, "kbroker: %sno answer within %d s: does it stand still? A paused node goes on with kbroker cluster start-node\n", name, WAIT_S);
         return 1;
     }
+    if (!answer && (errno == EACCES || errno == EPERM)) {
+        fprintf(stderr, "kbroker: %sit cannot be asked: %s; it is whoever started it that may\n", name, strerror(errno));
+        return 1;
+    }
     if (!answer) return -1;
     if (status == 200)
         printf("%s%s\n", name, answer);

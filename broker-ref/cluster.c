@@ -18,7 +18,7 @@
 #include "shell_command.h"
 
 static const char usage[] = "usage: kbroker cluster --nodes N [options]\n"
-                            "       kbroker cluster COMMAND [ID[,ID...]] --data DIR\n"
+                            "       kbroker cluster COMMAND [ID[,ID...]] [--data DIR]\n"
                             "\n"
                             "Runs N brokers on this machine under one process; they end with it. Prints\n"
                             "\"ready HOST:PORT,...\" once all serve. SIGTERM or Ctrl-C stops them in order.\n"
@@ -100,10 +100,7 @@ static bool make_plan(struct kb_cluster *c) {
         return false;
     }
     if (known == 1) return true;
-    if (known == 0 && c->nodes == 0) {
-        kb_cluster_say("%s has no cluster yet: say how many brokers with --nodes N", c->dir);
-        return false;
-    }
+    if (known == 0 && c->nodes == 0) return false; /* said before (it went this moment) */
     if (known < 0 || kb_cluster_plan_make(&asked, c->nodes, c->controllers, c->base_port < 0 ? 9092 : c->base_port, text, sizeof(text)) != 0 ||
         kb_cluster_plan_write(&asked, c->dir, text, sizeof(text)) != 0) {
         kb_cluster_say("%s", text);
@@ -142,8 +139,17 @@ static void close_handle(uv_handle_t *h, void *arg) {
     if (!uv_is_closing(h)) uv_close(h, ours ? NULL : kb_cluster_handle_freed);
 }
 
+/* Without --nodes there must be a cluster already: no folder is made for nothing. */
+static bool knows_what(const struct kb_cluster *c) {
+    char path[4200];
+    snprintf(path, sizeof(path), "%s/cluster.json", c->dir);
+    if (c->nodes > 0 || access(path, F_OK) == 0 || errno != ENOENT) return true;
+    kb_cluster_say("%s has no cluster yet: say how many brokers with --nodes N", c->dir);
+    return false;
+}
+
 static int run(struct kb_cluster *c) {
-    if (!take_folder(c) || !make_plan(c) || uv_loop_init(&c->loop) != 0) return 1;
+    if (!knows_what(c) || !take_folder(c) || !make_plan(c) || uv_loop_init(&c->loop) != 0) return 1;
     for (size_t i = 0; i < KB_CLUSTER_NODES_MAX; i++) c->children[i].c = c;
     for (size_t i = 0; i < KB_CLUSTER_ASKERS_MAX; i++) c->askers[i].fd = -1;
     if (!start(c)) kb_cluster_stop(c, 1);
@@ -162,11 +168,11 @@ static int run(struct kb_cluster *c) {
 
 int kb_cluster_main(int argc, char **argv) {
     static struct kb_cluster c;
+    if (argc > 2 && kb_cluster_is_command(argv[2])) return kb_cluster_ask(argc, argv);
     if (kb_command_asks_help(argc, argv)) {
         fputs(usage, stdout);
         return 0;
     }
-    if (argc > 2 && kb_cluster_is_command(argv[2])) return kb_cluster_ask(argv[2], argc - 3, argv + 3);
     if (argc < 3) {
         fputs(usage, stderr);
         return 2;

@@ -40,7 +40,7 @@ const char *kb_cluster_roles(const struct kb_cluster_node *n); /* for process.ro
 
 /* ---- cluster_ask.c ---- */
 
-int kb_cluster_ask(const char *command, int argc, char **argv); /* argv from behind the command on */
+int kb_cluster_ask(int argc, char **argv); /* argv[2] is the command */
 bool kb_cluster_is_command(const char *word);
 extern const char *const kb_cluster_commands[];
 extern const size_t kb_cluster_command_count;

@@ -17,7 +17,7 @@
 const char *const kb_cluster_commands[] = {"stop-node", "kill-node", "pause-node", "start-node", "wipe-node", "add-node", "status"};
 const size_t kb_cluster_command_count = sizeof(kb_cluster_commands) / sizeof(kb_cluster_commands[0]);
 
-static const char usage[] = "usage: kbroker cluster COMMAND [ID[,ID...]] --data DIR\n"
+static const char usage[] = "usage: kbroker cluster COMMAND [ID[,ID...]] [--data DIR]\n"
                             "\n"
                             "Acts on nodes of a cluster that runs (kbroker cluster --nodes N --data DIR),\n"
                             "all that are named at the same moment, and returns when it is done.\n"
@@ -28,7 +28,9 @@ static const char usage[] = "usage: kbroker cluster COMMAND [ID[,ID...]] --data 
                             "  start-node   starts what was stopped or killed; waits until it serves\n"
                             "  wipe-node    removes the data of one that does not run\n"
                             "  add-node     one more broker, of this new id\n"
-                            "  status       what each node is and does (no ID)\n";
+                            "  status       what each node is and does (no ID)\n"
+                            "\n"
+                            "  --data DIR   the cluster's folder (./kbroker-cluster)\n";
 
 bool kb_cluster_is_command(const char *word) {
     for (size_t i = 0; i < kb_cluster_command_count; i++)
@@ -65,7 +67,10 @@ static int ask(const char *dir, const char *command, const char *ids) {
     char line[1000];
     int dir_fd = kb_command_socket_address(dir, ".cluster.sock", &a), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (dir_fd < 0 || fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0) {
-        fprintf(stderr, "kbroker: no cluster runs in %s (%s); start one: kbroker cluster --nodes 3 --data %s\n", dir, strerror(errno), dir);
+        if (errno == EACCES || errno == EPERM)
+            fprintf(stderr, "kbroker: the cluster in %s cannot be asked: %s; it is whoever started it that may\n", dir, strerror(errno));
+        else
+            fprintf(stderr, "kbroker: no cluster runs in %s (%s); start one: kbroker cluster --nodes 3 --data %s\n", dir, strerror(errno), dir);
         if (fd >= 0) close(fd);
         if (dir_fd >= 0) close(dir_fd);
         return 1;
@@ -80,10 +85,14 @@ static int ask(const char *dir, const char *command, const char *ids) {
     return listen_to(fd);
 }
 
-int kb_cluster_ask(const char *command, int argc, char **argv) {
-    const char *ids = NULL, *dir = NULL, *value;
+int kb_cluster_ask(int argc, char **argv) {
+    const char *command = argv[2], *ids = NULL, *dir = "kbroker-cluster", *value;
+    if (kb_command_asks_help(argc, argv)) {
+        fputs(usage, stdout);
+        return 0;
+    }
     int32_t checked[KB_CLUSTER_NODES_MAX];
-    for (int i = 0; i < argc; i++) {
+    for (int i = 3; i < argc; i++) {
         const char *arg = argv[i];
         if ((value = kb_command_value("--data", argc, argv, &i)) && *value) {
             dir = value;
@@ -95,8 +104,8 @@ int kb_cluster_ask(const char *command, int argc, char **argv) {
         }
     }
     bool status = strcmp(command, "status") == 0;
-    if (!dir || (!ids && !status) || (ids && (status || strlen(ids) > 900))) {
-        fprintf(stderr, "kbroker: cluster %s wants %s--data DIR\n%s", command, status ? "" : "ID[,ID...] and ", usage);
+    if ((!ids && !status) || (ids && (status || strlen(ids) > 900))) {
+        fprintf(stderr, "kbroker: cluster %s wants %s\n%s", command, status ? "no ID" : "ID[,ID...]", usage);
         return 2;
     }
     return ask(dir, command, ids ? ids : "");

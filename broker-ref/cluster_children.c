@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,13 @@ static _Noreturn void become_node(const struct kb_cluster *c, char *const *args,
     _exit(127);
 }
 
+static off_t log_size(const struct kb_cluster *c, int32_t id) {
+    char path[4300];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/node-%d.log", c->dir, id);
+    return stat(path, &st) == 0 ? st.st_size : 0;
+}
+
 int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     struct kb_child *k = kb_child_of(c, n);
     char data[4200], log[4300], listen[80], id[60], roles[60], voters[4200], port[16];
@@ -116,6 +124,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     if (c->verbose) args[count++] = (char *)"--verbose";
     args[count] = NULL;
     if (pipe2(out, O_CLOEXEC) != 0) return -1;
+    k->log_from = log_size(c, n->id);
     sigset_t all, before; /* until it is another program, a signal to the child would run the parent's handlers, which write to the parent's loop */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
@@ -145,21 +154,28 @@ void kb_child_signal(struct kb_child *k, int number) {
     if (k->pid == 0) return;
     if (number == SIGKILL || !k->expected) kill(k->pid, number); /* a second SIGTERM would end it at once, out of order */
     k->expected = true;
-    if (k->paused && number != SIGKILL) kill(k->pid, SIGCONT);
+    if (number != SIGKILL) kill(k->pid, SIGCONT); /* whoever made it stand still */
     k->paused = false;
 }
 
-/* The last lines that a node wrote, for one that did not start. */
-static void show_tail(const struct kb_cluster *c, int32_t id) {
+/* The last lines that a node wrote since its start, for one that did not come up, and what may be done about it. */
+static void show_end(const struct kb_child *k) {
+    const struct kb_cluster *c = k->c;
     char path[4300], text[TAIL_SIZE + 1];
-    snprintf(path, sizeof(path), "%s/node-%d.log", c->dir, id);
+    snprintf(path, sizeof(path), "%s/node-%d.log", c->dir, id_of(k));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
-    ssize_t n = fd >= 0 ? pread(fd, text, TAIL_SIZE, size > TAIL_SIZE ? size - TAIL_SIZE : 0) : 0;
+    off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0, from = KW_MAX(k->log_from, size - TAIL_SIZE);
+    ssize_t n = fd >= 0 && from < size ? pread(fd, text, (size_t)(size - from), from) : 0;
     if (fd >= 0) close(fd);
     text[n > 0 ? n : 0] = 0;
-    const char *from = size > TAIL_SIZE && strchr(text, '\n') ? strchr(text, '\n') + 1 : text;
-    fprintf(stderr, "%s", from);
+    const char *whole = from > k->log_from && strchr(text, '\n') ? strchr(text, '\n') + 1 : text;
+    fprintf(stderr, "%s", whole);
+    if (!*whole)
+        kb_cluster_say("the cluster did not start: node %d said nothing. Is there space left in %s, and may %s be written?", id_of(k), c->dir, path);
+    else if (strstr(whole, "cannot listen"))
+        kb_cluster_say("the cluster did not start: node %d could not take its port (above). Choose others with --base-port P (0: free ones)", id_of(k));
+    else
+        kb_cluster_say("the cluster did not start: what node %d said is above", id_of(k));
 }
 
 /* One that never ran must not hold the next try to its ports. */
@@ -195,14 +211,12 @@ static void child_ended(struct kb_child *k, int status) {
     k->paused = false;
     k->status = status;
     if (!k->expected) kb_cluster_say("node %d ended by itself (%s); see %s/node-%d.log", id_of(k), kb_child_end_text(k, why, sizeof(why)), c->dir, id_of(k));
-    if (c->stopping && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) c->exit_code = 1;
+    if (c->stopping && c->exit_code == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) c->exit_code = 1;
     kb_cluster_look_at_askers(c);
     if (!c->ready && !c->stopping && !k->expected && !started) {
-        show_tail(c, id_of(k));
-        kb_cluster_say("the cluster did not start: what node %d said is above; a port that is taken: choose others with --base-port P (0: free ones)",
-                       id_of(k));
+        show_end(k);
         forget_plan(c);
-        kb_cluster_stop(c, 1);
+        kb_cluster_stop(c, WIFEXITED(status) && WEXITSTATUS(status) == 2 ? 2 : 1); /* 2: what the command line passes on to it is wrong */
     }
     go_on_stopping(c);
 }

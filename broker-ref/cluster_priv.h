@@ -18,6 +18,7 @@ struct kb_child {
     enum kb_child_life life;
     bool paused, was_up, expected; /* expected: its end was asked for */
     int status;                    /* of the last end, as waitpid gives it */
+    off_t log_from;                /* where in its log file this process begins */
     int out;
     uv_poll_t *poll;
     char line[KB_CLUSTER_LINE_SIZE];

@@ -106,7 +106,7 @@ struct cli_view { /* a cluster at one moment */
     kc_err quorum_err;
     kc_reassignment_list *moves; /* NULL: not told, moves_err says why */
     kc_err moves_err;
-    bool asked_aside; /* for the quorum and the moves */
+    bool later, asked_aside; /* for the quorum and the moves: by cli_view_aside (set before it is opened by cli_view_topic), or already */
     /* asked for once they are needed */
     char *topic; /* whose min_isr this is */
     int32_t min_isr;
@@ -120,6 +120,7 @@ struct cli_view { /* a cluster at one moment */
 /* topic: NULL: all, without offsets. To be closed on error too. */
 kc_err cli_view_open(struct cli_session *s, const char *topic, struct cli_view *v, kc_error **error);
 kc_err cli_view_topic(struct cli_view *v, const char *topic, kc_error **error); /* another topic, the rest as it was; open still on error */
+void cli_view_aside(struct cli_view *v);
 void cli_view_close(struct cli_view *v);
 bool cli_view_is_up(const struct cli_view *v, int32_t id);
 struct cli_disk *cli_view_disk(struct cli_view *v, int32_t id); /* its place, made when there is none: nothing is asked for; NULL: no memory */
@@ -147,7 +148,7 @@ struct cli_nodes {
     struct cli_node *v; /* brokers, then controllers that are none */
     size_t count;
 };
-/* Asks each broker that is up what it has counted and how its disk is, and the controller. False: no memory. */
+/* Asks each broker that is up what it has counted and how its disk is, then for the quorum, and the controller. v: opened "later". False: no memory. */
 bool cli_nodes_open(struct cli_view *v, struct cli_nodes *out);
 void cli_nodes_close(struct cli_nodes *n);
 const char *cli_node_quorum(const struct cli_nodes *n, const struct cli_node *d); /* "leader", "voter", "observer", "-" */

@@ -176,10 +176,10 @@ int cmd_cluster(int argc, char **argv) {
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0 || (rc = cli_session_open(&s)) != CLI_OK) return rc;
-    struct cli_view view;
+    struct cli_view view = {.session = &s, .later = true};
     struct cli_nodes nodes = {0};
     kc_error *error = NULL;
-    kc_err err = cli_view_open(&s, NULL, &view, &error);
+    kc_err err = cli_view_topic(&view, NULL, &error);
     if (err == KC_OK && !cli_nodes_open(&view, &nodes)) err = KC_NO_MEMORY;
     if (err != KC_OK)
         rc = cli_fail("cluster", err, error);

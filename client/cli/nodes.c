@@ -24,16 +24,19 @@ static struct cli_node *find(const struct cli_nodes *n, int32_t id) {
     return NULL;
 }
 
-static void list_nodes(struct cli_nodes *n) {
-    const struct cli_view *v = n->view;
+static void list_brokers(struct cli_nodes *n) {
     kc_broker_info b;
+    for (size_t i = 0; kc_cluster_info_broker(n->view->info, i, &b) == KC_OK; i++)
+        n->v[n->count++] = (struct cli_node){.id = b.id, .broker = true, .up = !b.fenced, .info = b, .counts_err = KC_UNSUPPORTED};
+}
+
+static void list_controllers(struct cli_nodes *n) {
+    const struct cli_view *v = n->view;
     kc_quorum_replica r;
-    for (size_t i = 0; kc_cluster_info_broker(v->info, i, &b) == KC_OK; i++)
-        n->v[n->count++] = (struct cli_node){.id = b.id, .broker = true, .up = !b.fenced, .info = b};
-    for (size_t i = 0; kc_quorum_info_get(v->quorum, i, &r) == KC_OK; i++) { /* controllers that are no brokers */
+    for (size_t i = 0; kc_quorum_info_get(v->quorum, i, &r) == KC_OK; i++) {
         if (!r.voter || find(n, r.id)) continue;
         bool up = r.id == kc_quorum_info_leader(v->quorum) || (r.fetched_ms_ago >= 0 && r.fetched_ms_ago < VOTER_SILENT_MS);
-        n->v[n->count++] = (struct cli_node){.id = r.id, .up = up};
+        n->v[n->count++] = (struct cli_node){.id = r.id, .up = up, .counts_err = KC_UNSUPPORTED};
     }
 }
 
@@ -52,16 +55,14 @@ static void count_out_of_sync(struct cli_nodes *n) {
 
 /* ---- What they tell ---- */
 
-static void ask(struct cli_nodes *n) {
+static void ask_brokers(struct cli_nodes *n) {
     struct cli_session *s = n->view->session;
     kc_op **ops = calloc(2 * n->count + 1, sizeof(void *)); /* counts and disk of each */
     for (size_t i = 0; ops && i < n->count; i++) {
         struct cli_node *d = &n->v[i];
-        bool controller = d->id == kc_quorum_info_leader(n->view->quorum);
-        d->counts_err = KC_UNSUPPORTED;
-        if (d->broker ? !d->up : !controller) continue; /* of separate controllers only the active one can be reached by a broker */
-        d->counts_err = kc_admin_node_counts_start(s->client, d->broker ? d->id : -1, ASIDE_US, 0, &ops[2 * i], NULL);
-        if (d->broker) (void)kc_admin_describe_log_dirs_start(s->client, d->id, ASIDE_US, 0, &ops[2 * i + 1], NULL);
+        if (!d->up) continue;
+        d->counts_err = kc_admin_node_counts_start(s->client, d->id, ASIDE_US, 0, &ops[2 * i], NULL);
+        (void)kc_admin_describe_log_dirs_start(s->client, d->id, ASIDE_US, 0, &ops[2 * i + 1], NULL);
     }
     for (size_t i = 0; ops && i < n->count; i++) {
         struct cli_node *d = &n->v[i];
@@ -72,24 +73,37 @@ static void ask(struct cli_nodes *n) {
         if (ops[2 * i + 1]) (void)cli_wait(s, ops[2 * i + 1], NULL);
         if (disk) {
             disk->asked = true;
-            disk->list = kc_op_result_log_dirs(ops[2 * i + 1]);
+            d->disk = disk->list = kc_op_result_log_dirs(ops[2 * i + 1]);
         }
         kc_op_free(ops[2 * i + 1]);
-    }
-    for (size_t i = 0; i < n->count; i++) { /* places may have moved meanwhile */
-        struct cli_disk *disk = ops && n->v[i].broker ? cli_view_disk(n->view, n->v[i].id) : NULL;
-        if (disk) n->v[i].disk = disk->list;
     }
     free(ops);
 }
 
+/* Of controllers that are no brokers only the active one can be reached, through a broker. */
+static void ask_controller(struct cli_nodes *n) {
+    struct cli_node *d = find(n, kc_quorum_info_leader(n->view->quorum));
+    kc_op *op = NULL;
+    if (!d || d->broker) return;
+    d->counts_err = kc_admin_node_counts_start(n->view->session->client, -1, ASIDE_US, 0, &op, NULL);
+    if (op) d->counts_err = cli_wait(n->view->session, op, NULL);
+    d->counts = kc_op_result_counts(op);
+    kc_op_free(op);
+}
+
 bool cli_nodes_open(struct cli_view *v, struct cli_nodes *out) {
     *out = (struct cli_nodes){.view = v};
-    out->v = calloc(kc_cluster_info_broker_count(v->info) + kc_quorum_info_count(v->quorum) + 1, sizeof *out->v);
+    out->v = calloc(kc_cluster_info_broker_count(v->info) + 1, sizeof *out->v);
     if (!out->v) return false;
-    list_nodes(out);
+    list_brokers(out);
+    ask_brokers(out);
+    cli_view_aside(v); /* only now: where the quorum has no leader its answer comes late, and others behind it */
+    struct cli_node *grown = realloc(out->v, (out->count + kc_quorum_info_count(v->quorum) + 1) * sizeof *grown);
+    if (!grown) return false;
+    out->v = grown;
+    list_controllers(out);
+    ask_controller(out);
     count_out_of_sync(out);
-    ask(out);
     return true;
 }
 

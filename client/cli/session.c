@@ -57,6 +57,7 @@ void cli_attempts(const kc_error *error) {
 static const char *advice(kc_err code, const kc_error *error) {
     kc_attempt a;
     if (code == KC_TOO_LARGE) return "--set max.request.size=BYTES lets it out; the topic's max.message.bytes has to let it in, too";
+    if (code == 7 /* REQUEST_TIMED_OUT */) return "kc cluster shows whether a majority of the metadata quorum is there: without it nothing changes";
     if (code == 3 /* UNKNOWN_TOPIC_OR_PARTITION */) return "kc topic list shows which topics there are, kc topic create makes one";
     for (size_t i = 0; error && kc_error_attempt(error, i, &a) == KC_OK; i++)
         if (a.broker >= 0 || !strcmp(a.phase, "send") || strstr(a.phase, "answer")) return NULL; /* somebody was there */

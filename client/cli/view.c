@@ -12,7 +12,8 @@
 #define ASIDE_US 2000000 /* for what is nice to know */
 
 /* What there is one of, whatever the topic. */
-static void ask_aside(struct cli_view *v) {
+void cli_view_aside(struct cli_view *v) {
+    if (v->asked_aside) return;
     kc_op *moves = NULL, *quorum = NULL;
     kc_client *c = v->session->client;
     /* Only now: where the quorum has no leader a broker keeps them for as long as they may wait, and all answers behind them on that connection. */
@@ -36,7 +37,7 @@ kc_err cli_view_topic(struct cli_view *v, const char *topic, kc_error **error) {
     kc_cluster_info_free(v->info);
     v->info = NULL;
     kc_err err = cli_describe(v->session, topic, &v->info, error);
-    if (err == KC_OK && !v->asked_aside) ask_aside(v);
+    if (err == KC_OK && !v->later) cli_view_aside(v);
     return err;
 }
 

@@ -3,7 +3,9 @@
 What is seen is seen from outside, through kc. A control that is to lose or to duplicate must be seen to do so.
 """
 import json
+import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -355,6 +357,41 @@ def wrong_words_of_the_cluster_say_what_is_right(folder):
         r = run(KBROKER, "cluster", "--nodes", other, "--data", c.data)
         equal(r.returncode, 1)
         holds(r.stderr, "cluster of 1 brokers", "leave --nodes", "--data DIR", "add-node")
+
+
+@test
+def a_cluster_that_does_not_start_says_why_and_only_that(folder):
+    for wrong, words in (("a.b=c", ["unknown property a.b"]), ("num.partitions=x", ["num.partitions=x"])):
+        r = run(KBROKER, "cluster", "--nodes", "2", "--base-port", "0", "--data", folder / "c", "--set", wrong)
+        equal((r.returncode, r.stdout), (2, ""), wrong)
+        holds(r.stderr, "the cluster did not start", *words)
+        if "--base-port" in r.stderr or len(r.stderr.splitlines()) > 5:  # each node tells it, and what the first try said is over
+            raise AssertionError(f"more than that: {r.stderr}")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        r = run(KBROKER, "cluster", "--nodes", "1", "--base-port", s.getsockname()[1], "--data", folder / "d")
+    equal((r.returncode, r.stdout), (1, ""))
+    holds(r.stderr, "cannot listen", "--base-port P")
+    r = run(KBROKER, "cluster", "--data", folder / "none")
+    equal((r.returncode, (folder / "none").exists()), (1, False))
+    holds(r.stderr, "has no cluster yet", "--nodes N")
+
+
+@test
+def commands_go_to_the_folder_that_a_cluster_has_without_a_word(folder):
+    c = Cluster.__new__(Cluster)
+    where = os.getcwd()
+    os.chdir(folder)
+    try:
+        c.launch([KBROKER, "cluster", "--nodes", "1", "--base-port", "0"], 30)
+        r = run(KBROKER, "cluster", "status")
+        equal(r.returncode, 0, r.stderr)
+        holds(r.stdout, "node 0 broker,controller", "up")
+        r = run(KBROKER, "cluster", "status", "--help")
+        equal((r.returncode, r.stdout.startswith("usage: kbroker cluster COMMAND")), (0, True))
+    finally:
+        os.chdir(where)
 
 
 @test
