@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+enum { ROOM_MIN = 4096 };
+
 static void *need(void *p) {
     if (!p) abort();
     return p;
@@ -50,7 +52,7 @@ void sim_node_unref(struct sim_node *n) {
 
 void sim_node_resize(struct sim_node *n, size_t size) {
     if (size > n->cap) {
-        n->cap = size + size / 2 + 64;
+        n->cap = 2 * size + ROOM_MIN;
         n->data = need(realloc(n->data, n->cap));
     }
     if (size > n->size) {
@@ -69,7 +71,7 @@ void sim_node_changed(struct sim_node *n, size_t from, size_t to) {
 
 static void durable_resize(struct sim_node *n, size_t size) {
     if (size > n->durable_cap) {
-        n->durable_cap = size + size / 2 + 64;
+        n->durable_cap = 2 * size + ROOM_MIN;
         n->durable = need(realloc(n->durable, n->durable_cap));
     }
     if (size > n->durable_size) memset(n->durable + n->durable_size, 0, size - n->durable_size);
