@@ -12,6 +12,7 @@
 #include "channel.h"
 #include "fault.h"
 #include "forward.h"
+#include "group/coordinator.h"
 #include "lifecycle.h"
 #include "node_priv.h"
 #include "replica/follower.h"
@@ -112,6 +113,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     kw_err err = read_addresses(n);
     if (err == KW_OK) err = kb_net_configure(n);
     if (err == KW_OK) err = kb_partitions_new(n);
+    if (err == KW_OK) err = kb_coordinator_new(n);
     if (err == KW_OK) err = kb_followers_new(n);
     if (err == KW_OK) err = kb_fetch_cache_new(n);
     if (err == KW_OK) err = kb_pid_source_new(n);
@@ -166,6 +168,7 @@ void kb_node_drop(struct kb_node *n) {
     kb_channel_free(n);
     kb_lifecycle_free(n);
     kb_net_deinit(n);
+    kb_coordinator_free(n);
     kb_fetch_cache_free(n);
     kb_followers_free(n);
     kb_partitions_free(n);
@@ -495,6 +498,7 @@ void kb_node_tick(struct kb_node *n, struct kb_now now) {
     kw_timers_run(&n->parts.timers, now.mono_us);
     kb_links_end_of_turn(n);
     if (n->state == KB_NODE_FAILED) return;
+    kb_coordinator_run(n, now);
     kb_partitions_flush(n, now);
     kb_followers_flush(n, now);
     if (n->parts.store) kb_store_flush(n->parts.store, now);
@@ -542,6 +546,7 @@ static void stop_now(struct kb_node *n, struct kb_now now) {
     if (n->state != KB_NODE_READY && n->state != KB_NODE_LOADING) return;
     n->state = KB_NODE_STOPPING;
     kb_net_stop(n);
+    kb_coordinator_stop(n, now);
     kb_followers_stop(n);
     kb_partitions_stop(n, partitions_stopped, now);
 }

@@ -11,6 +11,7 @@
 
 struct kb_faults;
 struct kb_fetch_cache;
+struct kb_coordinator;
 struct kb_partitions;
 struct kb_followers;
 struct kb_pid_source;
@@ -45,6 +46,7 @@ struct kb_node {
     struct kb_dialer *dialer; /* the controller's; NULL before the store is started */
     struct kb_faults *faults; /* NULL: no rules */
     struct kb_partitions *partitions;
+    struct kb_coordinator *coordinator; /* NULL: no broker */
     struct kb_followers *followers;
     struct kb_fetch_cache *fetch_cache;
     struct kb_pid_source *pid_source;

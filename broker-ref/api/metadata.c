@@ -4,8 +4,8 @@
  * Deviation: a topic made on first use is answered once it exists (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION and lets the client ask
  * again).
  */
-#include "admin.h"
-#include "forward.h"
+#include "group/coordinator.h"
+#include "make_topics.h"
 
 #define CREATE_WAIT_MS 5000
 
@@ -15,7 +15,7 @@ struct metadata { /* of one request, in its arena */
     struct kw_metadata_response res;
     struct kb_topic_create *creates;
     int32_t create_count, create_at; /* create_at: of the first that is not answered yet; they are in the order of the request */
-    struct kb_forward forward;
+    struct kb_make_topics make;
 };
 
 static struct kb_parts *parts_of(struct metadata *m) {
@@ -71,6 +71,7 @@ static void add_error(struct metadata *m, struct kw_str name, struct kw_uuid id,
 /* The code for a topic that is not there; 0: it should be made. */
 static int16_t missing(struct metadata *m, struct kw_str name) {
     if (kb_topic_name_problem(name)) return KE_INVALID_TOPIC_EXCEPTION;
+    if (kw_str_eq(name, kw_str_of(KB_OFFSETS_TOPIC))) return KE_UNKNOWN_TOPIC_OR_PARTITION; /* find_coordinator makes it, as it has to be */
     if (!m->req->allow_auto_topic_creation || !kb_config_bool(parts_of(m)->config, "auto.create.topics.enable"))
         return KE_UNKNOWN_TOPIC_OR_PARTITION;
     return 0;
@@ -132,55 +133,8 @@ static void answer(struct metadata *m) {
     kb_request_reply(m->rq, &m->res);
 }
 
-static void created(struct kb_admin_wait *w) {
-    answer(w->items);
-}
-
-/* ---- Made by the controller, where that is another node ---- */
-
-static void relayed(struct kb_forward *f, int16_t code, struct kw_in *body, struct kw_blk *blk) {
-    struct metadata *m = KW_CONTAINER_OF(f, struct metadata, forward);
-    struct kw_create_topics_response r;
-    (void)blk;
-    if (!code && kw_decode(&kw_create_topics_response_desc, f->version, body, &m->rq->arena, &r) != KW_OK) code = KE_UNKNOWN_SERVER_ERROR;
-    for (int32_t i = 0; i < m->create_count; i++) {
-        struct kb_topic_create *t = &m->creates[i];
-        t->result.code = code == KE_NONE ? KE_UNKNOWN_TOPIC_OR_PARTITION : KE_LEADER_NOT_AVAILABLE; /* the client asks again */
-        for (int32_t k = 0; !code && k < r.topics.n; k++) {
-            const struct kw_create_topics_response_creatable_topic_result *a = &r.topics.v[(i + k) % r.topics.n]; /* in the order of the request, mostly */
-            if (!kw_str_eq(a->name, t->name)) continue;
-            t->result.code = a->error_code;
-            break;
-        }
-    }
-    answer(m);
-}
-
-static kw_err relay_creates(struct metadata *m) {
-    struct kw_create_topics_request q;
-    struct kw_out out;
-    kw_msg_init(&kw_create_topics_request_desc, &q);
-    q.timeout_ms = CREATE_WAIT_MS;
-    q.topics.v = kw_arena_calloc(&m->rq->arena, (size_t)m->create_count, sizeof(*q.topics.v));
-    if (!q.topics.v) return KW_ENOMEM;
-    for (int32_t i = 0; i < m->create_count; i++) {
-        q.topics.v[i] = (struct kw_create_topics_request_creatable_topic){
-            .name = m->creates[i].name, .num_partitions = -1, .replication_factor = -1};
-        q.topics.n++;
-    }
-    kw_out_init(&out);
-    m->forward = (struct kb_forward){.rq = m->rq,
-                                     .api_key = KW_API_CREATE_TOPICS,
-                                     .version = 7,
-                                     .deadline_us = m->rq->arrived.mono_us + (int64_t)CREATE_WAIT_MS * 1000,
-                                     .done = relayed};
-    kw_err err = kw_encode(&kw_create_topics_request_desc, 7, &q, &out);
-    m->forward.body = err ? NULL : kw_arena_dup(&m->rq->arena, out.p, out.len);
-    m->forward.size = out.len;
-    kw_out_deinit(&out);
-    if (!m->forward.body) return KW_ENOMEM;
-    kb_forward_begin(&m->forward, m->rq->arrived);
-    return KW_OK;
+static void created(struct kb_make_topics *make) {
+    answer(make->ctx);
 }
 
 /* A topic named twice is answered once: else a small request could ask for any number of copies of a large answer. */
@@ -232,15 +186,6 @@ void kb_api_metadata(struct kb_request *rq) {
         answer(m);
         return;
     }
-    if (!kb_store_leads(parts_of(m)->store)) {
-        if (relay_creates(m)) kb_admin_no_memory(rq);
-        return;
-    }
-    struct kb_admin_wait *w = kb_admin_wait_new(rq, m, created);
-    if (!w) {
-        kb_admin_no_memory(rq);
-        return;
-    }
-    kw_err err = kb_controller_create_topics(parts_of(m)->controller, m->creates, m->create_count, false, &w->change, rq->arrived);
-    kb_admin_wait_begin(w, err, CREATE_WAIT_MS);
+    m->make = (struct kb_make_topics){.rq = rq, .creates = m->creates, .count = m->create_count, .done = created, .ctx = m};
+    if (kb_make_topics(&m->make, CREATE_WAIT_MS)) kb_admin_no_memory(rq);
 }

@@ -314,8 +314,7 @@ static struct kw_bytes said_for(const struct kb_group *g, const struct kb_member
     return p ? p->metadata : (struct kw_bytes){(const uint8_t *)"", 0};
 }
 
-kw_err kb_group_record(const struct kb_group *g, struct kw_arena *a, struct kb_now now, struct kw_group_metadata_value *v) {
-    (void)now;
+kw_err kb_group_record(const struct kb_group *g, struct kw_arena *a, struct kw_group_metadata_value *v) {
     kw_msg_init(&kw_group_metadata_value_desc, v);
     v->protocol_type = kw_str_of(g->protocol_type ? g->protocol_type : "");
     v->generation = g->generation;

@@ -93,7 +93,7 @@ int16_t kb_group_may_commit(struct kb_group *g, struct kw_str member_id, struct 
 
 /* ---- What is stored ---- */
 /* The group as it is to be stored; views of it and of the arena, until the group is called again. */
-kw_err kb_group_record(const struct kb_group *g, struct kw_arena *a, struct kb_now now, struct kw_group_metadata_value *v) KW_CHECK;
+kw_err kb_group_record(const struct kb_group *g, struct kw_arena *a, struct kw_group_metadata_value *v) KW_CHECK;
 void kb_group_stored(struct kb_group *g, uint64_t number, int16_t code, struct kb_now now); /* KE_NONE, or why not: as members are told */
 /* A group without members takes over what was stored of it. Sessions stand still until kb_group_begin. KW_EINVAL: no classic group's record. */
 kw_err kb_group_restore(struct kb_group *g, const struct kw_group_metadata_value *v) KW_CHECK;

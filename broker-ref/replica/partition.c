@@ -4,6 +4,7 @@
  */
 #include "api/pid_source.h"
 #include "follower.h"
+#include "group/coordinator.h"
 #include "log/epochs.h"
 #include "log/pid_state.h"
 #include "partitions_priv.h"
@@ -99,6 +100,7 @@ void kb_partition_leave_role(struct kb_partition *p) {
     kb_follower_leave(p);
     kb_isr_leave(p);
     p->role = KB_PART_IDLE;
+    kb_coordinator_moved(p);
 }
 
 /* In this life: what the metadata says of an earlier one of this node's does not make it lead. Its registration raises those epochs. */
@@ -116,6 +118,7 @@ static void take_role(struct kb_partition *p, struct kb_now now) {
     if (p->leader_id != p->node->id) {
         kb_isr_leave(p);
         p->role = KB_PART_FOLLOWS;
+        kb_coordinator_moved(p);
         kb_follower_follow(p, now);
         return;
     }
@@ -130,6 +133,7 @@ static void take_role(struct kb_partition *p, struct kb_now now) {
     if (p->replica_count > 1 && kb_epochs_assign(p->log->epochs, p->leader_epoch, p->log->leo) != KW_OK)
         kb_node_fail(p->node, "no memory for the leader epochs of %s-%d", p->topic, p->index);
     kb_isr_lead(p, now);
+    kb_coordinator_moved(p);
 }
 
 void kb_partition_retake_role(struct kb_partition *p, struct kb_now now) {

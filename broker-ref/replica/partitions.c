@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "follower.h"
+#include "group/coordinator.h"
 #include "partitions_priv.h"
 #include "quorum/effective.h"
 
@@ -37,6 +38,7 @@ static void remove_partition(struct kb_partitions *ps, struct kb_partition *p) {
 }
 
 static kw_err note_removed(void *ctx, struct kb_image_topic *t) {
+    kb_coordinator_topic_removed(ctx, kw_str_of(t->name));
     struct kb_partitions *ps = ((struct kb_node *)ctx)->partitions;
     for (int32_t i = 0; i < t->partition_count; i++) {
         struct kb_partition *p = t->partitions[i].local;

@@ -1,5 +1,5 @@
-/* test_api_offsets.c - ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers, DescribeLogDirs, InitProducerId,
- * FindCoordinator (BL-15). */
+/* test_api_offsets.c - ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers, DescribeLogDirs,
+ * InitProducerId (BL-15). */
 #include "node_rig.h"
 
 #include "log/log.h"
@@ -296,30 +296,6 @@ static void test_ids_of_a_foreign_log(void **state) {
     down(&x);
 }
 
-static void test_find_coordinator(void **state) {
-    (void)state;
-    struct fixture x;
-    up(&x, 9, NULL, NULL);
-    for (int16_t v = 0; v <= 6; v++) {
-        struct kw_find_coordinator_request req;
-        struct kw_find_coordinator_response resp;
-        struct kw_str keys[] = {kw_str_of("g1"), kw_str_of("g2")};
-        kw_msg_init(&kw_find_coordinator_request_desc, &req);
-        req.key = kw_str_of(v <= 3 ? "g1" : "");
-        req.coordinator_keys.v = keys;
-        req.coordinator_keys.n = v >= 4 ? 2 : 0;
-        rig_call(x.c, KW_API_FIND_COORDINATOR, v, &req, &resp);
-        assert_int_equal(v <= 3 ? resp.error_code : resp.coordinators.v[1].error_code, KE_COORDINATOR_NOT_AVAILABLE);
-        if (v >= 1) assert_true((v <= 3 ? resp.error_message : resp.coordinators.v[0].error_message).len > 20);
-        if (v >= 4) assert_true(kw_str_eq(resp.coordinators.v[1].key, keys[1]));
-        if (v < 1) continue;
-        req.key_type = 1;
-        rig_call(x.c, KW_API_FIND_COORDINATOR, v, &req, &resp);
-        assert_int_equal(v <= 3 ? resp.error_code : resp.coordinators.v[1].error_code, KE_UNSUPPORTED_VERSION);
-    }
-    down(&x);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_BL_15),
@@ -331,7 +307,6 @@ int main(void) {
         cmocka_unit_test(test_describe_log_dirs),
         cmocka_unit_test(test_init_producer_id),
         cmocka_unit_test(test_ids_of_a_foreign_log),
-        cmocka_unit_test(test_find_coordinator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -669,7 +669,7 @@ static void test_bg03_restored(void **state) {
     struct kw_arena a;
     kw_arena_init(&a, 4096);
     struct kw_group_metadata_value v;
-    assert_int_equal(kb_group_record(r.g, &a, r.now, &v), 0);
+    assert_int_equal(kb_group_record(r.g, &a, &v), 0);
     struct kw_out out;
     kw_out_init(&out);
     assert_int_equal(kw_encode(&kw_group_metadata_value_desc, 3, &v, &out), 0);
