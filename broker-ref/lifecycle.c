@@ -308,7 +308,6 @@ static void registration_answered(struct kb_lifecycle *l, struct kw_in *body, st
     l->epoch = l->previous_epoch = r.broker_epoch;
     kb_store_set_broker_epoch(l->node->parts.store, r.broker_epoch);
     l->state = ALIVE;
-    kb_node_registered(l->node, now);
     KB_SAY(l->node, KB_DEBUG, "broker %d is registered: broker epoch %lld", l->node->id, (long long)l->epoch);
     at(l, now.mono_us);
 }

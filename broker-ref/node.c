@@ -209,31 +209,6 @@ static void store_applied(void *ctx, struct kb_now now) {
 }
 
 /* The start is through: clients may come. */
-void kb_node_unfenced(struct kb_node *n, struct kb_now now) {
-    (void)now;
-    if (n->state != KB_NODE_LOADING) return;
-    n->state = KB_NODE_READY;
-    KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count,
-           (long long)n->image.offset);
-}
-
-/* Changes are answered once the logs that they made are open: a client that was told of a topic can use it. */
-void kb_node_opened(struct kb_node *n, struct kb_now now) {
-    if (n->state == KB_NODE_LOADING) {
-        if (n->lifecycle)
-            kb_lifecycle_opened(n, now);
-        else
-            kb_node_unfenced(n, now);
-    }
-    kb_forward_applied(n, now);
-    if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
-}
-
-static void load_partitions(struct kb_node *n, struct kb_now now) {
-    if (n->state != KB_NODE_LOADING) return;
-    if (kb_partitions_load(n, &n->boot->found, now) != KW_OK) kb_node_fail(n, "no memory to load the partitions");
-}
-
 static void boot_id_stored(struct kb_disk_req *r, struct kb_now now) {
     struct kb_node *n = r->ctx;
     n->now = now;
@@ -253,6 +228,37 @@ static void store_boot_id(struct kb_node *n, void (*then)(struct kb_node *n, str
                                       .done = boot_id_stored,
                                       .ctx = n};
     kb_disk_submit(&n->parts.disk, &b->boot_id);
+}
+
+static void boot_id_kept(struct kb_node *n, struct kb_now now) {
+    (void)n, (void)now;
+}
+
+void kb_node_unfenced(struct kb_node *n, struct kb_now now) {
+    (void)now;
+    if (n->state != KB_NODE_LOADING) return;
+    n->state = KB_NODE_READY;
+    KB_SAY(n, KB_INFO, "node %d is ready: %d partitions, metadata offset %lld", n->id, n->image.partition_count,
+           (long long)n->image.offset);
+    /* Only now: killed before, the next process must register as this one did, and take folders for nobody's as this one did. */
+    if (n->lifecycle && n->boot->unclean) store_boot_id(n, boot_id_kept);
+}
+
+/* Changes are answered once the logs that they made are open: a client that was told of a topic can use it. */
+void kb_node_opened(struct kb_node *n, struct kb_now now) {
+    if (n->state == KB_NODE_LOADING) {
+        if (n->lifecycle)
+            kb_lifecycle_opened(n, now);
+        else
+            kb_node_unfenced(n, now);
+    }
+    kb_forward_applied(n, now);
+    if (n->parts.controller) kb_controller_applied(n->parts.controller, now);
+}
+
+static void load_partitions(struct kb_node *n, struct kb_now now) {
+    if (n->state != KB_NODE_LOADING) return;
+    if (kb_partitions_load(n, &n->boot->found, now) != KW_OK) kb_node_fail(n, "no memory to load the partitions");
 }
 
 static void write_marker(struct kb_node *n, void (*done)(struct kb_disk_req *r, struct kb_now now)) {
@@ -301,17 +307,6 @@ static void store_ready(void *ctx, kw_err err, struct kb_now now) {
         store_boot_id(n, load_partitions); /* only now: killed before, the next process must come to the same conclusion */
     else
         load_partitions(n, now);
-}
-
-static void boot_id_kept(struct kb_node *n, struct kb_now now) {
-    (void)n, (void)now;
-}
-
-/* Only now: killed before, the next process must register as this one did. */
-void kb_node_registered(struct kb_node *n, struct kb_now now) {
-    (void)now;
-    if (!n->boot->unclean || n->boot->then) return;
-    store_boot_id(n, boot_id_kept);
 }
 
 static void store_refused(void *ctx, int64_t from, struct kb_now now) {

@@ -55,7 +55,6 @@ struct kb_node {
 
 /* The node cannot go on: says so, and the shell stops it. The first failure stays. */
 void kb_node_fail(struct kb_node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void kb_node_registered(struct kb_node *n, struct kb_now now); /* lifecycle: the controller knows this start */
 void kb_node_unfenced(struct kb_node *n, struct kb_now now);   /* lifecycle: this node is READY */
 #define KB_SAY(n, level, ...) kb_say(&(n)->logger, (level), __VA_ARGS__)
 

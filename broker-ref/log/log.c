@@ -76,6 +76,7 @@ static void destroy(struct kb_log *log) {
         if (p->doomed) kb_doomed_start(p->doomed);
         for (size_t i = 0; i < p->seg_count; i++) kb_seg_unref(p->segs[i]);
         kw_free(p->segs);
+        kw_free(p->identity);
         kw_free(p->tail.v);
         kw_free(p);
     }
@@ -258,6 +259,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     o->recover.create = in->create;
     o->recover.clean = in->clean;
     o->recover.whole = in->whole;
+    o->recover.identity = in->identity;
     o->recover.sync = in->config->flush_on_ack && !in->env->ephemeral;
     o->recover.start_checkpoint = in->start_checkpoint;
     o->recover.recovery_point = in->recovery_point;

@@ -78,11 +78,15 @@ struct kb_log_open {
     const char *dir;                /* copied */
     bool create, clean;
     bool whole;                     /* from the recovery point on: no gaps; fails on damage to what was synced once, where else it is kept or cut off */
+    bool identity;                  /* partition.metadata is to be as durable as the rest */
     int64_t start_checkpoint, recovery_point;
     void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now); /* log is NULL on error; the reason was logged */
     void *ctx;
 };
 kw_err kb_log_open(const struct kb_log_open *o) KW_CHECK;
+/* What the folder's partition.metadata says: the next round of syncs makes it durable with the folder's names, so that nothing of the log is synced whose
+ * topic could not be told afterwards. */
+kw_err kb_log_identity(struct kb_log *log, const char *text, size_t n) KW_CHECK;
 /* Drops the log; operations in flight finish behind it. Files are not synced (kb_log_shutdown does). */
 void kb_log_free(struct kb_log *log);
 /* Writes what is queued, syncs, writes producer snapshot and epochs; done once (or when the log is poisoned). */

@@ -140,6 +140,8 @@ struct kb_log_private {
     uint32_t pins;
     bool closed;                /* kb_log_free was called */
     bool dir_unsynced, parent_unsynced;
+    uint8_t *identity; /* of partition.metadata, written instead of the folder's next sync, and with it; NULL: it is durable, or nobody's care */
+    size_t identity_size;
     struct kb_segment **segs;   /* ascending; the last is active */
     size_t seg_count, seg_cap;
     struct kw_list writes;      /* struct kb_write, not yet finished in order */

@@ -558,6 +558,13 @@ static kw_err sync_all(struct kb_recover *r) {
     char *parent = slash && slash > r->dir ? kw_memdup(r->dir, (size_t)(slash - r->dir) + 1) : NULL;
     kw_err err = path ? KW_OK : KW_ENOMEM;
     if (!err && g->mtime_ms >= 0) err = sync_file(r, path);
+    if (!err && r->identity && r->has_metadata) {
+        kw_free(path);
+        size_t size = strlen(r->dir) + sizeof("/partition.metadata");
+        path = kw_malloc(size);
+        if (path) snprintf(path, size, "%s/partition.metadata", r->dir);
+        err = path ? sync_file(r, path) : KW_ENOMEM;
+    }
     if (!err) err = fs_err(r->fs->ops->sync_dir(r->fs, r->dir));
     if (!err && slash && slash > r->dir) {
         if (!parent) {

@@ -47,6 +47,7 @@ struct kb_recover {
     size_t base_count, base_cap, snapshot_count, snapshot_cap;
     int64_t expected;
     bool dirty_names, has_metadata; /* partition.metadata is there */
+    bool identity;                  /* and is synced with the rest */
 };
 void kb_recover_init(struct kb_recover *r);
 void kb_recover_run(struct kb_recover *r, struct kb_fs *fs);

@@ -59,7 +59,8 @@ enum { OF_LOG, OF_PARENT };
 
 static void dir_synced(struct kb_op *op, struct kb_now now) {
     struct kb_log_private *p = op->log->priv;
-    if (op->req.err == KB_DISK_ENOMEM) { /* no descriptor or memory for the call: nothing was tried */
+    bool identity = op->req.op == KB_DISK_WRITE_ATOMIC;
+    if (op->req.err == KB_DISK_ENOMEM || (identity && op->req.err == KB_DISK_ENOSPC)) { /* no descriptor, memory or space: nothing was synced */
         if (op->tag == OF_LOG) p->dir_unsynced = true;
         else p->parent_unsynced = true;
         p->sync.failed = true;
@@ -67,11 +68,28 @@ static void dir_synced(struct kb_op *op, struct kb_now now) {
         kb_log_poison(op->log, now, "fsync of the folder", op->path, op->req.os_errno);
     } else if (op->tag == OF_LOG) {
         p->young = false;
+        if (identity) kw_free(p->identity), p->identity = NULL;
     }
     part_done(op->log, now);
 }
 
+/* The same for the folder, and what it holds is told by it from then on. */
+static struct kb_op *identity_op(struct kb_log *log) {
+    struct kb_log_private *p = log->priv;
+    struct kb_op *op = kb_op_new(log, NULL, KB_DISK_WRITE_ATOMIC, KB_LANE_ATOMIC, dir_synced);
+    if (!op) return NULL;
+    op->tag = OF_LOG;
+    op->req.flags = KB_DISK_SYNC_FLAG;
+    op->path = kb_log_path(log, "partition.metadata");
+    op->bytes = kw_memdup(p->identity, p->identity_size);
+    op->iov = (struct kb_iov){op->bytes, p->identity_size};
+    if (op->path && op->bytes) return op;
+    kb_op_free(op);
+    return NULL;
+}
+
 static struct kb_op *dir_op(struct kb_log *log, bool parent) {
+    if (!parent && log->priv->identity) return identity_op(log);
     struct kb_op *op = kb_op_new(log, NULL, KB_DISK_SYNC_DIR, KB_LANE_ATOMIC, dir_synced);
     if (!op) return NULL;
     op->tag = parent ? OF_PARENT : OF_LOG;
@@ -79,6 +97,16 @@ static struct kb_op *dir_op(struct kb_log *log, bool parent) {
     if (op->path) return op;
     kb_op_free(op);
     return NULL;
+}
+
+kw_err kb_log_identity(struct kb_log *log, const char *text, size_t n) {
+    struct kb_log_private *p = log->priv;
+    kw_free(p->identity);
+    p->identity = kw_memdup(text, n);
+    p->identity_size = n;
+    if (!p->identity) return KW_ENOMEM;
+    p->dir_unsynced = true;
+    return KW_OK;
 }
 
 /* ---- The epochs ---- */

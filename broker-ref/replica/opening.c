@@ -2,7 +2,8 @@
  *
  * Called by partitions.c. Calls the disk queue and log/. Files: `topic-N/partition.metadata` (KIP-516). A folder without one (segments that
  * Apache Kafka wrote) is taken over; one of another topic id (the topic was deleted and made again while this broker was down) is set
- * aside.
+ * aside. So is, in a cluster, one without an id after the machine went down, or found by a partition that was made since the start: it may be
+ * another topic's, and nothing of it was ever synced, since the id is durable before anything else of the log.
  */
 #include <stdio.h>
 
@@ -20,7 +21,7 @@ struct kb_opening {
     char *dir, *metadata_path, *aside;
     char metadata[80];
     bool first; /* at the node's start: the last process knew this partition */
-    bool found_metadata, set_aside;
+    bool found_metadata, set_aside, nameless;
     bool busy; /* the log is open, and something else is waited for */
     struct kb_point_waiter point;
     struct kb_points_waiter points;
@@ -122,12 +123,10 @@ static void metadata_written(struct kb_disk_req *r, struct kb_now now) {
     lower_point(o, now);
 }
 
-/* Not synced: a folder without the file is taken over, so its loss costs nothing. But it is there before anything else is, so that the first
- * sync of the folder covers it: by it recovery tells a lost tail from a gap that another tool left. */
+/* Not synced: that many files would take long. But it is there before anything else is, so that the first sync of the folder covers it: by it
+ * recovery tells a lost tail from a gap that another tool left. In a cluster that sync writes it once more, and durably. */
 static void write_metadata(struct kb_opening *o) {
-    char id[23];
-    kb_uuid_text(o->p->topic_id, id);
-    int len = snprintf(o->metadata, sizeof(o->metadata), "version: 0\ntopic_id: %s", id);
+    int len = (int)strlen(o->metadata);
     o->iov = (struct kb_iov){(const uint8_t *)o->metadata, (size_t)len};
     o->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
                                   .lane = KB_LANE_JOB,
@@ -149,6 +148,11 @@ static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         return;
     }
     p->log = log;
+    if (p->node->lifecycle && p->state != KB_PART_DELETED && !(o->found_metadata && p->node->start_marked && o->first) &&
+        kb_log_identity(log, o->metadata, strlen(o->metadata))) {
+        give_up(o, "no memory to tell its topic", now);
+        return;
+    }
     if (!o->found_metadata && p->state != KB_PART_DELETED)
         write_metadata(o);
     else
@@ -165,6 +169,7 @@ static void open_log(void *ctx, struct kb_now now) {
                                .dir = o->dir,
                                .create = true,
                                .clean = ps->found_clean && o->first && !o->set_aside,
+                               .identity = p->node->lifecycle != NULL,
                                .start_checkpoint = p->points[KB_POINT_START],
                                .recovery_point = p->points[KB_POINT_RECOVERY],
                                .done = log_opened,
@@ -174,19 +179,25 @@ static void open_log(void *ctx, struct kb_now now) {
 
 static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_opening *o = r->ctx;
+    if (r->err == KB_DISK_ENOENT) { /* there is no folder */
+        open_log(o, now);
+        return;
+    }
     if (r->err != KB_DISK_OK) {
         KB_SAY(o->p->node, KB_ERROR, "%s belongs to another topic of that name and cannot be renamed to %s (%s)", o->dir, o->aside,
                kb_os_text(r->os_errno));
         give_up(o, "its folder holds another topic's data", now);
         return;
     }
-    KB_SAY(o->p->node, KB_WARN, "%s belonged to another topic of that name: set aside as %s", o->dir, o->aside);
+    KB_SAY(o->p->node, KB_WARN, o->nameless ? "%s does not say which topic it belongs to, as nothing in it was synced: set aside as %s"
+                                            : "%s belonged to another topic of that name: set aside as %s", o->dir, o->aside);
     o->set_aside = true;
     /* What the checkpoint files say was another's: it must be gone from them before this one has a log. */
     for (size_t i = 0; i < KB_POINT_COUNT; i++) o->p->points[i] = -1;
     kb_partitions_forget_points(o->p->node, &o->points, open_log, o);
 }
 
+/* old: the topic's id; of one that is not known, when that was. */
 static void set_aside(struct kb_opening *o, struct kw_uuid old, struct kb_now now) {
     struct kb_partition *p = o->p;
     char hex[48];
@@ -220,7 +231,13 @@ static void metadata_read(struct kb_disk_req *r, struct kb_now now) {
     uint8_t *data = r->data;
     int64_t size = r->result;
     r->data = NULL;
-    if (r->err == KB_DISK_ENOENT || (r->err == KB_DISK_OK && is_blank(data, size))) {
+    bool missing = r->err == KB_DISK_ENOENT || (r->err == KB_DISK_OK && is_blank(data, size));
+    if (missing && o->p->node->lifecycle && (o->p->node->start_unclean || !o->first)) {
+        struct kw_uuid when = {{0}};
+        kw_store64(when.b + 8, (uint64_t)now.wall_ms);
+        o->nameless = true;
+        set_aside(o, when, now);
+    } else if (missing) {
         open_log(o, now);
     } else if (r->err != KB_DISK_OK) {
         KB_SAY(o->p->node, KB_ERROR, "%s cannot be read (%s)", o->metadata_path, kb_os_text(r->os_errno));
@@ -281,6 +298,9 @@ kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) {
     o->first = !ps->loaded;
     o->dir = kb_partition_folder(p);
     o->metadata_path = join("%s/%s-%d%s", p->node->log_dir, p->topic, p->index, "/partition.metadata");
+    char id[23];
+    kb_uuid_text(p->topic_id, id);
+    snprintf(o->metadata, sizeof(o->metadata), "version: 0\ntopic_id: %s", id);
     if (!o->dir || !o->metadata_path) {
         kb_opening_free(o);
         return KW_ENOMEM;
