@@ -24,7 +24,7 @@ static bool nodes_are_up(struct sim_run *r, char *why, size_t size) {
     bool leads = false;
     for (int i = 0; i < r->node_count; i++) {
         struct sim_broker *b = &r->nodes[i];
-        if (r->cluster->left_out[i]) continue;
+        if (r->cluster->left_out[i] || r->cluster->gone[i]) continue;
         if (b->life != SIM_UP) {
             snprintf(why, size, "node %d is not up (%d, %s)", i, b->life,
                      b->node && kb_node_failure(b->node) ? kb_node_failure(b->node) : "");

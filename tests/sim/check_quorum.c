@@ -169,6 +169,10 @@ void sim_check_quorum(struct sim_broker *b) {
     struct sim_cluster *c = r->cluster;
     struct kb_store *s = b->node->parts.store;
     if (!s || !s->raft || !s->log || !kb_raft_is_up(s->raft)) return; /* an image that is being read is none */
+    if (r->meta_rot.there && r->meta_rot.node == b->index) { /* it is found when it is applied, or mended before */
+        c->meta.copies[b->index].synced = s->log->synced;
+        return;
+    }
     sim_copy_look(c, &c->meta, b, s->log);
     if (b->node->image.offset >= c->replay.next) {
         replay_to(c, b, b->node->image.offset);

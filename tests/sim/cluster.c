@@ -65,6 +65,10 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->elect_s = sim_often(w, 25, 4, 30);
     p->unregister_s = sim_often(w, 20, 6, 40);
     p->attack_s = sim_often(w, 35, 1, 6);
+    p->leave_s = sim_often(w, 30, 3, 20);
+    p->spike_s = sim_often(w, 25, 8, 40);
+    p->meta_rot_ppm = sim_ppm(w, 25, 900000);
+    p->state_ppm = sim_ppm(w, 25, 500000);
     p->tamper_ppm = sim_ppm(w, 30, 700000);
     p->drift = sim_below(w, 4) == 0;
     if (!p->kill_leader_s && !p->kill_controller_s) p->kill_leader_s = (uint32_t)sim_range(w, 5, 15); /* each seed has its elections */
@@ -99,10 +103,12 @@ static void draw(struct sim_run *r) {
     struct sim_world *w = &r->w;
     struct sim_plan *p = &r->plan;
     struct sim_cluster *c = r->cluster;
-    int shape = (int)sim_below(w, 10);
-    c->plan.voters = 3;
-    c->plan.apart = shape >= 8;
-    c->plan.rest = shape < 5 ? 0 : shape < 8 ? (int)sim_range(w, 1, 2) : 3;
+    int shape = (int)sim_below(w, 13);
+    bool five = shape == 10 || shape == 12;
+    c->plan.voters = five ? 5 : 3;
+    c->plan.apart = shape == 8 || shape == 9 || shape >= 11;
+    c->plan.rest = c->plan.apart ? (int)sim_range(w, 3, shape == 11 ? 5 : 3) : shape < 5 ? 0 : (int)sim_range(w, five ? 0 : 1, 2);
+    c->plan.joins = sim_below(w, 3) == 0;
     r->node_count = c->plan.voters + c->plan.rest;
     for (int i = 0; i < r->node_count; i++) {
         c->voter[i] = i < c->plan.voters;
@@ -129,6 +135,9 @@ static void on_turn(struct sim_broker *b) {
     sim_check_quorum(b);
     sim_check_copies(b);
 }
+static void on_ready(struct sim_broker *b) {
+    sim_fault_meta_ready(b->ctx, b);
+}
 static void on_death(struct sim_broker *b, enum sim_death how) {
     (void)how;
     sim_check_quorum_death(b);
@@ -154,6 +163,7 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
     sim_broker_init(b, w, &r->net, i, name, &r->plan.disk);
     b->ctx = r;
     b->on_turn = on_turn;
+    b->on_ready = on_ready;
     b->on_death = on_death;
     b->on_dead = sim_cluster_dead;
     b->on_broken = sim_check_copies_broken;
@@ -209,7 +219,15 @@ static void make_nodes(struct sim_run *r) {
     if (c->plan.image_s) c->plan.image_s = KW_MIN(c->plan.image_s, 3);
     for (int i = 0; i < r->node_count; i++) set_node(r, i, voters);
     set_timeouts(r);
-    for (int i = 0; i < r->node_count; i++) sim_broker_start(&r->nodes[i]);
+    int brokers = 0;
+    for (int i = 0; i < r->node_count; i++) brokers += c->broker[i];
+    for (int i = 0; i < r->node_count; i++) {
+        c->late[i] = c->plan.joins && !c->voter[i] && brokers > 3 && sim_below(&r->w, 2);
+        if (c->late[i])
+            sim_cluster_join_later(c, i);
+        else
+            sim_broker_start(&r->nodes[i]);
+    }
 }
 
 static void set_bootstrap(struct sim_run *r, struct sim_client *cl) {
@@ -233,7 +251,8 @@ static struct sim_cluster *make(struct sim_run *r) {
             snprintf(c->parts[t][i].name, sizeof c->parts[t][i].name, "topic-%d-%d", t, i);
             c->parts[t][i].leader = -1;
         }
-    for (int i = 0; i < SIM_NODES_MAX; i++) c->nodes[i].offset = -1;
+    for (int i = 0; i < SIM_NODES_MAX; i++) c->nodes[i].offset = c->owes[i].offset = -1;
+    c->state.node = -1;
     return c;
 }
 
@@ -245,6 +264,9 @@ static void choose_core(struct sim_run *r) {
     if (sim_below(&r->w, 3) == 0 || sim_atlas_fragile(c) || r->w.now_us - c->trouble_us < QUIET_US)
         return; /* else some may still be taken for dead */
     int node = (int)sim_below(&r->w, (uint64_t)r->node_count);
+    if (c->gone[node]) return;
+    for (int i = 0; i < r->node_count && c->voter[node]; i++)
+        if (c->owes[i].offset >= 0) return;
     for (int t = 0; t < r->model.topic_count && c->broker[node]; t++) {
         if (r->model.topics[t].rf == 1) return;
         for (int i = 0; i < r->model.topics[t].partitions; i++) {
@@ -255,7 +277,7 @@ static void choose_core(struct sim_run *r) {
         }
     }
     int brokers = 0, rf = 0;
-    for (int i = 0; i < r->node_count; i++) brokers += c->broker[i];
+    for (int i = 0; i < r->node_count; i++) brokers += c->broker[i] && !c->gone[i];
     for (int t = 0; t < r->model.topic_count; t++) rf = KW_MAX(rf, r->model.topics[t].rf);
     if (!sim_admin_idle(r->admin) && c->broker[node] && brokers - 1 < rf) return; /* a topic that is still to be made could not be */
     c->left_out[node] = true;

@@ -101,9 +101,10 @@ struct sim_cluster_plan {
     bool apart;       /* the voters are controllers only */
     uint32_t kill_s, kill_leader_s, kill_controller_s, kill_all_s, power_s, stop_s, pause_s, cut_s, mesh_s, isolate_s, wipe_s, image_s, jump_s,
         pause_client_s, client_kill_s, client_close_s, cut_client_s, hang_s, full_s, config_s, grow_s, delete_s, alloc_s, eio_s,
-        bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s, attack_s;
+        bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s, attack_s, leave_s, spike_s;
     uint32_t tamper_ppm; /* at a start: an index, a checkpoint or a snapshot is missing, cut or zeroed */
-    bool drift;
+    uint32_t meta_rot_ppm, state_ppm; /* a bit of the metadata is not what it was; quorum-state is cut or zeroed */
+    bool drift, joins;
 };
 struct sim_cluster {
     struct sim_run *run;
@@ -124,7 +125,18 @@ struct sim_cluster {
     struct sim_disk_image *old[SIM_NODES_MAX]; /* an image of its disk, to be started on */
     uint64_t controller_elections, leader_elections;
     int64_t trouble_us; /* until then something is out of order, or was */
+    struct { /* a voter on an old image: what it had synced, and the epoch it knew; -1 nothing */
+        int64_t offset;
+        int32_t epoch;
+    } owes[SIM_NODES_MAX];
     bool left_out[SIM_NODES_MAX]; /* of the core that is healed first */
+    bool late[SIM_NODES_MAX], gone[SIM_NODES_MAX]; /* late: not started yet, for the first time; gone: for ever */
+    struct { /* the file that says whom a node has voted for is damaged; as it was */
+        int node; /* -1: none's is */
+        uint64_t ready_lives;
+        size_t size;
+        uint8_t was[1024];
+    } state;
     bool ending;
 };
 int sim_cluster_node(const struct sim_cluster *c, int32_t id); /* by its node.id; -1: none */

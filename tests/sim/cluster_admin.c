@@ -72,7 +72,7 @@ void sim_admins_reassign(struct sim_cluster *c) {
     int n = 0;
     if (!p->known) return;
     for (int i = 0; i < c->run->node_count; i++)
-        if (c->broker[i]) ids[n++] = c->ids[i];
+        if (c->broker[i] && !c->gone[i]) ids[n++] = c->ids[i];
     int want = c->run->model.topics[topic].rf + (sim_below(w, 4) == 0);
     for (int i = 0; i < n; i++) {
         int k = i + (int)sim_below(w, (uint64_t)(n - i));
@@ -96,9 +96,46 @@ void sim_admins_elect(struct sim_cluster *c) {
 void sim_admins_unregister(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     struct sim_broker *b = sim_any_node(c);
-    if (!c->broker[b->index] || (b->life != SIM_DOWN && sim_below(w, 8))) return;
+    if (!c->broker[b->index] || c->gone[b->index] || (b->life != SIM_DOWN && sim_below(w, 8))) return;
     c->trouble_us = w->now_us;
     sim_fire(w, SIM_F_UNREGISTER);
     sim_trace(w, "node %d (%d) is unregistered", b->index, b->life);
     sim_admin_unregister(c->run->admin, c->ids[b->index]);
+}
+
+/* What has a replica on a node that will not come back gets another one. */
+static void evacuate(void *ctx, uint64_t node) {
+    struct sim_cluster *c = ctx;
+    if (c->ending) return;
+    for (int t = 0; t < c->run->model.topic_count && sim_admin_idle(c->run->admin); t++)
+        for (int i = 0; i < c->run->model.topics[t].partitions; i++) {
+            const struct sim_part *p = &c->parts[t][i];
+            int32_t ids[SIM_NODES_MAX];
+            int n = 0;
+            if (!p->known || !sim_part_has_replica(p, (int)node)) continue;
+            for (int k = 0; k < p->replica_count; k++)
+                if (!c->gone[p->replicas[k]]) ids[n++] = c->ids[p->replicas[k]];
+            for (int k = 0; k < c->run->node_count && n < c->run->model.topics[t].rf; k++)
+                if (c->broker[k] && !c->gone[k] && !sim_part_has_replica(p, k)) ids[n++] = c->ids[k];
+            sim_admin_reassign(c->run->admin, t, i, ids, n);
+        }
+    sim_at(&c->run->w, c->run->w.now_us + 3 * SIM_S, evacuate, c, node);
+}
+
+void sim_admins_leave(struct sim_cluster *c) {
+    struct sim_world *w = &c->run->w;
+    struct sim_broker *b = sim_any_node(c);
+    int stay = 0, rf = 0;
+    for (int i = 0; i < c->run->node_count; i++) stay += c->broker[i] && !c->gone[i] && !c->late[i];
+    for (int t = 0; t < c->run->model.topic_count; t++) rf = KW_MAX(rf, c->run->model.topics[t].rf);
+    if (c->voter[b->index] || c->gone[b->index] || b->life != SIM_UP || stay <= rf || !sim_atlas_may_lose(c, b->index, true)) return;
+    sim_fire(w, SIM_F_LEFT);
+    c->trouble_us = w->now_us;
+    c->gone[b->index] = true;
+    sim_steady(c);
+    sim_broker_kill(b);
+    sim_trace(w, "node %d has left for ever", b->index);
+    sim_check_copies_lost(c, b->index, true);
+    sim_admin_unregister(c->run->admin, c->ids[b->index]);
+    evacuate(c, (uint64_t)b->index);
 }

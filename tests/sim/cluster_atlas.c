@@ -5,11 +5,14 @@
  * up. With flush.on.ack any number may lose their power at once. kill -9 takes nothing from anybody.
  */
 #include "cluster.h"
+#include "node_priv.h"
+#include "quorum/raft_priv.h"
 
 #define QUIET_US (2 * SIM_S)
 
 static bool well(const struct sim_cluster *c, int node) {
     const struct sim_broker *b = &c->run->nodes[node];
+    if (c->late[node] || c->gone[node]) return true; /* nobody counts on it */
     return b->life == SIM_UP && b->host.paused_until_us <= c->run->w.now_us;
 }
 
@@ -17,6 +20,17 @@ static bool cut_off(const struct sim_cluster *c) {
     for (int a = 0; a < SIM_NODES_MAX; a++)
         for (int b = 0; b < SIM_NODES_MAX; b++)
             if (c->run->net.cut_until_us[a][b] > c->run->w.now_us) return true;
+    return false;
+}
+
+/* A voter on an old image counts in the quorum, and has not caught up. */
+static bool owes(struct sim_cluster *c, int n) {
+    const struct sim_broker *b = &c->run->nodes[n];
+    if (c->owes[n].offset < 0) return false;
+    if (b->life != SIM_UP || !b->node->parts.store || !b->node->parts.store->raft || !b->node->parts.store->log) return true;
+    const struct kb_raft *r = b->node->parts.store->raft;
+    if (r->phase != KB_RAFT_MEMBER || b->node->parts.store->log->synced < c->owes[n].offset || r->election.stored.epoch < c->owes[n].epoch) return true;
+    c->owes[n].offset = -1;
     return false;
 }
 
@@ -28,7 +42,7 @@ bool sim_atlas_fragile(struct sim_cluster *c) {
                 if (!c->run->model.topics[t].churned && p->copies[n].suspect && sim_part_in_isr(p, n)) return true;
             }
     for (int n = 0; n < c->run->node_count; n++)
-        if (c->nodes[n].wiped && c->voter[n]) return true;
+        if (c->voter[n] && (c->nodes[n].wiped || owes(c, n))) return true;
     return false;
 }
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "cluster_faults.h"
+#include "node_priv.h"
+#include "quorum/raft_priv.h"
 
 /* ---- All of it ---- */
 
@@ -26,18 +28,34 @@ void sim_disks_wipe(struct sim_cluster *c) {
     sim_start_later(c, b, sim_below(w, 2) ? SIM_S : 10 * SIM_S);
 }
 
-/* Of a node that does not vote: a vote that was forgotten could be given twice. */
+static bool voters_agree(struct sim_cluster *c) {
+    for (int i = 0; i < c->run->node_count; i++) {
+        struct sim_broker *b = &c->run->nodes[i];
+        if (!c->voter[i]) continue;
+        if (b->life != SIM_UP || !b->node->parts.store || !b->node->parts.store->log || c->nodes[i].wiped) return false;
+        if (b->node->parts.store->log->synced < c->replay.next) return false;
+    }
+    return true;
+}
+
+/* It may have forgotten votes, and metadata that it helped to commit: of a voter only while all others have everything and stay until it has
+ * caught up. */
 void sim_disks_old_image(struct sim_cluster *c) {
     struct sim_broker *b = sim_any_node(c);
     struct sim_world *w = &c->run->w;
-    if (c->voter[b->index] || b->life != SIM_UP) return;
+    if (b->life != SIM_UP) return;
     if (!c->old[b->index]) {
         c->old[b->index] = sim_disk_image_take(b->disk);
         sim_trace(w, "%s: an image of its disk is taken", b->host.name);
         return;
     }
-    if (!sim_atlas_may_lose(c, b->index, true)) return;
-    sim_fire(w, SIM_F_OLD_IMAGE);
+    if (!sim_atlas_may_lose(c, b->index, true) || (c->voter[b->index] && !voters_agree(c))) return;
+    sim_fire(w, c->voter[b->index] ? SIM_F_OLD_VOTER : SIM_F_OLD_IMAGE);
+    if (c->voter[b->index]) {
+        c->owes[b->index].offset = c->replay.next;
+        c->owes[b->index].epoch = c->nodes[b->index].epoch;
+    }
+    c->trouble_us = w->now_us;
     sim_steady(c);
     sim_broker_kill(b);
     sim_disk_image_restore(b->disk, c->old[b->index]);
@@ -45,6 +63,7 @@ void sim_disks_old_image(struct sim_cluster *c) {
     b->rebooted = true;
     sim_trace(w, "%s: its disk is what it was in its image", b->host.name);
     sim_check_copies_lost(c, b->index, true);
+    sim_check_quorum_wiped(c, b->index);
     sim_start_later(c, b, SIM_S);
 }
 
@@ -156,16 +175,53 @@ void sim_disks_slow(struct sim_cluster *c) {
 
 /* ---- At a start ---- */
 
+#define STATE SIM_DATA "/__cluster_metadata-0/quorum-state"
+
+/* A voter that does not know its votes does not start: its administrator brings the file back from a copy. */
+static void damage_state(struct sim_cluster *c, struct sim_broker *b) {
+    struct sim_world *w = &c->run->w;
+    size_t n;
+    const uint8_t *p = sim_disk_peek(b->disk, STATE, &n);
+    if (c->state.node >= 0 || !p || n == 0 || n > sizeof c->state.was) return;
+    memcpy(c->state.was, p, n);
+    c->state.size = n;
+    c->state.node = b->index;
+    c->state.ready_lives = b->ready_lives;
+    if (sim_below(w, 2)) {
+        sim_disk_cut(b->disk, STATE, sim_below(w, n));
+    } else {
+        uint8_t zeros[sizeof c->state.was] = {0};
+        sim_disk_poke(b->disk, STATE, zeros, n);
+    }
+    sim_fire(w, SIM_F_STATE);
+    sim_trace(w, "%s: its quorum-state is damaged", b->host.name);
+}
+
+static void restore_state(struct sim_cluster *c) {
+    struct sim_broker *b = &c->run->nodes[c->state.node];
+    sim_disk_poke(b->disk, STATE, c->state.was, c->state.size);
+    c->state.node = -1;
+    sim_trace(&c->run->w, "%s: its quorum-state is what it was", b->host.name);
+}
+
+void sim_disks_after_death(struct sim_cluster *c, struct sim_broker *b) {
+    if (c->state.node != b->index) return;
+    if (c->state.ready_lives == b->ready_lives) restore_state(c); /* else it did without, or has written it anew */
+    c->state.node = -1;
+}
+
 void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b) {
     struct sim_world *w = &c->run->w;
     if (sim_chance(w, c->plan.tamper_ppm)) sim_fault_tamper(w, b, true);
+    if (sim_chance(w, c->plan.meta_rot_ppm) && b->death == SIM_DEATH_STOP) sim_fault_rot_meta(c->run, b);
+    if (sim_chance(w, c->plan.state_ppm)) damage_state(c, b);
 }
 
 void sim_disks_heal(struct sim_cluster *c, struct sim_broker *b) {
     struct sim_disk_faults *f = sim_disk_faults(b->disk);
-    (void)c;
     f->enospc_at = f->free_bytes = f->eio_read_at = f->eio_write_at = f->eio_sync_at = -1;
     f->slow_ppm = 0;
     f->hung_until_us = 0;
     sim_disk_remap(b->disk);
+    if (c->state.node == b->index && b->life == SIM_DOWN) restore_state(c);
 }

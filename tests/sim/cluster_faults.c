@@ -45,7 +45,7 @@ static void kill_starting(void *ctx, uint64_t arg);
 static void start_node(void *ctx, uint64_t arg) {
     struct sim_cluster *c = ctx;
     struct sim_broker *b = node_at(c, (int)(arg & 0xff));
-    if (b->life != SIM_DOWN || arg != life_of(b) || c->run->w.healed) return;
+    if (b->life != SIM_DOWN || arg != life_of(b) || c->run->w.healed || c->gone[b->index]) return;
     sim_disks_before_start(c, b);
     sim_broker_start(b);
     if (sim_below(&c->run->w, 6) == 0 && c->plan.kill_s)
@@ -54,6 +54,20 @@ static void start_node(void *ctx, uint64_t arg) {
 
 void sim_start_later(struct sim_cluster *c, struct sim_broker *b, int64_t most_us) {
     sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, SIM_MS, most_us), start_node, c, life_of(b));
+}
+
+static void join(void *ctx, uint64_t node) {
+    struct sim_cluster *c = ctx;
+    struct sim_broker *b = node_at(c, (int)node);
+    if (!c->late[node] || b->life != SIM_DOWN) return;
+    c->late[node] = false;
+    c->trouble_us = c->run->w.now_us;
+    sim_fire(&c->run->w, SIM_F_JOINED);
+    sim_trace(&c->run->w, "node %d joins", (int)node);
+    sim_broker_start(b);
+}
+void sim_cluster_join_later(struct sim_cluster *c, int node) {
+    sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, 3 * SIM_S, 60 * SIM_S), join, c, (uint64_t)node);
 }
 
 static void strike_dead(struct sim_cluster *c, struct sim_broker *b) {
@@ -125,6 +139,7 @@ static void stop(struct sim_cluster *c) {
 void sim_cluster_dead(struct sim_broker *b, enum sim_death how) {
     struct sim_run *r = b->ctx;
     sim_fault_meta_dead(r, b);
+    sim_disks_after_death(r->cluster, b);
     if (how == SIM_DEATH_POWER) sim_check_copies_lost(r->cluster, b->index, false);
     if (r->w.healed || how == SIM_DEATH_KILL || how == SIM_DEATH_POWER) return;
     sim_start_later(r->cluster, b, 2 * SIM_S);
@@ -200,6 +215,22 @@ static void mesh(struct sim_cluster *c) {
     sim_trace(w, "the mesh has holes for %lld ms", (long long)(until - w->now_us) / 1000);
 }
 
+static void calm_again(void *ctx, uint64_t arg) {
+    struct sim_cluster *c = ctx;
+    (void)arg;
+    if (!c->run->w.healed) c->run->net.faults = c->run->plan.net;
+}
+/* Everything takes long, all at once: longer than some wait for an answer. */
+static void spike(struct sim_cluster *c) {
+    struct sim_world *w = &c->run->w;
+    int64_t t = sim_range(w, 200 * SIM_MS, 5 * SIM_S);
+    c->run->net.faults.delay_us = sim_range(w, 20 * SIM_MS, 1500 * SIM_MS);
+    sim_fire(w, SIM_F_SPIKE);
+    sim_trace(w, "bytes take about %lld ms for %lld ms", (long long)c->run->net.faults.delay_us / 1000, (long long)t / 1000);
+    c->trouble_us = KW_MAX(c->trouble_us, w->now_us + t + 2 * SIM_S);
+    sim_at(w, w->now_us + t, calm_again, c, 0);
+}
+
 static void cut_client(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     int client = (int)sim_below(w, (uint64_t)c->run->plan.clients + 1), side = (int)sim_below(w, 3);
@@ -257,6 +288,7 @@ static const struct {
     K(cut, cut, true),
     K(mesh, mesh, true),
     K(isolate, isolate, true),
+    K(spike, spike, true),
     K(sim_disks_wipe, wipe, true),
     K(sim_disks_old_image, image, true),
     K(jump, jump, false),
@@ -276,6 +308,7 @@ static const struct {
     K(sim_admins_reassign, reassign, false),
     K(sim_admins_elect, elect, false),
     K(sim_admins_unregister, unregister, true),
+    K(sim_admins_leave, leave, true),
     K(no_memory, alloc, false),
     K(attack, attack, false),
 #undef K
@@ -324,7 +357,7 @@ static void mend(void *ctx, uint64_t arg) {
     if (c->ending) return;
     for (int i = 0; i < c->run->node_count; i++) {
         struct sim_broker *b = node_at(c, i);
-        if (b->life == SIM_DOWN && !c->left_out[i]) sim_broker_start(b);
+        if (b->life == SIM_DOWN && !c->left_out[i] && !c->gone[i]) sim_broker_start(b);
         if (sim_node_broken(b)) sim_broker_kill(b);
     }
     sim_at(&c->run->w, c->run->w.now_us + SIM_S, mend, c, 0);

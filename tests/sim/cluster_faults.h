@@ -12,6 +12,8 @@ void sim_start_later(struct sim_cluster *c, struct sim_broker *b, int64_t most_u
 void sim_steady(struct sim_cluster *c); /* what a node holds is about to be lost: nothing that waits to strike another does */
 bool sim_node_broken(struct sim_broker *b); /* a log of it has failed, until its next start */
 
+void sim_cluster_join_later(struct sim_cluster *c, int node);
+
 /* cluster_disks.c */
 void sim_disks_wipe(struct sim_cluster *c);
 void sim_disks_old_image(struct sim_cluster *c);
@@ -21,6 +23,7 @@ void sim_disks_eio(struct sim_cluster *c);
 void sim_disks_bad_sector(struct sim_cluster *c);
 void sim_disks_slow(struct sim_cluster *c);
 void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b);
+void sim_disks_after_death(struct sim_cluster *c, struct sim_broker *b);
 void sim_disks_heal(struct sim_cluster *c, struct sim_broker *b);
 
 /* cluster_forge.c */
@@ -33,6 +36,7 @@ void sim_admins_delete_records(struct sim_cluster *c);
 void sim_admins_recreate(struct sim_cluster *c);
 void sim_admins_reassign(struct sim_cluster *c);
 void sim_admins_elect(struct sim_cluster *c);
+void sim_admins_leave(struct sim_cluster *c);
 void sim_admins_unregister(struct sim_cluster *c);
 
 #endif
