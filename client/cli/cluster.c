@@ -140,6 +140,30 @@ static void print_counts(const struct cli_nodes *nodes) {
     if (*sep == ',') putchar('\n');
 }
 
+static bool is_silent(const struct cli_view *v, const kc_quorum_replica *r) {
+    return r->id != kc_quorum_info_leader(v->quorum) && (r->fetched_ms_ago < 0 || r->fetched_ms_ago >= VOTER_SILENT_MS);
+}
+
+/* A voter that fetches and acknowledges nothing started with an empty folder: it may have voted, and knows no more for whom. */
+static void print_forgetful(const struct cli_view *v) {
+    static const uint8_t none[sizeof(((kc_quorum_replica *)0)->directory)];
+    kc_quorum_replica r, other;
+    for (size_t i = 0; kc_quorum_info_get(v->quorum, i, &r) == KC_OK; i++) {
+        if (!r.voter || r.log_end >= 0 || is_silent(v, &r) || r.id == kc_quorum_info_leader(v->quorum) || memcmp(r.directory, none, sizeof none) != 0) continue;
+        const char *before = "; waiting for voter";
+        printf("voter %d started with an empty folder and gives no vote until every other voter has answered it", (int)r.id);
+        for (size_t k = 0; kc_quorum_info_get(v->quorum, k, &other) == KC_OK; k++) {
+            if (!other.voter || !is_silent(v, &other)) continue;
+            printf("%s %d", before, (int)other.id);
+            before = " and";
+        }
+        if (before[0] == ';')
+            printf("\n");
+        else
+            printf(" (to be started; should one be lost for good: controller.quorum.rejoin=true on node %d)\n", (int)r.id);
+    }
+}
+
 static void print_text(struct cli_view *v, const struct cli_nodes *nodes) {
     struct health h = {0};
     printf("cluster %s, controller %d", kc_cluster_info_id(v->info), (int)controller_of(v));
@@ -149,6 +173,7 @@ static void print_text(struct cli_view *v, const struct cli_nodes *nodes) {
     if (!v->quorum && v->quorum_err != KC_OK && v->quorum_err != KC_UNSUPPORTED)
         printf("the metadata quorum does not answer (%s): nothing can be changed, and no leader be elected, until a majority of its voters is there\n",
                kc_err_text(v->quorum_err));
+    print_forgetful(v);
     look_at(v, &h, false);
     if (h.shown > PROBLEMS_SHOWN) printf("… and %zu more partitions\n", h.shown - PROBLEMS_SHOWN);
     printf("%zu topics, %zu partitions", h.topics, h.partitions);

@@ -74,12 +74,13 @@ static void describe_cluster(struct server *s, struct server_conn *c, struct kw_
 
 static void quorum(struct server_conn *c, struct kw_frame_request *h) {
     struct kw_describe_quorum_response m;
-    struct kw_describe_quorum_response_replica_state v[3] = {
+    struct kw_describe_quorum_response_replica_state v[4] = {
         {.replica_id = 1, .log_end_offset = 90, .last_fetch_timestamp = 1000000, .last_caught_up_timestamp = 1000000},
         {.replica_id = 2, .log_end_offset = 80, .last_fetch_timestamp = 995900, .last_caught_up_timestamp = 990000},
-        {.replica_id = 1000, .log_end_offset = 80, .last_fetch_timestamp = 400000, .last_caught_up_timestamp = 400000}};
+        {.replica_id = 1000, .log_end_offset = 80, .last_fetch_timestamp = 400000, .last_caught_up_timestamp = 400000},
+        {.replica_id = 1001, .log_end_offset = -1, .last_fetch_timestamp = 999900, .last_caught_up_timestamp = -1}};
     struct kw_describe_quorum_response_partition_data p = {
-        .leader_id = 1, .leader_epoch = 8, .high_watermark = 85, .current_voters = {v, 3}, .error_message = kw_str_null()};
+        .leader_id = 1, .leader_epoch = 8, .high_watermark = 85, .current_voters = {v, 4}, .error_message = kw_str_null()};
     struct kw_describe_quorum_response_topic_data t = {.topic_name = kw_str_of("__cluster_metadata"), .partitions = {&p, 1}};
     kw_msg_init(&kw_describe_quorum_response_desc, &m);
     quorum_asked++;
@@ -338,6 +339,7 @@ static void test_cluster(void **state) {
     holds(out, "cluster the-cluster, controller 1 in epoch 8\n"); /* the quorum's leader, not the broker that metadata names */
     holds(out, "down, last seen 4 s ago\n");
     holds(out, "1000  ");                  /* a controller that is no broker */
+    holds(out, "\nvoter 1001 started with an empty folder and gives no vote until every other voter has answered it; waiting for voter 2 and 1000 (");
     holds(out, "down, last seen 10 min ago\n");
     holds(out, "\nt partition 0: " P0 "\n");
     holds(out, "\nt partition 4: " P4 "\n");
