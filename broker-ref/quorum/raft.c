@@ -14,8 +14,14 @@ const struct kw_uuid kb_metadata_topic_id = {{[15] = 1}};
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 
-int64_t kb_raft_config_us(const struct kb_raft *r, const char *name) {
-    return kb_config_int(r->s->o.config, name) * 1000;
+static void read_settings(const struct kb_config *c, struct kb_raft_settings *set) {
+    *set = (struct kb_raft_settings){.fetch_timeout_us = kb_config_int(c, "controller.quorum.fetch.timeout.ms") * 1000,
+                                     .election_timeout_us = kb_config_int(c, "controller.quorum.election.timeout.ms") * 1000,
+                                     .backoff_max_us = kb_config_int(c, "controller.quorum.election.backoff.max.ms") * 1000,
+                                     .request_timeout_us = kb_config_int(c, "controller.quorum.request.timeout.ms") * 1000,
+                                     .retry_backoff_us = kb_config_int(c, "controller.quorum.retry.backoff.ms") * 1000,
+                                     .fetch_bytes_max = kb_config_int(c, "controller.quorum.fetch.max.bytes"),
+                                     .snapshot_bytes_max = kb_config_int(c, "controller.quorum.fetch.snapshot.max.bytes")};
 }
 
 struct kb_now kb_raft_now(const struct kb_raft *r, int64_t now_us) {
@@ -60,7 +66,7 @@ kw_err kb_raft_new(struct kb_store *s, struct kb_raft **out) {
     r->s = s;
     r->node = s->o.node;
     r->id = s->load.node_id;
-    r->leader = r->follow.leader = -1;
+    r->leader = r->follow.leader = r->follow.gone = -1;
     r->epoch_start = r->ready_at = r->follow.heard_hw = -1;
     kw_map_init(&r->observers);
     kw_arena_init(&r->arena, 64u << 20);
@@ -74,6 +80,7 @@ kw_err kb_raft_new(struct kb_store *s, struct kb_raft **out) {
     kw_out_init(&r->properties_bytes);
     kw_out_init(&r->install.bytes);
     take_voters(r);
+    read_settings(s->o.config, &r->set);
     r->state_path = join_path(s->load.meta_dir, "quorum-state");
     r->properties_path = join_path(s->load.dir, "meta.properties");
     if (!r->state_path || !r->properties_path) {
@@ -195,17 +202,8 @@ void kb_raft_store_state(struct kb_raft *r, const struct kb_election_state *st, 
         return;
     }
     r->stored = done;
-    r->state_iov = (struct kb_iov){r->state_bytes.p, r->state_bytes.len};
-    r->state_req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                        .lane = KB_LANE_ATOMIC,
-                                        .flags = r->s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
-                                        .path = r->state_path,
-                                        .iov = &r->state_iov,
-                                        .iov_count = 1,
-                                        .done = state_done,
-                                        .ctx = r};
     r->storing = true;
-    kb_disk_submit(r->s->o.env->disk, &r->state_req);
+    kb_store_write_file(r->s, &r->state_file, r->state_path, &r->state_bytes, state_done, r);
 }
 
 static void election_stored(struct kb_raft *r, struct kb_now now) {
@@ -312,7 +310,7 @@ static void find(struct kb_raft *r, int32_t to, struct kb_now now) {
     f.req.replica_state.replica_id = -1; /* this is no fetch to be counted */
     p->find.done = find_done;
     p->find.ctx = p;
-    (void)!kb_raft_call(p, &p->find, &kw_fetch_request_desc, kw_fetch_request_desc.max, &f.req, kb_raft_config_us(r, "controller.quorum.request.timeout.ms"),
+    (void)!kb_raft_call(p, &p->find, &kw_fetch_request_desc, kw_fetch_request_desc.max, &f.req, r->set.request_timeout_us,
                         now); /* else the next is asked */
 }
 
@@ -404,11 +402,11 @@ static struct kb_election_options options(struct kb_raft *r, bool observes) {
                                     .cluster_id = r->s->load.cluster_id,
                                     .voter_count = r->voter_count,
                                     .observes = observes,
-                                    .fetch_timeout_us = kb_raft_config_us(r, "controller.quorum.fetch.timeout.ms"),
-                                    .election_timeout_us = kb_raft_config_us(r, "controller.quorum.election.timeout.ms"),
-                                    .backoff_max_us = kb_raft_config_us(r, "controller.quorum.election.backoff.max.ms"),
-                                    .request_timeout_us = kb_raft_config_us(r, "controller.quorum.request.timeout.ms"),
-                                    .retry_backoff_us = kb_raft_config_us(r, "controller.quorum.retry.backoff.ms"),
+                                    .fetch_timeout_us = r->set.fetch_timeout_us,
+                                    .election_timeout_us = r->set.election_timeout_us,
+                                    .backoff_max_us = r->set.backoff_max_us,
+                                    .request_timeout_us = r->set.request_timeout_us,
+                                    .retry_backoff_us = r->set.retry_backoff_us,
                                     .rng = r->s->o.rng,
                                     .log_end = log_end,
                                     .ctx = r};

@@ -55,7 +55,7 @@ static void self(struct kb_raft *r, const struct kb_raft_peer *p, int32_t leader
         return;
     }
     if (r->self_since_us == 0) r->self_since_us = now.mono_us;
-    if (now.mono_us - r->self_since_us < KW_MAX((int64_t)SELF_US, 3 * kb_raft_config_us(r, "controller.quorum.fetch.timeout.ms"))) return;
+    if (now.mono_us - r->self_since_us < KW_MAX((int64_t)SELF_US, 3 * r->set.fetch_timeout_us)) return;
     kb_store_fail(r->s, now,
                   "another process is voter %d of this quorum: voter %d at %s:%u hears from it as the leader of epoch %d; stop that one, or give this "
                   "node a node.id of its own",
@@ -102,7 +102,7 @@ void kb_raft_compare_voters(struct kb_raft *r, struct kb_now now) {
 
 /* Votes are asked of one of them, so neither's acknowledgements count while both fetch: each has a folder of its own. */
 bool kb_raft_contested(struct kb_raft *r, struct kb_raft_replica *o, struct kw_uuid directory, struct kb_now now) {
-    int64_t timeout = kb_raft_config_us(r, "controller.quorum.fetch.timeout.ms");
+    int64_t timeout = r->set.fetch_timeout_us;
     bool both = o->fetched_us >= 0 && now.mono_us - o->fetched_us < timeout && !kw_uuid_is_zero(o->directory) && !kw_uuid_eq(o->directory, directory);
     if (both) o->contested_until_us = now.mono_us + timeout;
     o->directory = directory;

@@ -8,7 +8,7 @@
 
 #include "replica/replicate.h"
 
-enum { MAX_WAIT_MS = 500, REFUSED_AGAIN_US = 20000, BROKEN_AGAIN_US = 1000000, SAID_US = 10000000 };
+enum { MAX_WAIT_MS = 500, REFUSED_AGAIN_US = 20000, BROKEN_AGAIN_US = 1000000 };
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 static void ended(void *ctx, struct kb_link *l, enum kb_link_end how, struct kb_now now);
@@ -17,6 +17,7 @@ static void opened(void *ctx, struct kb_link *l, struct kb_now now) {
     struct kb_raft *r = ctx;
     (void)l, (void)now;
     r->follow.lost = false;
+    r->follow.gone = -1;
 }
 
 void kb_raft_follow(struct kb_raft *r, int32_t leader, struct kb_now now) {
@@ -30,6 +31,7 @@ void kb_raft_follow(struct kb_raft *r, int32_t leader, struct kb_now now) {
         kb_raft_install_forget(r);
     }
     f->leader = leader;
+    if (leader >= 0 && leader != f->gone) f->gone = -1;
     kb_raft_follow_step(r, now);
 }
 
@@ -58,20 +60,22 @@ static bool open_link(struct kb_raft *r, struct kb_now now) {
     return !kb_link_is_idle(f->link) || kb_link_dial(f->link, now) == KW_OK;
 }
 
-/* The peer's process is known to be gone when it closed the connection and nothing listens at its address: specs.md 2.9. */
+/* The peer's process is known to be gone when it closed the connection and nothing listens at its address: specs.md 2.9. An observer may be told of it
+ * once more, by a voter that has not noticed yet: then that nothing listens is enough. */
 static void ended(void *ctx, struct kb_link *l, enum kb_link_end how, struct kb_now now) {
     struct kb_raft *r = ctx;
     struct kb_raft_follow *f = &r->follow;
     int32_t leader = f->leader;
     (void)l;
     if (r->stopped || leader < 0) return;
-    bool dead = how == KB_LINK_REFUSED && f->lost;
+    bool known = f->gone == leader, dead = how == KB_LINK_REFUSED && (f->lost || known);
     f->lost = how == KB_LINK_CLOSED_BY_PEER || how == KB_LINK_RESET;
     if (f->lost)
         (void)!open_link(r, now); /* the fetch follows once it is open: see step */
     kb_raft_follow_pause(r, REFUSED_AGAIN_US, now);
     if (!dead) return;
-    kb_say(r->s->o.env->logger, KB_INFO, "metadata quorum: leader %d is gone", (int)leader);
+    f->gone = leader;
+    if (!known) kb_say(r->s->o.env->logger, KB_INFO, "metadata quorum: leader %d is gone", (int)leader);
     kb_election_peer_dead(&r->election, leader, now.mono_us);
     kb_raft_drain(r, now);
 }
@@ -91,6 +95,20 @@ static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
     kb_raft_drain(r, now);
 }
 
+void kb_raft_cut(struct kb_raft *r, int64_t to, struct kb_now now) {
+    struct kb_store *s = r->s;
+    kb_say(s->o.env->logger, KB_INFO, "%s: cut from offset %lld to %lld, where it parts from leader %d", s->load.meta_dir, (long long)s->log->leo,
+           (long long)to, (int)r->follow.leader);
+    kw_err err = kb_log_truncate(s->log, to, cut_done, r, now);
+    if (err) {
+        kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
+        return;
+    }
+    r->follow.cutting = true;
+    r->follow.cut_to = to;
+    kb_store_drop_pending(s, to);
+}
+
 static void cut(struct kb_raft *r, const struct kw_fetch_response_partition_data *d, struct kb_now now) {
     struct kb_store *s = r->s;
     int64_t to = kb_replicate_cut_at(s->log, d->diverging_epoch.epoch, d->diverging_epoch.end_offset);
@@ -105,23 +123,14 @@ static void cut(struct kb_raft *r, const struct kw_fetch_response_partition_data
         kb_raft_follow_error(r, KE_OFFSET_OUT_OF_RANGE, r->leader, r->epoch, now);
         return;
     }
-    kb_say(s->o.env->logger, KB_INFO, "%s: cut from offset %lld to %lld, where it parts from leader %d", s->load.meta_dir, (long long)s->log->leo,
-           (long long)to, (int)r->follow.leader);
-    kw_err err = kb_log_truncate(s->log, to, cut_done, r, now);
-    if (err) {
-        kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
-        return;
-    }
-    r->follow.cutting = true;
-    r->follow.cut_to = to;
-    kb_store_drop_pending(s, to);
+    kb_raft_cut(r, to, now);
 }
 
 /* ---- Answers ---- */
 
 void kb_raft_follow_error(struct kb_raft *r, int16_t code, int32_t leader, int32_t epoch, struct kb_now now) {
     struct kb_raft_follow *f = &r->follow;
-    kb_raft_follow_pause(r, kb_raft_config_us(r, "controller.quorum.retry.backoff.ms"), now);
+    kb_raft_follow_pause(r, r->set.retry_backoff_us, now);
     if (code == KE_INCONSISTENT_CLUSTER_ID) {
         kb_raft_refused(r, f->leader, now);
         if (r->s->state != KB_STORE_FAILED) kb_raft_follow_pause(r, BROKEN_AGAIN_US, now);
@@ -129,7 +138,7 @@ void kb_raft_follow_error(struct kb_raft *r, int16_t code, int32_t leader, int32
     }
     bool known = code == KE_NOT_LEADER_OR_FOLLOWER || code == KE_FENCED_LEADER_EPOCH || code == KE_UNKNOWN_LEADER_EPOCH ||
                  code == KE_BROKER_NOT_AVAILABLE;
-    if (!known && now.mono_us - f->said_us > SAID_US) {
+    if (!known && now.mono_us - f->said_us > KB_RAFT_SAID_US) {
         f->said_us = now.mono_us;
         kb_say(r->s->o.env->logger, KB_WARN, "leader %d answers a fetch of metadata with %s; it is tried again", (int)f->leader, kw_kerror_name(code));
     }
@@ -222,11 +231,11 @@ static void fetch(struct kb_raft *r, struct kb_now now) {
     struct kb_raft_fetch_request q;
     kb_raft_fetch_init(r, &q);
     /* An idle leader is to be heard of well before it is missed. */
-    int64_t patience_us = kb_raft_config_us(r, "controller.quorum.fetch.timeout.ms");
+    int64_t patience_us = r->set.fetch_timeout_us;
     q.req.max_wait_ms = (int32_t)KW_MAX(KW_MIN((int64_t)MAX_WAIT_MS, patience_us / 2000), 1);
     f->call.done = fetched;
     f->call.ctx = r;
-    int64_t timeout = kb_raft_config_us(r, "controller.quorum.request.timeout.ms");
+    int64_t timeout = r->set.request_timeout_us;
     if (kb_link_call(f->link, &f->call, &kw_fetch_request_desc, kw_fetch_request_desc.max, &q.req, KW_MAX(timeout, 2 * MAX_WAIT_MS * 1000), now))
         kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
 }

@@ -32,10 +32,24 @@ void kb_raft_install_deinit(struct kb_raft *r) {
     for (size_t i = 0; i < KW_COUNTOF(in->old_paths); i++) kw_free(in->old_paths[i]);
 }
 
+/* All that is in the snapshot is committed here. Ends it where that ends, this log goes on with what the leader has no epoch of: that goes. Any other
+ * cannot be meant. */
+static void no_news(struct kb_raft *r, int64_t end, struct kb_now now) {
+    if (end == r->hw && r->s->log->leo > end && r->s->log->start <= end) {
+        kb_raft_cut(r, end, now);
+        return;
+    }
+    kb_raft_follow_pause(r, 10 * KB_RAFT_TEMPORARY_US, now);
+    if (r->follow.said_us > 0 && now.mono_us - r->follow.said_us < KB_RAFT_SAID_US) return;
+    r->follow.said_us = now.mono_us;
+    kb_say(r->s->o.env->logger, KB_WARN, "%s: leader %d names its snapshot at %lld, and all up to %lld is committed here: it is asked again",
+           r->s->load.meta_dir, (int)r->follow.leader, (long long)end, (long long)r->hw);
+}
+
 void kb_raft_install(struct kb_raft *r, int64_t end, int32_t epoch, struct kb_now now) {
     struct kb_raft_install *in = &r->install;
-    if (end <= r->hw) { /* the leader's log begins below what is committed here: it cannot be meant */
-        kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
+    if (end <= r->hw) {
+        no_news(r, end, now);
         return;
     }
     kb_say(r->s->o.env->logger, KB_INFO, "%s: this log ends at offset %lld, leader %d begins behind it: its snapshot at %lld is fetched",
@@ -139,17 +153,8 @@ static void write_snapshot(struct kb_raft *r, struct kb_now now) {
         return;
     }
     in->step = KB_INSTALL_WRITE;
-    in->iov = (struct kb_iov){in->bytes.p, in->bytes.len};
-    in->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                   .lane = KB_LANE_ATOMIC,
-                                   .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
-                                   .path = in->path,
-                                   .iov = &in->iov,
-                                   .iov_count = 1,
-                                   .done = written,
-                                   .ctx = r};
     s->has_written = true;
-    kb_disk_submit(s->o.env->disk, &in->req);
+    kb_store_write_file(s, &in->file, in->path, &in->bytes, written, r);
 }
 
 /* ---- Pieces ---- */
@@ -198,7 +203,7 @@ void kb_raft_install_step(struct kb_raft *r, struct kb_now now) {
         return;
     }
     const struct kb_store *s = r->s;
-    int64_t most = kb_config_int(s->o.config, "controller.quorum.fetch.snapshot.max.bytes");
+    int64_t most = r->set.snapshot_bytes_max;
     struct kw_fetch_snapshot_request_partition_snapshot part = {.current_leader_epoch = r->epoch,
                                                                 .snapshot_id = {in->end, in->epoch},
                                                                 .position = (int64_t)in->bytes.len,
@@ -209,6 +214,6 @@ void kb_raft_install_step(struct kb_raft *r, struct kb_now now) {
     r->follow.call.done = piece_done;
     r->follow.call.ctx = r;
     if (kb_link_call(r->follow.link, &r->follow.call, &kw_fetch_snapshot_request_desc, kw_fetch_snapshot_request_desc.max, &m,
-                     kb_raft_config_us(r, "controller.quorum.request.timeout.ms"), now))
+                     r->set.request_timeout_us, now))
         kb_raft_follow_pause(r, KB_RAFT_TEMPORARY_US, now);
 }

@@ -19,7 +19,8 @@
 
 #include <stdio.h>
 
-#define PROBE_US 10000
+#define PROBE_US 10000 /* and less often the longer it waits: an eighth of that time, */
+#define PROBE_MAX_US 1000000
 #define SAY_US 30000000
 #define SAY_FIRST_US 3000000
 
@@ -28,7 +29,7 @@ static void next_phase(struct kb_raft *r, struct kb_now now);
 
 static void probe(struct kb_raft_peer *p, struct kb_now now) {
     struct kb_raft *r = p->r;
-    int64_t timeout = kb_raft_config_us(r, "controller.quorum.request.timeout.ms");
+    int64_t timeout = r->set.request_timeout_us;
     if (p->probed || kb_call_is_under_way(&p->probe)) return;
     p->probe.done = probe_done;
     p->probe.ctx = p;
@@ -90,11 +91,19 @@ static void say_waiting(struct kb_raft *r, int64_t now_us) {
                                p->answered ? " (not empty)" : "");
     }
     if (!text[0]) return;
-    kb_say(r->s->o.env->logger, KB_WARN,
-           r->phase == KB_RAFT_NAMELESS ? "the cluster's id is not known here; waiting for voters: %s (for a cluster's first start all voters are needed)"
-                                        : "this voter's folder is empty, so it gives no vote yet; waiting for a leader, or for voters: %s (for a cluster's "
-                                          "first start all voters are needed; should one be lost for good: controller.quorum.rejoin=true)",
-           text);
+    const struct kb_logger *log = r->s->o.env->logger;
+    if (r->phase == KB_RAFT_NAMELESS)
+        kb_say(log, KB_WARN, "the cluster's id is not known here; waiting for voters: %s (for a cluster's first start all voters are needed)", text);
+    else if (r->leader < 0)
+        kb_say(log, KB_WARN,
+               "this voter's folder is empty, so it gives no vote yet; waiting for a leader, or for voters: %s (for a cluster's first start all voters are "
+               "needed; should one be lost for good: controller.quorum.rejoin=true)",
+               text);
+    else
+        kb_say(log, KB_WARN,
+               "this voter's folder was empty: it follows leader %d, and votes once every other voter has answered; waiting for voters: %s (start them; "
+               "should one be lost for good: controller.quorum.rejoin=true here)",
+               (int)r->leader, text);
 }
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -104,10 +113,12 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     say_waiting(r, now_us);
     if (r->peer_count == 0 && r->voter && asks(r)) alone(r, now);
     for (size_t i = 0; i < r->peer_count && asks(r); i++) probe(&r->peers[i], now);
-    if (r->phase == KB_RAFT_NAMELESS || r->phase == KB_RAFT_FORGETFUL) kb_raft_arm(r, &r->join_timer, now_us + PROBE_US);
+    if (r->phase == KB_RAFT_NAMELESS || r->phase == KB_RAFT_FORGETFUL) 
+        kb_raft_arm(r, &r->join_timer, now_us + KW_MIN(KW_MAX((now_us - r->join_began_us) / 8, (int64_t)PROBE_US), (int64_t)PROBE_MAX_US));
 }
 
 static void begin_probes(struct kb_raft *r, struct kb_now now) {
+    r->join_began_us = now.mono_us;
     r->join_say_us = now.mono_us + SAY_FIRST_US;
     for (size_t i = 0; i < r->peer_count; i++) {
         kb_call_cancel(&r->peers[i].probe);
@@ -145,17 +156,8 @@ static void take_name(struct kb_raft *r, struct kb_now now) {
         kb_store_fail(r->s, now, "%s: out of memory", r->properties_path);
         return;
     }
-    r->properties_iov = (struct kb_iov){r->properties_bytes.p, r->properties_bytes.len};
-    r->properties = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                         .lane = KB_LANE_ATOMIC,
-                                         .flags = r->s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
-                                         .path = r->properties_path,
-                                         .iov = &r->properties_iov,
-                                         .iov_count = 1,
-                                         .done = named,
-                                         .ctx = r};
     r->naming = true;
-    kb_disk_submit(r->s->o.env->disk, &r->properties);
+    kb_store_write_file(r->s, &r->properties_file, r->properties_path, &r->properties_bytes, named, r);
 }
 
 static bool is_lowest(const struct kb_raft *r) {

@@ -9,6 +9,7 @@
 
 #define KB_RAFT_OBSERVERS_MAX 1000
 #define KB_RAFT_TEMPORARY_US 100000 /* until what lacked memory or room is tried again */
+#define KB_RAFT_SAID_US 10000000    /* until what goes on is said again */
 
 struct kb_raft_peer { /* another voter */
     struct kb_raft *r;
@@ -41,6 +42,7 @@ struct kb_raft_follow { /* raft_fetch.c */
     struct kb_call call;
     struct kw_timer timer; /* a pause */
     bool lost;             /* the leader closed the connection: a refused dial says that it is dead */
+    int32_t gone;          /* the leader that was found dead, until its process answers a dial, or another leads; -1 */
     bool cutting;
     int64_t cut_to;
     int64_t heard_hw; /* -1: none in this epoch */
@@ -54,16 +56,21 @@ struct kb_raft_install { /* a snapshot being taken over, raft_install.c */
     struct kw_out bytes;
     struct kb_image image; /* of bytes, once they are whole */
     bool has_image;
-    struct kb_disk_req req;
-    struct kb_iov iov;
+    struct kb_whole_file file;
     char *path;
     struct kb_disk_req unlinks[2]; /* those before it */
     char *old_paths[2];
     bool unlinking[2];
 };
 
+struct kb_raft_settings { /* controller.quorum.*, read once: they are asked for with every fetch */
+    int64_t fetch_timeout_us, election_timeout_us, backoff_max_us, request_timeout_us, retry_backoff_us;
+    int64_t fetch_bytes_max, snapshot_bytes_max;
+};
+
 struct kb_raft {
     struct kb_store *s;
+    struct kb_raft_settings set;
     struct kb_node *node;
     int32_t id;
     bool voter, stopped;
@@ -82,22 +89,21 @@ struct kb_raft {
         KB_RAFT_MEMBER     /* votes, or observes for good */
     } phase;
     struct kw_timer join_timer;
+    int64_t join_began_us;
     int64_t join_say_us; /* when it is said whom it waits for */
     int32_t join_epoch; /* the highest that another voter named */
     int64_t doubt_say_us, self_since_us; /* raft_doubt.c; since when others name this voter as a leader that it is not, 0: they do not */
     int32_t compared_epoch;              /* whose leader's voters were compared last */
     bool naming;        /* meta.properties is being written */
-    struct kb_disk_req properties;
+    struct kb_whole_file properties_file;
     struct kw_out properties_bytes;
-    struct kb_iov properties_iov;
     char *properties_path;
     /* the election */
     struct kb_election election;
     bool draining;
     struct kw_timer timer;
-    struct kb_disk_req state_req; /* quorum-state */
+    struct kb_whole_file state_file; /* quorum-state */
     struct kw_out state_bytes;
-    struct kb_iov state_iov;
     char *state_path;
     bool storing;
     void (*stored)(struct kb_raft *r, struct kb_now now);
@@ -128,7 +134,6 @@ kw_err kb_raft_call(struct kb_raft_peer *p, struct kb_call *c, const struct kw_d
                     struct kb_now now) KW_CHECK;
 void kb_raft_refused(struct kb_raft *r, int32_t peer, struct kb_now now); /* INCONSISTENT_CLUSTER_ID was its answer */
 struct kb_log_end kb_raft_log_end(const struct kb_raft *r);
-int64_t kb_raft_config_us(const struct kb_raft *r, const char *name);
 struct kb_now kb_raft_now(const struct kb_raft *r, int64_t now_us);
 /* A timer that cannot be set without memory is set all the same: room was reserved. */
 void kb_raft_arm(struct kb_raft *r, struct kw_timer *t, int64_t at_us);
@@ -164,6 +169,7 @@ void kb_raft_follow_step(struct kb_raft *r, struct kb_now now);
 void kb_raft_follow_pause(struct kb_raft *r, int64_t us, struct kb_now now);
 void kb_raft_follow_error(struct kb_raft *r, int16_t code, int32_t leader, int32_t epoch, struct kb_now now);
 void kb_raft_hear_hw(struct kb_raft *r, int64_t hw, struct kb_now now);
+void kb_raft_cut(struct kb_raft *r, int64_t to, struct kb_now now); /* the log parts from the leader's at `to`, and nothing above that is committed */
 /* raft_install.c */
 void kb_raft_install(struct kb_raft *r, int64_t end, int32_t epoch, struct kb_now now);
 void kb_raft_install_step(struct kb_raft *r, struct kb_now now);

@@ -139,7 +139,7 @@ static int16_t check(const struct fetch *f) {
 }
 
 static void start_read(struct fetch *f, int64_t limit, struct kb_now now) {
-    int64_t most = kb_config_int(f->r->s->o.config, "controller.quorum.fetch.max.bytes");
+    int64_t most = f->r->set.fetch_bytes_max;
     most = KW_MIN(most, KW_MIN(KW_MAX(f->q->partition_max_bytes, 0), KW_MAX(f->req->max_bytes, 0)));
     f->read = (struct kb_read){
         .log = f->r->s->log, .offset = f->q->fetch_offset, .limit = limit, .bytes_max = (size_t)most, .min_one = true, .done = read_done, .ctx = f};
@@ -388,7 +388,7 @@ void kb_raft_fetch_snapshot(struct kb_request *rq, const struct kw_fetch_snapsho
     p->rq = rq;
     p->topic = req->topics.v[0].name;
     p->a = a;
-    p->most = KW_MAX(KW_MIN(KW_MIN(req->max_bytes, 1 << 20), kb_config_int(s->o.config, "controller.quorum.fetch.snapshot.max.bytes")), 1);
+    p->most = KW_MAX(KW_MIN(KW_MIN(req->max_bytes, 1 << 20), r->set.snapshot_bytes_max), 1);
     if (piece_start(rq, p)) {
         p->rq = NULL;
         piece_free(p);

@@ -86,7 +86,7 @@ struct kw_uuid kb_raft_directory(const struct kb_raft *r) {
 void kb_raft_fetch_init(const struct kb_raft *r, struct kb_raft_fetch_request *f) {
     const struct kb_store *s = r->s;
     struct kb_log_end end = kb_raft_log_end(r);
-    int64_t most = kb_config_int(s->o.config, "controller.quorum.fetch.max.bytes");
+    int64_t most = r->set.fetch_bytes_max;
     kw_msg_init(&kw_fetch_request_desc, &f->req);
     f->topic = (struct kw_fetch_request_fetch_topic){
         .topic = kw_str_of(KB_METADATA_TOPIC), .topic_id = kb_metadata_topic_id, .partitions = {&f->partition, 1}};

@@ -164,7 +164,15 @@ int64_t kb_store_end(const struct kb_store *s) {
     return s->log->leo;
 }
 
+/* The log syncs what it writes (flush_on_ack); should a round of that have failed in a way that may pass, it is asked again a little later. Without
+ * memory for the timer the end of a later turn sets it. */
+static void sync_later(struct kb_store *s, struct kb_now now) {
+    s->sync_unset = s->log->synced < s->log->written && !s->log->poisoned && !kw_timer_armed(&s->sync_again) &&
+                    kw_timers_set(s->o.env->timers, &s->sync_again, now.mono_us + SYNC_AGAIN_US) != KW_OK;
+}
+
 void kb_store_flush(struct kb_store *s, struct kb_now now) {
+    if (s->sync_unset) sync_later(s, now);
     if (!s->dirty || !s->log || s->log->poisoned) return;
     s->dirty = false;
     kb_log_flush(s->log, now); /* and syncs what it writes: flush_on_ack */
@@ -264,10 +272,12 @@ void kb_store_note_pending(struct kb_store *s, struct kw_blk *blk, const uint8_t
 
 kw_err kb_store_replace_image(struct kb_store *s, struct kb_image *with, int64_t end) {
     int64_t timestamp = s->replay.last_timestamp;
+    struct kb_led_by led_by = s->replay.led_by; /* a snapshot tells of no voters: the last that was heard of stays */
     kw_err err = kb_image_replace(s->o.image, with);
     kb_replay_deinit(&s->replay);
     kb_replay_init(&s->replay, s->o.image, s->o.env->compressor, -1, end);
     s->replay.last_timestamp = timestamp;
+    s->replay.led_by = led_by;
     s->bytes_since_snapshot = 0;
     s->catching_up = false;
     return err;
@@ -275,11 +285,9 @@ kw_err kb_store_replace_image(struct kb_store *s, struct kb_image *with, int64_t
 
 static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_store *s = ctx;
+    (void)log;
     if (s->state == KB_STORE_FAILED) return;
-    /* The log syncs what it writes (flush_on_ack); should a round of that have failed in a way that may pass, it is asked again a little
-     * later. */
-    if (log->synced < log->written && !log->poisoned && !kw_timer_armed(&s->sync_again))
-        (void)!kw_timers_set(s->o.env->timers, &s->sync_again, now.mono_us + SYNC_AGAIN_US);
+    sync_later(s, now);
     if (s->raft)
         kb_raft_marks_moved(s->raft, now);
     if (s->state != KB_STORE_FAILED) kb_store_committed(s, now);

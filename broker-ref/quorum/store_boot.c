@@ -116,7 +116,7 @@ static kw_err change(struct kb_meta_batch *b, const struct kb_image_topic *t, co
     r.partition_id = p->index;
     r.topic_id = t->id;
     if (e->led_anew) r.leader = e->leader;
-    bool isr = e->isr_count != p->isr_count || memcmp(e->isr, p->isr, (size_t)e->isr_count * sizeof(*e->isr)) != 0;
+    bool isr = !kb_elect_same(e->isr, e->isr_count, p->isr, p->isr_count);
     bool whole = e->doubtful || e->gave_up || e->cleared || isr;
     if (whole) {
         r.isr.v = r.eligible_leader_replicas.v = r.last_known_elr.v = e->isr;

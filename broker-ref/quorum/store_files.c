@@ -115,3 +115,19 @@ kw_err kb_store_state_read(const uint8_t *p, size_t n, struct kb_election_state 
     }
     return KW_OK;
 }
+
+/* ---- On their way to the disk ---- */
+
+void kb_store_write_file(const struct kb_store *s, struct kb_whole_file *f, const char *path, const struct kw_out *bytes,
+                         void (*done)(struct kb_disk_req *q, struct kb_now now), void *ctx) {
+    f->iov = (struct kb_iov){bytes->p, bytes->len};
+    f->req = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
+                                  .lane = KB_LANE_ATOMIC,
+                                  .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
+                                  .path = path,
+                                  .iov = &f->iov,
+                                  .iov_count = 1,
+                                  .done = done,
+                                  .ctx = ctx};
+    kb_disk_submit(s->o.env->disk, &f->req);
+}

@@ -299,16 +299,7 @@ static void replayed(struct kb_store *s, struct kb_now now) {
         return;
     }
     snprintf(s->vote_path, n, "%s/quorum-state", s->load.meta_dir);
-    s->vote_iov = (struct kb_iov){s->vote_bytes.p, s->vote_bytes.len};
-    s->vote = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                   .lane = KB_LANE_ATOMIC,
-                                   .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
-                                   .path = s->vote_path,
-                                   .iov = &s->vote_iov,
-                                   .iov_count = 1,
-                                   .done = vote_done,
-                                   .ctx = s};
-    kb_disk_submit(s->o.env->disk, &s->vote);
+    kb_store_write_file(s, &s->vote, s->vote_path, &s->vote_bytes, vote_done, s);
 }
 
 /* ---- Between the job and the replay ---- */

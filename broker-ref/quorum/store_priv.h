@@ -45,10 +45,15 @@ struct kb_pending_batch { /* appended, not yet committed */
     int64_t base, end;
 };
 
-struct kb_store_snapshot { /* one being written */
-    struct kb_disk_req write, unlink;
-    bool writing, unlinking;
+struct kb_whole_file { /* being replaced by another of its name */
+    struct kb_disk_req req;
     struct kb_iov iov;
+};
+
+struct kb_store_snapshot { /* one being written */
+    struct kb_whole_file file;
+    struct kb_disk_req unlink;
+    bool writing, unlinking;
     struct kw_out bytes;
     char *path, *old_path;
     int64_t end;
@@ -77,14 +82,14 @@ struct kb_store {
     struct kb_raft *raft;   /* NULL: a node alone */
     struct kb_image bootstrap; /* features that formatting asked for */
     struct kw_timer sync_again;
+    bool sync_unset; /* there was no memory for that timer */
     bool dirty; /* appended since the last flush */
     int32_t epoch;
     int64_t broker_epoch;
     struct kw_uuid incarnation;
     int32_t unclean_leads, leaderless; /* partitions that this node leads, or does not, after the machine went down */
-    struct kb_disk_req vote; /* a second write of quorum-state, when the log knew a higher epoch */
+    struct kb_whole_file vote; /* a second write of quorum-state, when the log knew a higher epoch */
     struct kw_out vote_bytes;
-    struct kb_iov vote_iov;
     char *vote_path;
     struct kb_disk_req name; /* the sync of the folder that holds the data folder */
     char *name_path;
@@ -117,6 +122,9 @@ kw_err kb_store_boot_leader_change(struct kb_store *s, struct kb_meta_batch *b, 
                                    struct kb_now now) KW_CHECK;
 kw_err kb_store_boot_abort(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) KW_CHECK;
 kw_err kb_store_boot_features(struct kb_store *s, struct kb_meta_batch *b, struct kb_now now) KW_CHECK;
+/* store_files.c: a file replaced whole, durable once done is called (but for an ephemeral node's). Path and bytes live until then. */
+void kb_store_write_file(const struct kb_store *s, struct kb_whole_file *f, const char *path, const struct kw_out *bytes,
+                         void (*done)(struct kb_disk_req *q, struct kb_now now), void *ctx);
 /* store_replay.c: reads the log into the image, from where it is up to the offset `to`; then calls `then`, maybe before it returns. Damage
  * fails the store. */
 void kb_store_replay(struct kb_store *s, int64_t to, void (*then)(struct kb_store *s, struct kb_now now), struct kb_now now);

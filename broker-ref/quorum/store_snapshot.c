@@ -81,17 +81,8 @@ void kb_store_snapshot_maybe(struct kb_store *s, struct kb_now now) {
         p->path = NULL;
         return;
     }
-    p->iov = (struct kb_iov){p->bytes.p, p->bytes.len};
-    p->write = (struct kb_disk_req){.op = KB_DISK_WRITE_ATOMIC,
-                                    .lane = KB_LANE_ATOMIC,
-                                    .flags = s->o.env->ephemeral ? 0 : KB_DISK_SYNC_FLAG,
-                                    .path = p->path,
-                                    .iov = &p->iov,
-                                    .iov_count = 1,
-                                    .done = write_done,
-                                    .ctx = s};
     p->writing = true;
-    kb_disk_submit(s->o.env->disk, &p->write);
+    kb_store_write_file(s, &p->file, p->path, &p->bytes, write_done, s);
 }
 
 void kb_store_snapshot_deinit(struct kb_store *s) {

@@ -43,6 +43,7 @@ struct quorum {
     int32_t epoch_at[OFFSETS_MAX];  /* of what was applied there; -1: not yet */
     int64_t committed;              /* highest offset that a node applied */
     uint32_t serial;                /* of records appended */
+    uint32_t refused;               /* dials */
 };
 
 /* ---- Pipes ---- */
@@ -77,6 +78,7 @@ static inline void q_dial(struct quorum *q, struct host *from, struct kb_dial *d
         p->conn = rig_connect(&to->r);
         if (!p->conn->conn) to = NULL;
     }
+    q->refused += !to;
     if (!to)
         q_pipe_close(p, KB_LINK_REFUSED);
     else

@@ -31,6 +31,42 @@ static void test_observers_follow(void **state) {
     free(q);
 }
 
+/* A voter that has not noticed the leader's death yet tells an observer of it once more: the observer sees that nothing listens there, and asks again
+ * soon. */
+static void test_observer_is_told_of_a_dead_leader(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct quorum *q = malloc(sizeof(*q));
+        q_init(q, 3, 4, seed);
+        q_boot_all(q);
+        struct host *l = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(l);
+        append_some(q, l, 3);
+        q_agree(q, SECOND);
+        struct kb_raft *r = q_store(&q->h[3])->raft;
+        int32_t epoch = r->epoch;
+        q_kill(l, false);
+        while (r->leader >= 0) q_step(q, q->now.mono_us + 1000);
+        for (int times = 0; times < 3 && r->epoch == epoch; times++) {
+            kb_election_heard(&r->election, (l->id + 1) % 3, l->id, epoch, q->now.mono_us);
+            kb_raft_drain(r, q->now);
+            q_turn(q);
+        }
+        struct host *next = q_wait_leader(q, 5 * SECOND);
+        assert_non_null(next);
+        q_pass(q, SECOND / 5);
+        assert_int_equal(r->leader, next->id);
+        q_boot(l); /* it lives again, and may be believed in again */
+        q_agree(q, 5 * SECOND);
+        q_kill(next, false);
+        assert_non_null(q_wait_leader(q, 5 * SECOND));
+        q_boot(next);
+        q_agree(q, 5 * SECOND);
+        q_deinit(q);
+        free(q);
+    }
+}
+
 /* One voter, and brokers that are elsewhere. */
 static void test_only_voter(void **state) {
     (void)state;
@@ -61,6 +97,7 @@ int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_observers_follow),
+        cmocka_unit_test(test_observer_is_told_of_a_dead_leader),
         cmocka_unit_test(test_only_voter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

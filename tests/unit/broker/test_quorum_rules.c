@@ -96,7 +96,7 @@ static void test_wiped_voter_asks_all_others(void **state) {
     assert_int_equal(wiped->r.node->image.offset, l->r.node->image.offset); /* it follows all the same */
     char text[64];
     snprintf(text, sizeof(text), "%d at h%d:9093", away->id, away->id);
-    assert_true(said(wiped, text));
+    assert_true(said(wiped, text) && said(wiped, "it follows leader"));
     q_boot(away);
     q_agree(q, 5 * SECOND);
     assert_int_equal(q_store(wiped)->raft->phase, KB_RAFT_MEMBER);
@@ -169,6 +169,59 @@ static void test_idle_leader_is_heard_of(void **state) {
     }
 }
 
+/* Two of three wait for the third: ever less often, and for ever. */
+static void test_one_that_is_away_is_asked_seldom(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 1);
+    q_boot(&q->h[1]);
+    q_boot(&q->h[2]);
+    q_pass(q, 20 * SECOND);
+    uint32_t before = q->refused;
+    q_pass(q, 60 * SECOND);
+    assert_in_range(q->refused - before, 60, 2 * 75);
+    q_boot(&q->h[0]);
+    assert_non_null(q_wait_leader(q, 5 * SECOND));
+    q_agree(q, 5 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
+/* A leader's log begins at its snapshot, which ends just where this node has all that is committed, and what this log has above that is of an epoch that
+ * the leader does not know: that goes. A snapshot below that is no news, and said to be none. */
+static void test_snapshot_at_what_is_committed(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 1);
+    q_boot_all(q);
+    struct host *old = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(old);
+    append_some(q, old, 5);
+    q_agree(q, SECOND);
+    for (int i = 0; i < 3; i++)
+        if (i != old->id) q->cut[old->id][i] = q->cut[i][old->id] = true;
+    int64_t offset;
+    for (int i = 0; i < 7; i++) assert_true(q_append(old, &offset));
+    q_pass(q, 4 * SECOND);
+    assert_false(q_leads(old));
+    struct kb_raft *r = q_store(old)->raft;
+    int64_t hw = r->hw;
+    int32_t epoch = kb_epochs_at(q_store(old)->log->epochs, hw - 1);
+    assert_true(q_store(old)->log->leo > hw);
+    kb_raft_install(r, hw - 1, epoch, q->now);
+    assert_int_equal(r->install.step, KB_INSTALL_NONE);
+    assert_false(r->follow.cutting);
+    assert_true(said(old, "is committed here"));
+    kb_raft_install(r, hw, epoch, q->now);
+    assert_true(r->follow.cutting);
+    q_pass(q, SECOND / 10);
+    assert_int_equal(q_store(old)->log->leo, hw);
+    memset(q->cut, 0, sizeof(q->cut));
+    q_agree(q, 10 * SECOND);
+    q_deinit(q);
+    free(q);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
@@ -177,6 +230,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_wiped_voter_asks_all_others),
         cmocka_unit_test(test_fetch_without_an_epoch_acknowledges_nothing),
         cmocka_unit_test(test_idle_leader_is_heard_of),
+        cmocka_unit_test(test_one_that_is_away_is_asked_seldom),
+        cmocka_unit_test(test_snapshot_at_what_is_committed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -613,13 +613,17 @@ static void test_full_disk_at_the_first_start(void **state) {
 }
 
 static bool no_memory;
+static int memory_for; /* so many more */
+static bool refused(void) {
+    return no_memory && memory_for-- <= 0;
+}
 static void *some_malloc(size_t n, void *ctx) {
     (void)ctx;
-    return no_memory ? NULL : malloc(n);
+    return refused() ? NULL : malloc(n);
 }
 static void *some_realloc(void *p, size_t n, void *ctx) {
     (void)ctx;
-    return no_memory ? NULL : realloc(p, n);
+    return refused() ? NULL : realloc(p, n);
 }
 static void some_free(void *p, void *ctx) {
     (void)ctx;
@@ -643,6 +647,7 @@ static void test_sync_without_memory_for_long(void **state) {
         kw_alloc_fail_after(n);
         meta_turn(&m); /* the write, and the round of syncs: one of them is not made */
         kw_alloc_fail_after(-1);
+        memory_for = 0;
         no_memory = true;
         for (int64_t until = m.now.mono_us + 1000000; m.now.mono_us < until && meta_step(&m);) continue;
         stuck += m.store->log->written > m.store->log->synced;
@@ -650,6 +655,49 @@ static void test_sync_without_memory_for_long(void **state) {
         meta_idle(&m);
         assert_int_equal(c.done, 1);
         assert_int_equal(m.store->log->synced, m.store->log->leo);
+        meta_drop(&m);
+        meta_deinit(&m);
+    }
+    assert_true(stuck > 0);
+}
+
+static void idle_timer(struct kw_timer *t, void *ctx, int64_t now_us) {
+    (void)t, (void)ctx, (void)now_us;
+}
+
+/* No room for another timer. */
+static void fill(struct meta *m, struct kw_timer *idle, size_t count) {
+    for (size_t i = 0; i < count && m->timers.count + m->timers.late < m->timers.cap; i++)
+        if (!kw_timer_armed(&idle[i])) assert_int_equal(kw_timers_set(&m->timers, &idle[i], m->now.mono_us + 5000000), KW_OK);
+}
+
+/* A sync fails, and its next try finds no timer, for want of memory: it is set later, though nothing more is written to the log. */
+static void test_sync_without_a_timer(void **state) {
+    (void)state;
+    struct kw_allocator some = {some_malloc, some_realloc, some_free, NULL};
+    struct kw_timer idle[1024];
+    int stuck = 0;
+    kw_allocator_set(&some);
+    for (int n = 0; n < 12; n++) {
+        struct meta m;
+        struct meta_change c;
+        struct kb_topic_create t = {.name = kw_str_of("t"), .partitions = 1, .replication_factor = -1};
+        meta_init(&m, 14, NULL);
+        meta_start(&m);
+        for (size_t i = 0; i < KW_COUNTOF(idle); i++) kw_timer_init(&idle[i], idle_timer, NULL);
+        assert_int_equal(kb_controller_create_topics(m.controller, &t, 1, false, meta_change(&c), m.now), KW_OK);
+        fill(&m, idle, KW_COUNTOF(idle));
+        memory_for = n; /* the write finds memory and the round of syncs does not, say */
+        no_memory = true;
+        meta_turn(&m);
+        for (int64_t until = m.now.mono_us + 1000000; m.now.mono_us < until && meta_step(&m);) fill(&m, idle, KW_COUNTOF(idle));
+        no_memory = false;
+        stuck += m.store->log->written > m.store->log->synced && !kw_timer_armed(&m.store->sync_again);
+        kw_timers_cancel(&m.timers, &idle[0]);
+        assert_int_equal(kw_timers_set(&m.timers, &idle[0], m.now.mono_us + 1000), KW_OK); /* one more turn of a node that is idle */
+        meta_idle(&m);
+        assert_int_equal(m.store->log->synced, m.store->log->leo);
+        for (size_t i = 0; i < KW_COUNTOF(idle); i++) kw_timers_cancel(&m.timers, &idle[i]);
         meta_drop(&m);
         meta_deinit(&m);
     }
@@ -705,6 +753,7 @@ int main(void) {
         cmocka_unit_test(test_failed_sync_is_never_acknowledged),
         cmocka_unit_test(test_full_disk_at_the_first_start),
         cmocka_unit_test(test_sync_without_memory_for_long),
+        cmocka_unit_test(test_sync_without_a_timer),
         cmocka_unit_test(test_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
