@@ -663,6 +663,7 @@ static void test_chaos(void **state) {
         if (seeds > 100 || getenv("RIG_LOG")) fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
         chaos(seed, seed % 4 == 0 ? 5 : 3, seed % 4 == 0 ? 5 : 3, seed % 2, seed % 3 == 0, seed % 5 == 0, seed % 7 < 2);
     }
+    for (uint64_t seed = from + 1000; seed < from + 1000 + seeds / 4; seed++) chaos(seed, 5, 5, seed % 2, true, false, seed % 3 == 0);
 }
 
 /* ---- Memory ---- */
