@@ -133,6 +133,7 @@ enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, co
 const char *cli_state_name(enum cli_state s);
 
 /* ---- Nodes (nodes.c) ---- */
+#define VOTER_SILENT_MS 2000 /* a follower asks for more at least twice a second */
 
 struct cli_node {
     int32_t id;

@@ -7,7 +7,6 @@
 #include "cli.h"
 
 #define ASIDE_US 2000000     /* for what is nice to know */
-#define VOTER_SILENT_MS 2000 /* a follower asks for more at least twice a second */
 #define ALMOST_FULL 50       /* parts of a disk of which the last is left */
 
 /* ---- Who there is ---- */
