@@ -170,6 +170,19 @@ static kw_err earlier_epochs(struct kb_recover *r) {
     return KW_OK;
 }
 
+/* A log that must be whole is trusted up to a point that its owner knows (a snapshot), which may have come before the checkpoint was written
+ * again: where an epoch began below that point only the batches know. What the checkpoint says of offsets below them stays. */
+static kw_err epochs_of_batches(struct kb_recover *r) {
+    struct kb_epochs found;
+    kb_epochs_init(&found);
+    struct replay y = {.from = r->start, .to = r->leo, .epochs = &found};
+    kw_err err = replay(r, &y);
+    if (!err && found.count) kb_epochs_truncate_end(&r->epochs, found.v[0].start);
+    for (size_t i = 0; i < found.count && !err; i++) err = kb_epochs_assign(&r->epochs, found.v[i].epoch, found.v[i].start);
+    kb_epochs_deinit(&found);
+    return err;
+}
+
 static kw_err epochs(struct kb_recover *r) {
     uint8_t *p = NULL;
     size_t n = 0;
@@ -198,7 +211,7 @@ static kw_err epochs(struct kb_recover *r) {
             break;
         }
     }
-    if (!err && !r->clean) err = earlier_epochs(r);
+    if (!err && !r->clean) err = r->whole ? epochs_of_batches(r) : earlier_epochs(r);
     if (!err) kb_epochs_truncate_start(&r->epochs, r->start);
 out:
     kw_free(path);

@@ -14,6 +14,8 @@
 #include "replica/isr_priv.h"
 #include "scan.h"
 
+enum { NO_EPOCH = INT32_MIN }; /* not -1: what a node without memory knows of a partition is that */
+
 void sim_batches_add(struct sim_batches *v, const struct sim_batch_id *b) {
     v->v = sim_grow(v->v, v->count, &v->cap, sizeof *v->v);
     v->v[v->count++] = *b;
@@ -130,7 +132,7 @@ void sim_copy_gone(struct sim_part *p, int node) {
     y->life = 0;
     y->suspect = y->out = y->led = false;
     memset(&y->look, 0, sizeof y->look);
-    y->hw_epoch = -1;
+    y->hw_epoch = NO_EPOCH;
     y->again = true;
 }
 
@@ -200,7 +202,7 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     free(old.v);
     compare(p, y);
     y->life = b->lives;
-    y->hw_epoch = -1;
+    y->hw_epoch = NO_EPOCH;
     y->led = y->enough = y->powerless = false;
     y->failed_at = -1;
     y->looked_epoch = INT32_MAX;
@@ -242,7 +244,7 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
                  (long long)g->written);
     y->leader_epoch = x->leader_epoch;
     y->hw = x->hw;
-    y->hw_epoch = reset ? -1 : x->leader_epoch; /* it has told nobody of the records below where it began */
+    y->hw_epoch = reset ? NO_EPOCH : x->leader_epoch; /* it has told nobody of the records below where it began */
 }
 
 /* What the checks of the next turns need of this one: until then nothing of it changes. */

@@ -27,7 +27,7 @@ struct rig {
     struct kb_log_config config;
     struct kb_log *log;
     struct kb_now now;
-    bool clean;
+    bool clean, whole;
     int64_t start_checkpoint, recovery_point;
     kw_err open_err, done_err;
     bool opened, done;
@@ -114,7 +114,8 @@ static inline void rig_opened(void *ctx, struct kb_log *log, kw_err err, struct 
 }
 static inline kw_err rig_open_start(struct rig *r) {
     struct kb_log_open o = {.env = &r->env, .config = &r->config, .owner = {rig_marks_moved, rig_failed, rig_cut_back, r}, .dir = RIG_DIR, .create = true,
-                            .clean = r->clean, .start_checkpoint = r->start_checkpoint, .recovery_point = r->recovery_point, .done = rig_opened, .ctx = r};
+                            .clean = r->clean, .whole = r->whole, .start_checkpoint = r->start_checkpoint, .recovery_point = r->recovery_point,
+                            .done = rig_opened, .ctx = r};
     r->opened = false;
     r->open_err = KW_OK;
     r->log = NULL;

@@ -415,6 +415,34 @@ static void test_bl13_bit_rot(void **state) {
         }
 }
 
+/* A snapshot of the metadata vouches for its log while the epochs' checkpoint is still an older one: an epoch that began in front of it is not taken to
+ * begin behind it (simulator, cluster seed 895). */
+static void test_epochs_of_a_whole_log(void **state) {
+    (void)state;
+    for (int64_t point = 1; point <= 8; point++)
+        for (int32_t first = 1; first < 8; first++) {
+            struct rig r;
+            rig_init(&r, 1, NULL);
+            r.config.segment_bytes = 900;
+            r.whole = true;
+            rig_open(&r);
+            struct rig_batch b = RIG_BATCH;
+            for (int i = 0; i < 8; i++) {
+                b.leader_epoch = i >= first;
+                rig_append(&r, &b);
+            }
+            rig_sync(&r);
+            rig_stop(&r);
+            sim_disk_poke(r.disk, RIG_DIR "/leader-epoch-checkpoint", "0\n1\n0 0\n", 8);
+            r.clean = false;
+            r.recovery_point = point;
+            rig_open(&r);
+            assert_int_equal(r.log->leo, 8);
+            for (int64_t o = 0; o < 8; o++) assert_int_equal(kb_epochs_at(r.log->epochs, o), o >= first);
+            rig_deinit(&r);
+        }
+}
+
 /* Above the recovery point, but in front of an epoch that a start began, which had synced all of this (flush.on.ack): rot, no torn write. In the
  * records, or in any bit of the offset, which no checksum covers. Without the epoch, or without the syncs, it is the end. */
 static void test_bl13_rot_before_an_epoch(void **state) {
@@ -568,6 +596,7 @@ int main(void) {
         cmocka_unit_test(test_overlapping_segments),
         cmocka_unit_test(test_bl13_bit_rot),
         cmocka_unit_test(test_bl13_rot_in_an_offset),
+        cmocka_unit_test(test_epochs_of_a_whole_log),
         cmocka_unit_test(test_bl13_rot_before_an_epoch),
         cmocka_unit_test(test_bl13_rot_in_a_timestamp),
         cmocka_unit_test(test_leftovers),
