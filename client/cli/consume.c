@@ -200,8 +200,7 @@ static int run(struct consume *k) {
             break;
         case KC_EVENT_ERROR: {
             const kc_error *error = kc_event_error(e);
-            fprintf(stderr, "kc: consume: %s [%d]: %s (%s)\n", k->topic, (int)kc_event_partition(e), kc_error_message(error),
-                    kc_error_name(error));
+            fprintf(stderr, "kc: consume: %s (%s)\n", kc_error_message(error), kc_error_name(error)); /* it names the partition */
             if (kc_error_code(error) == KC_DATA_LOST && !waits_for_seek(k)) break;
             if (kc_error_fatal(error) || !kc_error_retriable(error)) {
                 rc = CLI_FAILURE;
