@@ -278,12 +278,16 @@ static void fail_list(struct kc_sender *s, struct kw_list *l, kc_err err, const 
 }
 
 static void fail_with(struct kc_sender *s, int32_t what, kc_err err, const char *text) {
-    struct kw_list queued, *n;
+    struct kw_list queued, fresh, *n;
     kw_list_init(&queued);
+    kw_list_init(&fresh);
     if (what & KC_PURGE_QUEUED) {
         kc_lock_take(&s->a->lock);
+        while ((n = kw_list_shift(&s->a->new_topics))) kw_list_push(&fresh, n);
+        kc_lock_give(&s->a->lock);
+        kc_sender_take_topics(s, &fresh); /* what comes later needs their partitions */
+        kc_lock_take(&s->a->lock);
         kc_accum_seal_all(s->a);
-        while ((n = kw_list_shift(&s->a->new_topics))) kw_list_push(&s->topics, n);
         while ((n = kw_list_shift(&s->a->sealed))) kw_list_push(&queued, n);
         for (n = s->topics.next; n != &s->topics; n = n->next) {
             struct kw_list *staged = &KW_CONTAINER_OF(n, struct kc_ptopic, link)->staged, *b;

@@ -171,6 +171,16 @@ static void adopt(struct kc_sender *s, struct kc_batch *b) {
     kc_sender_activate(s, p);
 }
 
+void kc_sender_take_topics(struct kc_sender *s, struct kw_list *fresh) {
+    struct kw_list *n;
+    while ((n = kw_list_shift(fresh))) {
+        kw_list_push(&s->topics, n);
+        kc_metadata_want(s->core, KW_CONTAINER_OF(n, struct kc_ptopic, link)->topic);
+        if (s->settings->idempotence) kc_pid_want(&s->pid);
+        s->metadata_changed = true; /* it may be known already */
+    }
+}
+
 /* Everything that the accumulator has for us. */
 static void take(struct kc_sender *s, int64_t now_us) {
     struct kc_accum *a = s->a;
@@ -201,13 +211,7 @@ static void take(struct kc_sender *s, int64_t now_us) {
         s->heartbeat_us = now_us + s->settings->linger_us;
         s->trim_us = now_us + TRIM_AFTER_US;
     }
-    while ((n = kw_list_shift(&topics))) {
-        struct kc_ptopic *t = KW_CONTAINER_OF(n, struct kc_ptopic, link);
-        kw_list_push(&s->topics, n);
-        kc_metadata_want(s->core, t->topic);
-        if (s->settings->idempotence) kc_pid_want(&s->pid);
-        s->metadata_changed = true; /* it may be known already */
-    }
+    kc_sender_take_topics(s, &topics);
     while ((n = kw_list_shift(&due))) kc_sender_activate(s, KW_CONTAINER_OF(n, struct kc_part, link));
     while ((n = kw_list_shift(&sealed))) adopt(s, KW_CONTAINER_OF(n, struct kc_batch, link));
 }

@@ -89,6 +89,7 @@ bool kc_sender_idle(const struct kc_sender *s);
 /* Between the files of the sender. */
 void kc_sender_activate(struct kc_sender *s, struct kc_part *p); /* onto the ready list of its broker, or parked; nothing to send: neither */
 void kc_sender_park(struct kc_sender *s, struct kc_part *p, int64_t until_us);
+void kc_sender_take_topics(struct kc_sender *s, struct kw_list *fresh); /* from the accumulator, without its lock: their metadata is asked for */
 void kc_sender_queue(struct kc_sender *s, struct kc_part *p, struct kc_batch *b); /* by serial */
 bool kc_sender_is_missing(struct kc_sender *s, const struct kc_part *p); /* the topic is known, and has no such partition */
 void kc_sender_fail_missing(struct kc_sender *s, struct kc_part *p);    /* what is older than the metadata that says so */
