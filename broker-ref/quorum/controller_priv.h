@@ -56,6 +56,7 @@ struct kb_sweep {
     bool last_known;         /* last.known.leader.enable */
     int8_t unclean, flushed; /* of this topic; -1: not asked yet */
     int32_t led_anew, leaderless, balanced;
+    int64_t looked_at; /* partitions that an election was held for, of all sweeps */
     struct kw_timer retry;
 };
 

@@ -146,6 +146,7 @@ static kw_err visit(struct kb_controller *k, const struct kb_image_topic *t, con
     uint8_t *states = kw_arena_alloc(&k->arena, (size_t)p->replica_count + 1);
     if (!e.isr || !states) return KW_ENOMEM;
     if (p->replica_count == 0) return KW_OK;
+    w->looked_at++;
     if (w->flushed < 0) w->flushed = is_flushed(k, t);
     for (int32_t i = 0; i < p->replica_count; i++) states[i] = replica_state(k, w->flushed, p, p->replicas[i]);
     rules.preferred = w->balance && w->balanced < BALANCE_MAX;
@@ -281,10 +282,10 @@ static void swept(struct kb_change *c, struct kb_now now) {
         kb_say(k->o.logger, KB_INFO, "%d partitions have a new leader, %d have lost theirs", (int)w->led_anew, (int)w->leaderless);
     }
     kb_sessions_swept(k, done);
-    if (!done)
-        try_later(k);
-    else if (any_wanted(k))
-        kb_sweep_request(k);
+    bool wanted = any_wanted(k);
+    if (done && w->balanced == BALANCE_MAX) w->wants_balance = true; /* more may be left: soon, when others had their turn */
+    if (!done || w->balanced == BALANCE_MAX) try_later(k);
+    if (done && wanted) kb_sweep_request(k);
 }
 
 void kb_sweep_request(struct kb_controller *k) {

@@ -17,15 +17,15 @@ static bool is_live(const struct kb_image_broker *b) {
 /* The racks' numbers, in the order of v; all 0 where there are none, or just one. */
 static int32_t *number_racks(struct kb_controller *k, const int32_t *v, int32_t n, int32_t *count) {
     int32_t *racks = kw_arena_alloc(&k->arena, ((size_t)n + 1) * sizeof(*racks));
+    const char **names = kw_arena_alloc(&k->arena, ((size_t)n + 1) * sizeof(*names)); /* of the racks found so far */
     *count = 0;
+    if (!names) return NULL;
     for (int32_t i = 0; racks && i < n; i++) {
         const char *rack = kb_image_broker(k->o.image, v[i])->rack;
-        racks[i] = *count;
-        for (int32_t j = 0; j < i && racks[i] == *count; j++) {
-            const char *other = kb_image_broker(k->o.image, v[j])->rack;
-            if ((!rack && !other) || (rack && other && strcmp(rack, other) == 0)) racks[i] = racks[j];
-        }
-        if (racks[i] == *count) ++*count;
+        int32_t at = 0;
+        while (at < *count && !(rack && names[at] ? strcmp(rack, names[at]) == 0 : rack == names[at])) at++;
+        if (at == *count) names[(*count)++] = rack;
+        racks[i] = at;
     }
     return racks;
 }

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "advertise.h"
 #include "kw_messages.h"
 #include "meta_batch.h"
 
@@ -42,17 +43,26 @@ static kw_err open_frame(struct kb_replay *r, const uint8_t *p, size_t n, int64_
     return KW_EDECODE;
 }
 
+/* How records are meant goes by the level of metadata.version: those of a higher one than is known are not to be half understood. */
+static bool level_ok(struct kb_replay *r, const struct kw_feature_level_record *f, int64_t offset) {
+    if (f->feature_level <= KB_METADATA_VERSION || !kw_str_eq(f->name, kw_str_of("metadata.version"))) return true;
+    WHY(r, "the record at offset %lld sets metadata.version %d: this version of kbroker knows levels up to %d", (long long)offset,
+        (int)f->feature_level, KB_METADATA_VERSION);
+    return false;
+}
+
 static kw_err apply_frame(struct kb_replay *r, struct frame *f, int64_t offset, int32_t epoch) {
     const struct kw_desc *d = kw_metadata_record_by_type((int16_t)f->type);
     if (!d || !kb_image_knows((int16_t)f->type) || (int16_t)f->version > d->max) {
-        WHY(r, "the record at offset %lld has type %u version %u, which this version of kbroker does not know", (long long)offset, f->type,
-            f->version);
+        WHY(r, "the record at offset %lld has type %u version %u%s%s%s, which this version of kbroker does not know", (long long)offset, f->type,
+            f->version, d ? " (" : "", d ? d->name : "", d ? ")" : "");
         return KW_EVERSION;
     }
     kw_arena_reset(&r->arena);
     void *message = kw_arena_alloc(&r->arena, d->size);
     kw_err err = message ? kw_decode(d, (int16_t)f->version, &f->in, &r->arena, message) : KW_ENOMEM;
     if (!err && kw_in_left(&f->in)) err = KW_EDECODE;
+    if (!err && f->type == KW_RECORD_FEATURE_LEVEL && !level_ok(r, message, offset)) return KW_EVERSION;
     if (!err) err = kb_image_apply(r->image, offset, epoch, (int16_t)f->type, message);
     if (err) WHY(r, "the %s at offset %lld cannot be applied%s", d->name, (long long)offset, err == KW_ENOMEM ? ": out of memory" : "");
     return err;

@@ -77,6 +77,7 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
     for (size_t i = 0; i < KB_POINT_COUNT; i++) p->points[i] = -1;
     kw_list_init(&p->waiters);
     kw_list_init(&p->dirty_link);
+    kw_list_init(&p->config_link);
     kw_list_init(&p->link);
     kb_partition_configure(p);
     kb_partition_take_image(p, t, ip, n->now);

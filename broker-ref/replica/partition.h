@@ -41,6 +41,7 @@ struct kb_partition {
     bool was_online;            /* the log knows better */
     bool untouched;             /* LOADING: nothing was done to its folder yet */
     struct kw_list waiters;     /* struct kb_wait_hook, in purgatory.h */
+    struct kw_list config_link; /* in the node's list of those whose settings the image changed */
     struct kw_list dirty_link;  /* in the node's list of logs to flush at the end of the turn */
     uint32_t pins;              /* reads and lookups in flight: the log stays until they are done */
     struct kb_opening *opening; /* while LOADING */

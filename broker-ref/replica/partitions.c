@@ -33,6 +33,7 @@ static kw_err note_partition(void *ctx, struct kb_image_topic *t, struct kb_imag
 static void remove_partition(struct kb_partitions *ps, struct kb_partition *p) {
     kb_partition_leave_role(p);
     p->state = KB_PART_DELETED;
+    kw_list_remove(&p->config_link);
     kw_list_remove(&p->link);
     kw_list_push(&ps->removed, &p->link);
 }
@@ -49,9 +50,20 @@ static kw_err note_removed(void *ctx, struct kb_image_topic *t) {
     return KW_OK;
 }
 
+enum { RESOURCE_TOPIC = 2, RESOURCE_BROKER = 4 };
+
+static void note_configured(struct kb_partitions *ps, struct kb_partition *p) {
+    kw_list_remove(&p->config_link);
+    kw_list_push(&ps->configured, &p->config_link);
+}
+
+/* A topic's settings concern its partitions alone: else each topic that is made with some would cost as much as there are partitions. */
 static kw_err note_config(void *ctx, int8_t type, struct kw_str resource) {
-    (void)type, (void)resource;
-    ((struct kb_node *)ctx)->partitions->configs_moved = true;
+    struct kb_node *n = ctx;
+    const struct kb_image_topic *t = type == RESOURCE_TOPIC ? kb_image_topic(&n->image, resource) : NULL;
+    for (int32_t i = 0; t && i < t->partition_count; i++)
+        if (t->partitions[i].local) note_configured(n->partitions, t->partitions[i].local);
+    for (struct kb_partition *p = NULL; type == RESOURCE_BROKER && (p = kb_partitions_next(n, p));) note_configured(n->partitions, p);
     return KW_OK;
 }
 
@@ -116,7 +128,8 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     if (!ps->loaded || ps->stopping) return;
     drop_removed(n, now);
     /* First: a role that comes by the same news (a snapshot's, say) is taken up under the present min.insync.replicas. */
-    for (struct kb_partition *p = NULL; ps->configs_moved && (p = kb_partitions_next(n, p));) kb_partition_configure(p);
+    for (struct kw_list *l = ps->configured.next; l != &ps->configured; l = l->next)
+        kb_partition_configure(KW_CONTAINER_OF(l, struct kb_partition, config_link));
     for (size_t i = 0; i < ps->note_count; i++) {
         struct kb_image_topic *t = kb_image_topic_by_id(&n->image, ps->notes[i].topic_id);
         if (t && ps->notes[i].index < t->partition_count) take_partition(n, t, &t->partitions[ps->notes[i].index], now);
@@ -127,9 +140,8 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
         for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
             if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
     ps->registered = registered;
-    if (!ps->configs_moved) return;
-    ps->configs_moved = false;
-    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
+    for (struct kw_list *l; (l = kw_list_shift(&ps->configured));) {
+        struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, config_link);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
         if (p->in_sync) kb_partition_reckon(p, now); /* min.insync.replicas may be another */
         kb_purgatory_moved(p, now);
@@ -371,6 +383,7 @@ kw_err kb_partitions_new(struct kb_node *n) {
     kw_list_init(&ps->all);
     kw_list_init(&ps->dirty);
     kw_list_init(&ps->removed);
+    kw_list_init(&ps->configured);
     kw_list_init(&ps->leaving);
     kw_list_init(&ps->parked);
     kw_timer_init(&ps->housekeep_timer, housekeep_fire, n);
@@ -501,6 +514,7 @@ void kb_partitions_free(struct kb_node *n) {
             if (p->log) kb_log_free(p->log);
             kb_opening_free(p->opening);
             kw_list_remove(&p->dirty_link);
+            kw_list_remove(&p->config_link);
             kb_partition_freed(p);
         }
     }

@@ -51,7 +51,7 @@ struct kb_partitions {
     bool last_points; /* stopping: the logs are shut, the checkpoints are being written */
     struct kb_note *notes;
     size_t note_count, note_cap;
-    bool configs_moved;
+    struct kw_list configured; /* their settings changed since the image was last looked at */
     bool found_clean; /* of the logs that are opened at the start */
     struct kb_isrs isrs;
     struct kb_point_file points[KB_POINT_COUNT];

@@ -8,7 +8,10 @@
 #include "meta_rig.h"
 #include "quorum/elect.h"
 
-enum { BROKERS = 8, ID0 = 10 };
+#ifndef RIG_BROKERS
+#define RIG_BROKERS 8
+#endif
+enum { BROKERS = RIG_BROKERS, ID0 = 10 };
 struct rig_broker {
     int64_t epoch;
     uint8_t incarnation, dir;

@@ -1,5 +1,9 @@
-/* test_image_impossible.c - records that no broker writes and the image refuses: a damaged log, or a tool, may have them. */
+/* test_image_impossible.c - records that no broker writes and the image refuses: a damaged log, or a tool, may have them; and those that a newer
+ * release may write.
+ */
+#include "advertise.h"
 #include "image_rig.h"
+#include "quorum/store_priv.h"
 
 /* No broker writes these; a damaged log or a tool may. A zero byte would part a name from the key that it is found by, and a name is a
  * folder's. (fuzz_metadata_replay) */
@@ -58,7 +62,51 @@ static void test_impossible_records(void **state) {
     kb_image_deinit(&im);
 }
 
+/* A batch of one record as the log's next; then its version is made another, where that is above 0. */
+static kw_err replay_one(struct kb_replay *r, int16_t type, const void *record, uint8_t version) {
+    struct kb_meta_batch b;
+    struct kw_blk *blk;
+    size_t size, used;
+    kb_meta_batch_init(&b);
+    assert_int_equal(kb_meta_batch_add(&b, type, 0, record), KW_OK);
+    assert_int_equal(kb_meta_batch_finish(&b, false, r->next, 2, 5, &blk, &size), KW_OK);
+    if (version) {
+        assert_int_equal(blk->data[size - 4], type); /* … frame version, type, version, no tags, no headers */
+        blk->data[size - 3] = version;
+        kw_batch_crc_set(blk->data, size);
+    }
+    kw_err err = kb_replay_batches(r, blk->data, size, &used);
+    kw_blk_unref(blk);
+    kb_meta_batch_deinit(&b);
+    return err;
+}
+
+/* Levels of metadata.version say how records are meant: above the highest known one they may mean something else. */
+static void test_records_of_a_newer_release(void **state) {
+    (void)state;
+    struct kb_image im;
+    struct kb_replay r;
+    kb_image_init(&im);
+    kb_replay_init(&r, &im, NULL, 1, 0);
+    MSG(no_op, n);
+    MSG(feature_level, f);
+    assert_int_equal(replay_one(&r, KW_RECORD_NO_OP, &n, 0), KW_OK);
+    assert_int_equal(replay_one(&r, KW_RECORD_NO_OP, &n, 7), KW_EVERSION);
+    assert_non_null(strstr(r.why, "type 20 version 7 (NoOpRecord)"));
+    f.name = kw_str_of("metadata.version");
+    f.feature_level = KB_METADATA_VERSION;
+    assert_int_equal(replay_one(&r, KW_RECORD_FEATURE_LEVEL, &f, 0), KW_OK);
+    f.feature_level = KB_METADATA_VERSION + 1;
+    assert_int_equal(replay_one(&r, KW_RECORD_FEATURE_LEVEL, &f, 0), KW_EVERSION);
+    assert_non_null(strstr(r.why, "metadata.version 34"));
+    assert_non_null(strstr(r.why, "up to 33"));
+    f.name = kw_str_of("another.version"); /* says nothing of records */
+    assert_int_equal(replay_one(&r, KW_RECORD_FEATURE_LEVEL, &f, 0), KW_OK);
+    kb_replay_deinit(&r);
+    kb_image_deinit(&im);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_impossible_records)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_impossible_records), cmocka_unit_test(test_records_of_a_newer_release)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -343,17 +343,43 @@ static void test_loss_is_told(void **state) {
     rig_deinit(&r);
 }
 
-static void set_default(struct rig_conn *c, const char *name, const char *value) {
+static void set_config(struct rig_conn *c, int8_t type, const char *resource, const char *name, const char *value) {
     struct kw_incremental_alter_configs_request req;
     struct kw_incremental_alter_configs_response resp;
     struct kw_incremental_alter_configs_request_alterable_config kv = {.name = kw_str_of(name), .value = kw_str_of(value)};
     struct kw_incremental_alter_configs_request_alter_configs_resource a = {
-        .resource_type = 4, .resource_name = kw_str_of(""), .configs = {.v = &kv, .n = 1}};
+        .resource_type = type, .resource_name = kw_str_of(resource), .configs = {.v = &kv, .n = 1}};
     kw_msg_init(&kw_incremental_alter_configs_request_desc, &req);
     req.resources.v = &a;
     req.resources.n = 1;
     rig_call(c, KW_API_INCREMENTAL_ALTER_CONFIGS, 1, &req, &resp);
     assert_int_equal(resp.responses.v[0].error_code, KE_NONE);
+}
+
+static void set_default(struct rig_conn *c, const char *name, const char *value) {
+    set_config(c, 4, "", name, value);
+}
+
+/* A topic's settings are brought to its own partitions alone; the default of all topics to all. */
+static void test_settings_reach_those_they_concern(void **state) {
+    (void)state;
+    struct rig r;
+    struct kb_partition *p[2];
+    rig_init(&r, 44);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rig_create(c, i ? "b" : "a", 2, NULL, NULL), KE_NONE);
+        p[i] = kb_image_partition(&r.node->image, kw_str_of(i ? "b" : "a"), 1)->local;
+        p[i]->log_config.retention_ms = 5; /* until it is told anew */
+    }
+    set_config(c, 2, "a", "retention.ms", "1000");
+    assert_int_equal(p[0]->log_config.retention_ms, 1000);
+    assert_int_equal(p[1]->log_config.retention_ms, 5);
+    set_default(c, "log.retention.ms", "2000");
+    assert_int_equal(p[0]->log_config.retention_ms, 1000);
+    assert_int_equal(p[1]->log_config.retention_ms, 2000);
+    rig_deinit(&r);
 }
 
 /* BL-16, on a node that runs: the topic that overrides cleanup keeps every record, the one without an override loses its old ones. */
@@ -468,6 +494,7 @@ int main(void) {
         cmocka_unit_test(test_killed_while_deciding),
         cmocka_unit_test(test_loss_is_told),
         cmocka_unit_test(test_BL_16),
+        cmocka_unit_test(test_settings_reach_those_they_concern),
         cmocka_unit_test(test_stop_while_loading),
         cmocka_unit_test(test_idle_node_sleeps),
         cmocka_unit_test(test_no_memory_is_no_crash),
