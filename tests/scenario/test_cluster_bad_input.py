@@ -418,8 +418,8 @@ def what_each_node_has_of_its_own_cannot_be_set_for_all(folder):
     for name, value in (("node.id", 4), ("listeners", "PLAINTEXT://127.0.0.1:0"), ("process.roles", "broker"), ("log.dirs", "/tmp/x"),
                         ("controller.quorum.voters", "0@h:1"), ("advertised.listeners", "PLAINTEXT://h:1")):
         cluster_says(folder, "--nodes", 1, "--set", f"{name}={value}", code=2, words=(f"--set {name}", "its own"))
-    cluster_says(folder, "--nodes", 1, "--base-port", 0, "--data", "a", "--set", "num.partitons=3", words=("did you mean num.partitions?",))
-    cluster_says(folder, "--nodes", 1, "--base-port", 0, "--data", "b", "--profile", "relable", words=("reliable",))
+    cluster_says(folder, "--nodes", 1, "--base-port", 0, "--data", "a", "--set", "num.partitons=3", code=2, words=("did you mean num.partitions?",))
+    cluster_says(folder, "--nodes", 1, "--base-port", 0, "--data", "b", "--profile", "relable", code=2, words=("reliable",))
     cluster_says(folder, "--nodes", 1, "--base-port", 0, "--data", "d", "--faults", "none.json", words=("none.json", "No such file"))
 
 
