@@ -1,4 +1,4 @@
-/* unregister_broker.c - UnregisterBroker v0: a broker is gone for good; its leaderships move on first. KIP-631.
+/* unregister_broker.c - UnregisterBroker v0: a broker is gone for good, whether it lives or not; its leaderships move on first. KIP-631.
  *
  * Called by dispatch. The rules are the controller's (controller_brokers.c).
  */

@@ -147,6 +147,12 @@ void *kb_controller_record(struct kb_controller *k, int16_t type, int16_t versio
 
 /* ---- Running ---- */
 
+static void count(struct kb_controller_counts *sum, const struct kb_controller_counts *more) {
+    sum->unclean_elections += more->unclean_elections;
+    sum->last_known_leaders += more->last_known_leaders;
+    sum->brokers_fenced += more->brokers_fenced;
+}
+
 static void fail_items(struct kb_change *c, int16_t code, const char *text) {
     for (int32_t i = 0; i < c->count; i++) {
         struct kb_result *r = c->kind->result(c, i);
@@ -188,6 +194,7 @@ static kw_err collect(struct kb_controller *k, struct kb_change *c) {
     kw_arena_reset(&k->arena);
     k->record_count = 0;
     k->more = k->elects = false;
+    k->counting = (struct kb_controller_counts){0};
     kw_err err = k->failed ? KW_EIO : c->count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : refuse_doubles(k, c);
     if (!err) err = c->kind->run(k, c);
     return !err && k->record_count > KB_RECORDS_PER_CHANGE_MAX ? KW_ELIMIT : err;
@@ -212,6 +219,7 @@ static void run(struct kb_controller *k, struct kb_change *c) {
         return;
     }
     p->commit_offset = last;
+    if (appends) p->counts = k->counting;
     p->more = k->more;
     p->elects = k->elects;
     c->pending = p;
@@ -228,6 +236,7 @@ static void go_on(struct kb_controller *k) {
     if (!err && k->record_count > 0) {
         err = kb_store_append(k->o.store, k->records, k->record_count, &last, k->now);
         if (!err) p->commit_offset = last;
+        if (!err) count(&p->counts, &k->counting);
     }
     p->more = !err && k->more;
     if (err) fail_append(p->change, err);
@@ -310,6 +319,8 @@ void kb_controller_cancel(struct kb_controller *k, struct kb_change *c) {
 
 /* Unclean elections were allowed, perhaps: who waits for a leader finds one. */
 static void note_applied(struct kb_controller *k, struct kb_pending_change *p) {
+    count(&k->counts, &p->counts);
+    p->counts = (struct kb_controller_counts){0};
     k->sweep.wants_all |= p->elects;
     p->elects = false;
 }

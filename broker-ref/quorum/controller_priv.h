@@ -34,6 +34,7 @@ struct kb_pending_change { /* appended, not yet applied; outlives its change whe
     bool more;   /* not all of it is appended yet */
     bool elects; /* once it is applied, leaderless partitions may find a leader */
     int64_t commit_offset;
+    struct kb_controller_counts counts; /* what it adds to them */
     int32_t claim_count;
     struct {
         char key[KB_CLAIM_SIZE];
@@ -94,7 +95,7 @@ struct kb_controller {
     struct kw_timer session_timer, balance_timer;
     int64_t session_due_us;
     int64_t session_timeout_us, heartbeat_us;
-    struct kb_controller_counts counts;
+    struct kb_controller_counts counts; /* of what came to be */
     struct kw_list queue;    /* not run yet: something that they touch is under way */
     struct kw_list waiting;  /* struct kb_pending_change, by offset */
     struct kw_list finished; /* nothing was to be appended: done comes with the timer */
@@ -104,6 +105,7 @@ struct kb_controller {
     int64_t next_pid;  /* above all blocks handed out, committed or not, and above what the logs hold */
     bool failed, pumping;
     /* of the change being run */
+    struct kb_controller_counts counting;
     struct kw_arena arena;
     struct kw_map seen; /* what its items name */
     struct kb_store_record *records;

@@ -114,8 +114,8 @@ void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, c
     char isr[100];
     list_text(isr, sizeof(isr), p->isr, p->isr_count);
     bool says = k->told < LINES_MAX;
-    if (e->lossy) k->counts.unclean_elections++;
-    if (e->doubtful) k->counts.last_known_leaders++;
+    if (e->lossy) k->counting.unclean_elections++;
+    if (e->doubtful) k->counting.last_known_leaders++;
     if ((e->lossy || e->doubtful) && k->told++ == LINES_MAX)
         kb_say(k->o.logger, KB_WARN, "more partitions are led by replicas that lack records, or may: only the first %d are named", LINES_MAX);
     if (e->lossy && says)
@@ -209,7 +209,7 @@ static kw_err broker_record(struct kb_controller *k, const struct kb_session *s,
     r->broker_epoch = b->epoch;
     r->fenced = fence ? 1 : unfence ? -1 : 0;
     r->in_controlled_shutdown = leaves;
-    if (fence) k->counts.brokers_fenced++;
+    if (fence) k->counting.brokers_fenced++;
     return KW_OK;
 }
 

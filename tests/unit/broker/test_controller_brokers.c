@@ -407,6 +407,21 @@ static void test_unregister_while_the_disk_is_full(void **state) {
     STATE(&r, "t", 0, "1 (1,2)");
 }
 
+/* What is tried again and again counts once, when it has come to be. */
+static void test_counts_while_the_disk_is_full(void **state) {
+    (void)state;
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    sim_disk_faults(r.m.sim)->free_bytes = 0;
+    rig_kill(&r, 0);
+    rig_run(&r, 2000000);
+    assert_false(rig_fenced(&r, 0));
+    assert_int_equal(kb_controller_counts(r.m.controller)->brokers_fenced, 0);
+    sim_disk_faults(r.m.sim)->free_bytes = -1;
+    rig_run(&r, 1000000);
+    assert_true(rig_fenced(&r, 0));
+    assert_int_equal(kb_controller_counts(r.m.controller)->brokers_fenced, 1);
+}
+
 /* ---- Office ---- */
 
 static void test_elsewhere_nothing_is_done(void **state) {
@@ -521,6 +536,7 @@ int main(void) {
         TEST(test_unregister_a_broker_that_lives),
         TEST(test_unregister_a_broker_that_comes_back),
         TEST(test_unregister_while_the_disk_is_full),
+        TEST(test_counts_while_the_disk_is_full),
         TEST(test_elsewhere_nothing_is_done),
         TEST(test_a_new_controller),
         TEST(test_a_new_controller_mends),
