@@ -288,9 +288,15 @@ void sim_check_copies(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
     for (struct kb_partition *x = NULL; (x = kb_partitions_next(b->node, x));) {
-        int t = x->log && x->state == KB_PART_ONLINE ? sim_topic_number(x->topic) : -1;
-        if (t < 0 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
+        int t = x->log && (x->state == KB_PART_ONLINE || x->state == KB_PART_OFFLINE) ? sim_topic_number(x->topic) : -1;
+        if (t < 0 || x->index >= SIM_PARTS_MAX || sim_part_is_open(c, t, x->index)) continue;
         struct sim_part *p = &c->parts[t][x->index];
+        if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
+            struct sim_copy *y = &p->copies[b->index];
+            if (y->led && y->life == b->lives && y->end >= x->hw) sim_check_leader(c, p, b, x, t);
+            y->led = false;
+            continue;
+        }
         if (p->known && !sim_part_has_replica(p, b->index)) continue; /* on its way out */
         struct sim_look now = look_at(p, b, x), *last = &p->copies[b->index].look;
         if (memcmp(&now, last, sizeof now) == 0) continue;
@@ -311,7 +317,7 @@ void sim_check_copies_broken(struct sim_broker *b, struct kb_file *f, bool sync)
     struct sim_run *r = b->ctx;
     for (struct kb_partition *x = NULL; b->node && (x = kb_partitions_next(b->node, x));) {
         int t = x->log ? sim_topic_number(x->topic) : -1;
-        if (t < 0 || x->index >= SIM_PARTS_MAX || r->model.topics[t].churned) continue;
+        if (t < 0 || x->index >= SIM_PARTS_MAX || sim_part_is_open(r->cluster, t, x->index)) continue;
         struct sim_copy *y = &r->cluster->parts[t][x->index].copies[b->index];
         for (size_t i = 0; i < x->log->priv->seg_count; i++)
             if (x->log->priv->segs[i]->file == f && y->life == b->lives && y->failed_at < 0) {
@@ -337,5 +343,5 @@ void sim_check_copies_lost(struct sim_cluster *c, int node, bool all) {
     lose(c, &c->meta, node, all, true);
     for (int t = 0; t < c->run->model.topic_count; t++)
         for (int i = 0; i < SIM_PARTS_MAX; i++)
-            if (c->parts[t][i].copies[node].life && !c->run->model.topics[t].churned) lose(c, &c->parts[t][i], node, all, c->run->model.flush_on_ack);
+            if (c->parts[t][i].copies[node].life && !sim_part_is_open(c, t, i)) lose(c, &c->parts[t][i], node, all, c->run->model.flush_on_ack);
 }

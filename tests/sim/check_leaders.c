@@ -178,9 +178,27 @@ static void check_asked(struct sim_cluster *c, const struct sim_part *p, const c
              x->leader_epoch, x->partition_epoch, p->leader);
 }
 
+/* Its topic allows it. What was committed may be lost from here on, and the record says so. true. */
+static bool unclean_election(struct sim_cluster *c, struct sim_part *p, int topic, const struct kb_image_partition *x) {
+    struct sim_world *w = &c->run->w;
+    for (int i = 0; i < p->isr_count; i++) {
+        const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[p->isr[i]]);
+        if (k && !k->fenced && !k->in_controlled_shutdown && !p->copies[p->isr[i]].suspect)
+            sim_fail(w, 23, "topic-%d-%d: an unclean election in epoch %d, though node %d is in sync and alive", topic, x->index, x->leader_epoch, p->isr[i]);
+    }
+    if (x->recovery_state != 1)
+        sim_fail(w, 23, "topic-%d-%d: an unclean election in epoch %d is not told: the recovery state is %d", topic, x->index, x->leader_epoch,
+                 x->recovery_state);
+    sim_fire(w, SIM_F_UNCLEAN);
+    sim_model_log(&c->run->model, topic, x->index)->tainted = true;
+    p->end = 0;
+    return true;
+}
+
 static void check_change(struct sim_cluster *c, struct sim_part *p, const char *topic, int t, const struct kb_image_partition *x) {
     struct sim_world *w = &c->run->w;
     int leader = sim_cluster_node(c, x->leader);
+    bool lost = false;
     if (x->leader_epoch < p->leader_epoch || x->partition_epoch < p->partition_epoch)
         sim_fail(w, 16, "%s-%d: the metadata goes from leader epoch %d, partition epoch %d to %d, %d", topic, x->index, p->leader_epoch,
                  p->partition_epoch, x->leader_epoch, x->partition_epoch);
@@ -188,7 +206,9 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         if (x->leader_epoch == p->leader_epoch)
             sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader,
                      x->leader_epoch);
-        if (leader >= 0 && !sim_part_in_isr(p, leader) && !was_added(p, leader, x))
+        if (leader >= 0 && !sim_part_in_isr(p, leader) && !was_added(p, leader, x) && c->run->model.topics[t].unclean)
+            lost = unclean_election(c, p, t, x);
+        else if (leader >= 0 && !sim_part_in_isr(p, leader) && !was_added(p, leader, x))
             sim_fail(w, 23, "%s-%d: node %d is elected in epoch %d, and it was not in the ISR", topic, x->index, leader, x->leader_epoch);
         c->leader_elections++;
         p->moved_us = w->now_us;
@@ -199,12 +219,13 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         const struct kb_image_broker *k = kb_image_broker(&c->image, x->isr[i]);
         isr_has |= x->isr[i] == x->leader;
         if (sim_part_in_isr(p, m)) continue;
-        check_asked(c, p, topic, x, m);
+        if (!lost) check_asked(c, p, topic, x, m);
         if (!k || k->fenced || k->in_controlled_shutdown)
             sim_fail(w, 20, "%s-%d: node %d joins the ISR, and it is %s", topic, x->index, m,
                      !k          ? "not registered"
                      : k->fenced ? "fenced"
                                  : "shutting down");
+        if (sim_part_is_open(c, t, x->index)) continue;
         catch_up(c, p, m, t, x->index);
         if (!sim_copy_agrees(p, m))
             sim_fail(w, 20, "%s-%d: node %d joins the ISR and lacks something of what was committed up to %lld: it ends at %lld", topic,
@@ -225,7 +246,7 @@ void sim_check_returned(struct sim_cluster *c) {
             for (int i = 0; i < SIM_PARTS_MAX; i++) {
                 struct sim_part *p = &c->parts[t][i];
                 struct sim_copy *y = &p->copies[n];
-                if (c->run->model.topics[t].churned || !y->suspect || k->epoch <= y->lost_in || !sim_part_in_isr(p, n) || y->life != c->run->nodes[n].lives) continue;
+                if (sim_part_is_open(c, t, i) || !y->suspect || k->epoch <= y->lost_in || !sim_part_in_isr(p, n) || y->life != c->run->nodes[n].lives) continue;
                 catch_up(c, p, n, t, i);
                 if (!sim_copy_agrees(p, n))
                     sim_fail(&c->run->w, 18,

@@ -96,6 +96,8 @@ static void draw_topics(struct sim_run *r) {
         if (t == 0 && s->rf == 1) s->rf = 3;
         int min = (int)sim_range(w, 1, KW_MAX(s->rf - 1, 1)); /* the loss of one node never stops the writes */
         add_config(r, t, "min.insync.replicas", numbers[min]);
+        s->unclean = s->rf > 1 && t > 0 && sim_below(w, 4) == 0;
+        if (s->unclean) add_config(r, t, "unclean.leader.election.enable", "true");
     }
 }
 

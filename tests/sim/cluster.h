@@ -155,6 +155,10 @@ static inline bool sim_copy_awaits(const struct sim_copy *y, int node) {
         if (y->view[i] == node) return true;
     return false;
 }
+/* What is in it nobody can tell: its topic was made anew, or it had an unclean election. */
+static inline bool sim_part_is_open(const struct sim_cluster *c, int topic, int partition) {
+    return c->run->model.topics[topic].churned || c->run->model.topics[topic].logs[partition].tainted;
+}
 void sim_batches_add(struct sim_batches *v, const struct sim_batch_id *b);
 
 /* cluster.c */

@@ -31,7 +31,7 @@ void sim_admins_delete_records(struct sim_cluster *c) {
     struct sim_run *r = c->run;
     int t = (int)sim_below(&r->w, (uint64_t)r->model.topic_count), p = (int)sim_below(&r->w, (uint64_t)r->model.topics[t].partitions);
     struct sim_log *l = sim_model_log(&r->model, t, p);
-    if (l->count < 20 || r->model.topics[t].churned) return;
+    if (l->count < 20 || sim_part_is_open(c, t, p)) return;
     int64_t before = l->start + (int64_t)sim_below(&r->w, (uint64_t)((int64_t)l->count - l->start) / 2 + 1);
     l->start = KW_MAX(l->start, before); /* from now on it may be gone */
     sim_fire(&r->w, SIM_F_DELETE_RECORDS);
@@ -89,7 +89,7 @@ void sim_admins_elect(struct sim_cluster *c) {
     int topic, partition;
     (void)any_part(c, &topic, &partition);
     sim_fire(&c->run->w, SIM_F_ELECT);
-    sim_admin_elect(c->run->admin, topic, partition, false);
+    sim_admin_elect(c->run->admin, topic, partition, c->run->model.topics[topic].unclean && sim_below(&c->run->w, 2));
 }
 
 /* One that is dead, mostly: it comes back as one that was never there; one that lives registers again. */

@@ -39,7 +39,7 @@ bool sim_atlas_fragile(struct sim_cluster *c) {
         for (int i = 0; i < SIM_PARTS_MAX; i++)
             for (int n = 0; n < c->run->node_count; n++) {
                 const struct sim_part *p = &c->parts[t][i];
-                if (!c->run->model.topics[t].churned && p->copies[n].suspect && sim_part_in_isr(p, n)) return true;
+                if (!sim_part_is_open(c, t, i) && p->copies[n].suspect && sim_part_in_isr(p, n)) return true;
             }
     for (int n = 0; n < c->run->node_count; n++)
         if (c->voter[n] && (c->nodes[n].wiped || owes(c, n))) return true;

@@ -62,6 +62,7 @@ struct sim_topic {
     bool churned;       /* deleted and made anew: which of the two a record is in, nobody can tell */
     bool append_time;
     int16_t rf;         /* copies; 0 for one */
+    bool unclean;       /* a replica that is not in sync may lead when no other is left: with loss */
     struct sim_log logs[64];
 };
 struct sim_producer_facts {

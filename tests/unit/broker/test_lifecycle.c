@@ -4,6 +4,8 @@
 #include "replica_rig.h"
 
 #include "lifecycle.h"
+#include "log/epochs.h"
+#include "quorum/store_priv.h"
 
 static struct cluster c;
 
@@ -495,6 +497,46 @@ static void test_a_folder_without_its_topic(void **state) {
     }
 }
 
+/* A voter's snapshot is younger than the file of its log's epochs, which nothing waits for: after kill -9 the log's end, which was acknowledged, is
+ * still there, and its epochs are those of the batches. (Simulator, cluster seed 1.) */
+static void test_epochs_older_than_the_snapshot(void **state) {
+    (void)state;
+    setup_hosts(3, 3, 97);
+    for (int i = 0; i < 3; i++) rig_set(&c.h[i].r, "metadata.log.max.record.bytes.between.snapshots", "4000");
+    for (int i = 0; i < 3; i++) rig_set(&c.h[i].r, "metadata.log.segment.bytes", "1024"); /* the epoch begins in a sealed one */
+    for (int i = 0; i < 3; i++) up(i);
+    until_ready(0, 3, 5000000);
+    int first = controller(), voter = (first + 1) % 3;
+    cl_kill(&c.h[first], false);
+    cl_pass(&c, 5000000);
+    up(first);
+    until_ready(0, 3, 10000000);
+    char name[8];
+    struct kb_store *s = c.h[voter].r.node->parts.store;
+    for (int i = 0; i < 60 && (s->snapshot_epoch < kb_epochs_latest(s->log->epochs) || s->snapshot_end >= s->log->leo); i++) {
+        snprintf(name, sizeof(name), "t%d", i);
+        assert_int_equal(create(controller(), name, 2, 3, 5000), KE_NONE);
+        cl_pass(&c, 200000);
+    }
+    assert_true(s->snapshot_epoch > 0 && s->snapshot_end < s->log->leo);
+    const int64_t end = s->log->leo;
+    const size_t count = s->log->epochs->count;
+    const struct kb_epoch_entry last = s->log->epochs->v[count - 1], before = s->log->epochs->v[count - 2];
+    assert_true(last.start < s->snapshot_end);
+    cl_kill(&c.h[voter], false);
+    char text[64];
+    int n = snprintf(text, sizeof(text), "0\n1\n%d %lld\n", (int)before.epoch, (long long)before.start);
+    sim_disk_poke(c.h[voter].r.disk, "/data/__cluster_metadata-0/leader-epoch-checkpoint", text, (size_t)n);
+    up(voter);
+    until_ready(voter, voter + 1, 10000000);
+    s = c.h[voter].r.node->parts.store;
+    assert_null(strstr(c.h[voter].r.lines, "it starts anew there"));
+    assert_true(s->log->start < s->snapshot_end && s->log->leo >= end);
+    assert_int_equal(kb_epochs_at(s->log->epochs, last.start), last.epoch);
+    assert_int_equal(kb_epochs_at(s->log->epochs, last.start - 1), before.epoch);
+    teardown_hosts();
+}
+
 static void test_created_is_known_here(void **state) {
     (void)state;
     begin(4, 3, 90);
@@ -579,6 +621,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_unclean_return),
         cmocka_unit_test(test_br15_a_majority_of_the_weak),
         cmocka_unit_test(test_a_folder_without_its_topic),
+        cmocka_unit_test(test_epochs_older_than_the_snapshot),
         cmocka_unit_test(test_created_is_known_here),
         cmocka_unit_test(test_producer_ids),
         cmocka_unit_test(test_forwarded_through_a_failover),
