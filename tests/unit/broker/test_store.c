@@ -354,54 +354,6 @@ static void refuses_to_start(struct meta *m, const char *says) {
     meta_drop(m);
 }
 
-/* A batch of one record behind the log's end; its type or version is then made another. */
-static void append_changed(struct meta *m, const uint8_t *log, size_t size, int64_t end, int32_t epoch, size_t from_end, uint8_t to) {
-    struct kb_meta_batch b;
-    struct kw_no_op_record no_op;
-    struct kw_blk *blk;
-    size_t n;
-    kb_meta_batch_init(&b);
-    kw_msg_init(&kw_no_op_record_desc, &no_op);
-    assert_int_equal(kb_meta_batch_add(&b, KW_RECORD_NO_OP, 0, &no_op), KW_OK);
-    assert_int_equal(kb_meta_batch_finish(&b, false, end, epoch, 5, &blk, &n), KW_OK);
-    assert_int_equal(blk->data[n - 4], KW_RECORD_NO_OP);
-    blk->data[n - from_end] = to;
-    kw_batch_crc_set(blk->data, n);
-    uint8_t *all = malloc(size + n);
-    memcpy(all, log, size);
-    memcpy(all + size, blk->data, n);
-    sim_disk_poke(m->sim, META_LOG "/00000000000000000000.log", all, size + n);
-    free(all);
-    kw_blk_unref(blk);
-    kb_meta_batch_deinit(&b);
-}
-
-/* What a newer release wrote is not half understood: the node does not serve, says which record it is, and starts again once that is gone. */
-static void test_a_log_of_a_newer_release(void **state) {
-    (void)state;
-    struct meta m;
-    size_t size;
-    meta_init(&m, 8, NULL);
-    meta_start(&m);
-    assert_int_equal(meta_create(&m, "t", 2), 0);
-    int64_t end = kb_store_end(m.store);
-    int32_t epoch = kb_store_epoch(m.store);
-    meta_crash(&m, false);
-    const uint8_t *log = sim_disk_peek(m.sim, META_LOG "/00000000000000000000.log", &size);
-    assert_non_null(log);
-    uint8_t *kept = malloc(size);
-    memcpy(kept, log, size);
-    append_changed(&m, kept, size, end, epoch, 4, 18);
-    refuses_to_start(&m, "type 18 version 0");
-    append_changed(&m, kept, size, end, epoch, 3, 9);
-    refuses_to_start(&m, "type 20 version 9 (NoOpRecord)");
-    sim_disk_poke(m.sim, META_LOG "/00000000000000000000.log", kept, size);
-    meta_start(&m);
-    assert_non_null(kb_image_topic(&m.image, kw_str_of("t")));
-    free(kept);
-    meta_deinit(&m);
-}
-
 /* BR-16: a corrupt snapshot never makes a node forget its topics: it goes back to the one before and the log, or it does not serve. */
 static void test_br_16_corrupt_snapshot(void **state) {
     (void)state;
@@ -792,7 +744,6 @@ int main(void) {
         cmocka_unit_test(test_snapshots_cut_the_log),
         cmocka_unit_test(test_br_14_snapshot_and_tail_after_crashes),
         cmocka_unit_test(test_br_16_corrupt_snapshot),
-        cmocka_unit_test(test_a_log_of_a_newer_release),
         cmocka_unit_test(test_snapshot_ahead_of_the_log),
         cmocka_unit_test(test_damaged_files_stop_the_start),
         cmocka_unit_test(test_rot_is_no_torn_write),
