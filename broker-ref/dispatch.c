@@ -57,6 +57,7 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_BROKER_REGISTRATION, 0, 4, kb_api_broker_registration, CONTROLLER | EARLY},
     {KW_API_BROKER_HEARTBEAT, 0, 2, kb_api_broker_heartbeat, CONTROLLER | EARLY},
     {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, CONTROLLER | EARLY},
+    {KW_API_ASSIGN_REPLICAS_TO_DIRS, 0, 0, kb_api_assign_replicas_to_dirs, CONTROLLER | EARLY},
     {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, CONTROLLER | EARLY},
     {KW_API_DELETE_GROUPS, 0, 3, kb_api_delete_groups, BROKER},
     {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, CHANGE},

@@ -4,7 +4,11 @@
  * A rule acts before the request has any effect, or after (`when`). What it does, in this order: wait, then stall, close, or answer an
  * error; on the way out: throttle, corrupt, drip.
  */
+#include <errno.h>
+
 #include "fault_priv.h"
+#include "quorum/raft.h"
+#include "replica/partition.h"
 
 enum { DRIP_STEP_US = 100000 };
 
@@ -43,7 +47,7 @@ uint64_t kb_faults_hits(const struct kb_faults *f) {
 /* ---- Does a rule strike? ---- */
 
 static bool fits(struct kb_fault_rule *r, struct kb_request *rq) {
-    if (r->api_key >= 0 && r->api_key != rq->head.api_key) return false;
+    if (r->disk || (r->api_key >= 0 && r->api_key != rq->head.api_key)) return false;
     if (rq->head.version < r->version_min || rq->head.version > r->version_max) return false;
     if (r->broker >= 0 && r->broker != rq->node->id) return false;
     if (r->client_id && !kw_str_eq(rq->head.client_id, kw_str_of(r->client_id))) return false;
@@ -70,6 +74,31 @@ static struct kb_fault_rule *strike(struct kb_request *rq) {
         }
     }
     return NULL;
+}
+
+/* ---- The disk ---- */
+
+static bool has_file(const struct kb_fault_rule *r, const struct kb_node *n, const struct kb_file *file) {
+    if (r->topic && strcmp(r->topic, KB_METADATA_TOPIC) == 0) return n->parts.store && kb_store_has_file(n->parts.store, file);
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
+        if (!p->log || (r->topic && strcmp(r->topic, p->topic) != 0) || (r->partition >= 0 && r->partition != p->index)) continue;
+        if (kb_log_has_file(p->log, file)) return true;
+    }
+    return false;
+}
+
+void kb_fault_disk(struct kb_node *n, struct kb_disk_req *r) {
+    int op = r->op == KB_DISK_READ ? KB_FAULT_READ : r->op == KB_DISK_APPEND ? KB_FAULT_WRITE : r->op == KB_DISK_SYNC ? KB_FAULT_SYNC : 0;
+    if (!op || r->err) return;
+    for (struct kw_list *l = n->faults->rules.next; l != &n->faults->rules; l = l->next) {
+        struct kb_fault_rule *f = rule_of(l);
+        if ((int)f->disk != op || (f->broker >= 0 && f->broker != n->id) || !has_file(f, n, r->file) || !counts(f, &n->parts.rng)) continue;
+        f->hits++;
+        r->err = f->disk_error;
+        r->os_errno = f->disk_error == KB_DISK_ENOSPC ? ENOSPC : EIO;
+        KB_SAY(n, KB_INFO, "fault rule %d: a log's %s fails", f->number, op == KB_FAULT_READ ? "read" : op == KB_FAULT_WRITE ? "write" : "sync");
+        return;
+    }
 }
 
 /* ---- Timers and stalls ---- */

@@ -1,5 +1,5 @@
 /* fault.h - rules that make this broker misbehave on order: for the nth, every or some of the requests of an API, answer an error, wait,
- * close, stall, drip, corrupt. The JSON is described in README.md "Fault rules".
+ * close, stall, drip, corrupt; or have reads, writes and syncs of logs fail. The JSON is described in README.md "Fault rules".
  *
  * Called by dispatch (before an API runs), request (before its answer leaves), node (to load the rules and change them while it runs).
  * Randomness comes from the node.
@@ -20,6 +20,8 @@ char *kb_faults_list(const struct kb_faults *f); /* {"rules":[…]} with number,
 void kb_faults_free(struct kb_faults *f); /* once no request is under way */
 uint64_t kb_faults_hits(const struct kb_faults *f); /* of all rules */
 
+/* The shell has carried a disk request out: a rule may have it fail all the same. */
+void kb_fault_disk(struct kb_node *n, struct kb_disk_req *r);
 bool kb_fault_before(struct kb_request *rq);            /* true: the rule has taken the request over */
 bool kb_fault_answer(struct kb_request *rq, void *msg); /* true: the rule sends the answer, or none, in its own time */
 bool kb_fault_unanswered(struct kb_request *rq);        /* no answer is due, and the effect is there; true: as above */

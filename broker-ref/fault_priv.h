@@ -11,6 +11,8 @@ struct kb_fault_rule { /* reference-counted: the set holds one, each request tha
     int32_t number;  /* of the set, from 1; none is given twice */
     char *text;      /* as it was given, JSON */
     int16_t api_key; /* -1: any */
+    enum { KB_FAULT_NO_DISK, KB_FAULT_READ, KB_FAULT_WRITE, KB_FAULT_SYNC } disk; /* it strikes no request, but logs' files */
+    enum kb_disk_err disk_error;
     int16_t version_min, version_max;
     int32_t broker, partition;         /* -1: any */
     char *client_id, *topic;           /* NULL: any */

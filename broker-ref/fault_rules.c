@@ -49,7 +49,18 @@ static kw_err take_api(struct parse *p, const json_t *v, struct kb_fault_rule *r
     return unknown(p, "no API is called", &near);
 }
 
+static kw_err take_disk(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    static const char *const ops[] = {[KB_FAULT_READ] = "read", [KB_FAULT_WRITE] = "write", [KB_FAULT_SYNC] = "sync"};
+    for (int i = KB_FAULT_READ; i <= KB_FAULT_SYNC && json_is_string(v); i++)
+        if (strcmp(json_string_value(v), ops[i]) == 0) r->disk = i;
+    return r->disk ? KW_OK : bad(p, "\"disk\" is \"read\", \"write\" or \"sync\"");
+}
+
 static kw_err take_error(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    if (json_is_string(v) && (strcmp(json_string_value(v), "EIO") == 0 || strcmp(json_string_value(v), "ENOSPC") == 0)) {
+        r->disk_error = json_string_value(v)[1] == 'I' ? KB_DISK_EIO : KB_DISK_ENOSPC;
+        return KW_OK;
+    }
     const struct kw_kerror_info *e = json_is_string(v) ? kw_kerror_by_name(json_string_value(v)) : NULL;
     if (e && e->code >= -1 && e->code <= INT16_MAX) {
         r->error = (int16_t)e->code;
@@ -168,13 +179,14 @@ static kw_err take_number(struct parse *p, const char *name, const json_t *v, st
 static kw_err take_field(struct parse *p, const char *name, const json_t *v, struct kb_fault_rule *r) {
     static const char *const names[] = {"api",         "versions",         "client_id", "topic", "partition", "broker",   "after", "nth",
                                         "every",       "percent",          "times",     "when",  "error",     "delay_ms", "close", "stall",
-                                        "throttle_ms", "drip_bytes_per_s", "corrupt",   "note"};
+                                        "throttle_ms", "drip_bytes_per_s", "corrupt",   "note",  "disk"};
     if (strcmp(name, "api") == 0) return take_api(p, v, r);
     if (strcmp(name, "versions") == 0) return take_versions(p, v, r);
     if (strcmp(name, "client_id") == 0) return take_text(p, name, v, &r->client_id);
     if (strcmp(name, "topic") == 0) return take_text(p, name, v, &r->topic);
     if (strcmp(name, "percent") == 0) return take_percent(p, v, r);
     if (strcmp(name, "when") == 0) return take_when(p, v, r);
+    if (strcmp(name, "disk") == 0) return take_disk(p, v, r);
     if (strcmp(name, "error") == 0) return take_error(p, v, r);
     if (strcmp(name, "close") == 0) return take_flag(p, name, v, &r->close);
     if (strcmp(name, "stall") == 0) return take_flag(p, name, v, &r->stall);
@@ -199,10 +211,16 @@ static kw_err take_rule(struct parse *p, const json_t *v, struct kb_fault_rule *
         kw_err err = take_field(p, name, field, r);
         if (err != KW_OK) return err;
     }
+    bool of_requests = r->api_key >= 0 || r->client_id || r->version_max < INT16_MAX || r->close || r->stall || r->has_error || r->corrupts ||
+                       r->after_effect || r->delay_us > 0 || r->throttle_ms > 0 || r->drip_bytes_per_s > 0;
+    if (r->disk && (of_requests || !r->disk_error))
+        return bad(p, "a \"disk\" rule goes with broker, topic, partition, how often, and \"error\": \"EIO\" or \"ENOSPC\"");
+    if (!r->disk && r->disk_error) return bad(p, "that error is a disk's: say which of its operations fail, such as \"disk\": \"write\"");
+    if (r->disk_error == KB_DISK_ENOSPC && r->disk != KB_FAULT_WRITE) return bad(p, "only writes fail with ENOSPC");
     if ((r->nth > 0) + (r->every > 0) + (r->per_million < 1000000) > 1)
         return bad(p, "\"nth\", \"every\" and \"percent\" exclude one another");
     if ((int)r->close + (int)r->stall + (int)r->has_error > 1) return bad(p, "\"close\", \"stall\" and \"error\" exclude one another");
-    if (!r->close && !r->stall && !r->has_error && !r->corrupts && r->delay_us == 0 && r->throttle_ms == 0 && r->drip_bytes_per_s == 0)
+    if (!r->disk && !r->close && !r->stall && !r->has_error && !r->corrupts && r->delay_us == 0 && r->throttle_ms == 0 && r->drip_bytes_per_s == 0)
         return bad(p, "it does nothing: give one of error, close, stall, delay_ms, throttle_ms, drip_bytes_per_s, corrupt");
     return KW_OK;
 }

@@ -17,6 +17,7 @@ enum {
     FENCED_US = 50000,       /* between heartbeats that wait for being unfenced */
     LEAVING_US = 20000,      /* between those that wait for leaderships to go */
     LEAVE_US = 5000000,      /* at most */
+    LAST_WORD_US = 500000,   /* that its disk has failed */
     UNREACHABLE_US = 500000, /* no controller is known or can be connected: nobody takes anything over */
     UNHEARD_US = 1500000,    /* nor where this node is the controller itself, and nothing is committed any more */
     DUPLICATE_US = 500000,
@@ -42,6 +43,7 @@ struct kb_lifecycle {
     int64_t heard_us;             /* the controller's last answer */
     int64_t duplicate_since_us;   /* 0: not */
     int64_t leave_by_us;
+    int64_t disk_failed_us; /* 0: it has not */
     void (*left)(struct kb_node *n, struct kb_now now);
 };
 
@@ -199,6 +201,8 @@ static kw_err send_heartbeat(struct kb_lifecycle *l, struct kb_now now) {
     r.current_metadata_offset = n->image.offset;
     r.want_fence = !l->opened;
     r.want_shut_down = l->state == LEAVING;
+    struct kw_uuid dir = kb_store_directory_id(n->parts.store);
+    if (l->disk_failed_us) r.offline_log_dirs.v = &dir, r.offline_log_dirs.n = 1;
     kw_err err = ask(l, &kw_broker_heartbeat_request_desc, HEARTBEAT_VERSION, &r, now);
     if (err) return err;
     l->sent_us = now.mono_us;
@@ -217,7 +221,12 @@ static bool is_left_alone(struct kb_lifecycle *l, struct kb_now now) {
     return now.mono_us - l->heard_us >= (l->leader == l->node->id ? UNHEARD_US : UNREACHABLE_US);
 }
 
+static void disk_failed(struct kb_node *n) {
+    kb_node_fail(n, "%s: the logs of all partitions failed, the disk is broken (see above): mend it, or start this broker on another, empty one", n->log_dir);
+}
+
 static void step(struct kb_lifecycle *l, struct kb_now now) {
+    if (l->disk_failed_us && now.mono_us >= l->disk_failed_us + LAST_WORD_US) disk_failed(l->node);
     if (l->state == IDLE || l->state == LEFT || l->node->state == KB_NODE_FAILED) return;
     if (l->state == LEAVING && (now.mono_us >= l->leave_by_us || is_left_alone(l, now))) {
         KB_SAY(l->node, KB_WARN, "%s: this broker stops without handing over what it still leads",
@@ -336,6 +345,10 @@ static void heartbeat_answered(struct kb_lifecycle *l, struct kw_in *body, struc
         return;
     }
     l->heard_us = now.mono_us;
+    if (l->disk_failed_us && r.is_fenced) {
+        disk_failed(l->node);
+        return;
+    }
     if (l->state == LEAVING) {
         if (r.should_shut_down)
             leave_now(l, now);
@@ -343,7 +356,7 @@ static void heartbeat_answered(struct kb_lifecycle *l, struct kw_in *body, struc
             at(l, now.mono_us + LEAVING_US);
         return;
     }
-    int64_t next = l->sent_us + l->interval_us;
+    int64_t next = l->sent_us + (l->disk_failed_us ? RETRY_US : l->interval_us);
     if (r.is_fenced && l->opened) next = l->node->image.offset > l->sent_offset ? now.mono_us : KW_MIN(next, l->sent_us + FENCED_US);
     at(l, KW_MAX(next, now.mono_us));
 }
@@ -385,6 +398,17 @@ void kb_lifecycle_turn(struct kb_node *n, struct kb_now now) {
     l->leader = leader;
     l->leader_epoch = epoch;
     forget_leader(l);
+    at(l, now.mono_us);
+}
+
+void kb_lifecycle_disk_failed(struct kb_node *n, struct kb_now now) {
+    struct kb_lifecycle *l = n->lifecycle;
+    if (!l || l->state != ALIVE) {
+        disk_failed(n);
+        return;
+    }
+    if (l->disk_failed_us) return;
+    l->disk_failed_us = now.mono_us;
     at(l, now.mono_us);
 }
 

@@ -21,6 +21,8 @@ void kb_lifecycle_applied(struct kb_node *n, struct kb_now now);
 void kb_lifecycle_turn(struct kb_node *n, struct kb_now now); /* once a turn: another controller is told at once that this broker lives */
 /* The controller has not answered for so long that it may have fenced this broker: others may lead what this one leads. */
 bool kb_lifecycle_may_be_fenced(const struct kb_node *n, struct kb_now now);
+/* No log of this node works any more. The controller is told in a last heartbeat (KIP-858), for about half a second at most; then the node fails. */
+void kb_lifecycle_disk_failed(struct kb_node *n, struct kb_now now);
 /* A clean stop: leaderships are handed over while the node serves on; then done, in a later turn. At most 5 s, and no longer than a controller is
  * reachable. false: there is nothing to hand over, done is not called. */
 bool kb_lifecycle_leave(struct kb_node *n, void (*done)(struct kb_node *n, struct kb_now now), struct kb_now now);

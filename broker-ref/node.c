@@ -484,6 +484,7 @@ kw_err kb_node_start(struct kb_node *n, struct kb_now now) {
 
 void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now now) {
     n->now = now;
+    if (n->faults) kb_fault_disk(n, r);
     kb_disk_complete(&n->parts.disk, r, now);
 }
 

@@ -1,6 +1,7 @@
 /* admin.c - contract: admin.h. Called by the administration APIs; calls controller, image, partition. */
 #include "admin.h"
 
+#include "quorum/elect.h"
 #include "replica/partition.h"
 
 static struct kb_parts *parts_of(struct kb_request *rq) {
@@ -140,7 +141,7 @@ int32_t kb_admin_controller(const struct kb_parts *p) {
 static bool is_offline(struct kb_parts *parts, const struct kb_image_partition *p, int32_t id, int32_t self) {
     const struct kb_image_broker *b = kb_image_broker(parts->image, id);
     const struct kb_partition *local = p->local;
-    return !b || b->fenced || (id == self && local && local->state == KB_PART_OFFLINE);
+    return !b || b->fenced || kb_elect_is_lost(p, id) || (id == self && local && local->state == KB_PART_OFFLINE);
 }
 
 kw_err kb_admin_view(struct kb_request *rq, const struct kb_image_partition *p, struct kb_partition_view *v) {

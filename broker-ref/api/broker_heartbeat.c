@@ -1,4 +1,5 @@
-/* broker_heartbeat.c - BrokerHeartbeat v0-2: a broker keeps its session up, and asks to be unfenced, fenced, or let go. KIP-631, 841.
+/* broker_heartbeat.c - BrokerHeartbeat v0-2: a broker keeps its session up, and asks to be unfenced, fenced, or let go. v1 adds
+ * directories that it cannot use any more. KIP-631, 841, 858.
  *
  * Called by dispatch, sent by lifecycle. The rules are the controller's (controller_brokers.c). The connection that it comes by tells of the
  * broker's death when it closes (conn.c).
@@ -42,6 +43,8 @@ void kb_api_broker_heartbeat(struct kb_request *rq) {
                                .metadata_offset = req.current_metadata_offset,
                                .want_fence = req.want_fence,
                                .want_shut_down = req.want_shut_down,
+                               .offline_dirs = req.offline_log_dirs.v,
+                               .offline_dir_count = KW_MAX(req.offline_log_dirs.n, 0),
                                .conn = rq->conn,
                                .done = done,
                                .ctx = rq};

@@ -101,9 +101,9 @@ void kb_log_poison(struct kb_log *log, struct kb_now now, const char *what, cons
     if (log->poisoned) return;
     log->poisoned = true;
     const char *name = strrchr(path, '/');
-    snprintf(log->failure, sizeof(log->failure), "%s: %s of %s failed (%s); offline until the broker restarts on a sound disk", log->dir, what,
-             name ? name + 1 : path, kb_os_text(os_errno));
-    if (!log->priv->closed) kb_say(log->env->logger, KB_ERROR, "%s", log->failure);
+    snprintf(log->failure, sizeof(log->failure), "%s: %s of %s failed (%s)", log->dir, what, name ? name + 1 : path, kb_os_text(os_errno));
+    if (!log->priv->closed && !log->owner.failed) /* its owner says it, and what follows from it */
+        kb_say(log->env->logger, KB_ERROR, "%s", log->failure);
     for (size_t i = 0; i < log->priv->seg_count; i++)
         if (log->priv->segs[i]->file) log->priv->segs[i]->file->poisoned = true;
     kb_log_drop_writes(log);
@@ -118,6 +118,12 @@ size_t kb_log_seg_at(const struct kb_log *log, int64_t offset) {
         else hi = mid;
     }
     return lo ? lo - 1 : 0;
+}
+
+bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file) {
+    for (size_t i = 0; i < log->priv->seg_count; i++)
+        if (log->priv->segs[i]->file == file) return true;
+    return false;
 }
 
 int64_t kb_log_segment_count(const struct kb_log *log) { return (int64_t)log->priv->seg_count; }

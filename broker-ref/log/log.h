@@ -178,6 +178,7 @@ kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct 
 /* Retention by time and size, segment roll by time, index budget; called by the node's housekeeping timer. Returns segments deleted. */
 int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now);
 void kb_log_expire_producers(struct kb_log *log, struct kb_now now); /* those silent for producer_expiration_ms */
+bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file); /* a segment's, open now */
 int64_t kb_log_segment_count(const struct kb_log *log);
 
 #endif

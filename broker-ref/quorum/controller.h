@@ -167,6 +167,8 @@ struct kb_heartbeat {
     int32_t id;
     int64_t epoch, metadata_offset;
     bool want_fence, want_shut_down;
+    const struct kw_uuid *offline_dirs; /* KIP-858: it cannot use these any more. All that it registered: as want_fence */
+    int32_t offline_dir_count;
     const void *conn; /* that it came by: its close is told by kb_controller_conn_closed; NULL: this very node */
     void (*done)(struct kb_heartbeat *h, struct kb_now now);
     void *ctx;
@@ -206,6 +208,22 @@ struct kb_isr_request {
     bool stale; /* out: of another incarnation of the broker: STALE_BROKER_EPOCH for all */
 };
 kw_err kb_controller_alter_isr(struct kb_controller *k, struct kb_isr_request *q, int32_t count, struct kb_change *c, struct kb_now now) KW_CHECK;
+
+struct kb_dir_assign { /* KIP-858 */
+    struct kw_uuid topic_id;
+    int32_t partition;
+    struct kw_uuid directory; /* one that the broker registered, or kb_directory_lost: its log failed */
+    struct kb_result result;
+};
+struct kb_dirs_request {
+    int32_t broker; /* whose replicas they are */
+    int64_t broker_epoch;
+    struct kb_dir_assign *items;
+    bool stale; /* out: of another incarnation of the broker: STALE_BROKER_EPOCH for all */
+    /* the controller's, for its log line */
+    int32_t lost, found, led_anew, leaderless;
+};
+kw_err kb_controller_assign_dirs(struct kb_controller *k, struct kb_dirs_request *d, int32_t count, struct kb_change *c, struct kb_now now) KW_CHECK;
 
 enum { KB_ELECT_PREFERRED = 0, KB_ELECT_UNCLEAN = 1 };
 struct kb_leader_elect {

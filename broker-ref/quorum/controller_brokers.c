@@ -201,14 +201,28 @@ static void answer(struct kb_heartbeat *h, const struct kb_image_broker *b) {
     h->fenced = b->fenced;
 }
 
+/* Every directory that it registered is offline (kbroker's nodes have one): it can serve nothing any more. */
+static bool is_without_disk(const struct kb_heartbeat *h, const struct kb_image_broker *b) {
+    for (int32_t i = 0; i < b->log_dir_count; i++) {
+        bool offline = false;
+        for (int32_t j = 0; j < h->offline_dir_count; j++) offline = offline || kw_uuid_eq(b->log_dirs[i], h->offline_dirs[j]);
+        if (!offline) return false;
+    }
+    return b->log_dir_count > 0;
+}
+
 /* What the broker's state should come to, as a want of the next sweep; 0: it is as it should be. */
-static uint8_t wanted(struct kb_heartbeat *h, const struct kb_image_broker *b) {
+static uint8_t wanted(struct kb_controller *k, struct kb_heartbeat *h, const struct kb_image_broker *b) {
     if (h->want_shut_down) {
         if (b->fenced) {
             h->shut_down = true;
             return 0;
         }
         return b->in_controlled_shutdown ? KB_BROKER_FENCE : KB_BROKER_SHUT_DOWN; /* whatever could be led elsewhere is by now */
+    }
+    if (is_without_disk(h, b)) {
+        if (!b->fenced) kb_say(k->o.logger, KB_WARN, "broker %d has lost its data folder: others lead in its place", (int)h->id);
+        h->want_fence = true;
     }
     if (h->want_fence) return b->fenced ? 0 : KB_BROKER_FENCE;
     return b->fenced && !b->in_controlled_shutdown && h->metadata_offset >= b->epoch ? KB_BROKER_UNFENCE : 0;
@@ -249,7 +263,7 @@ bool kb_controller_heartbeat(struct kb_controller *k, struct kb_heartbeat *h, st
     if (!kw_timer_armed(&k->session_timer)) kb_sessions_arm(k); /* there was no memory for it */
     if (s->suspected) s->want &= (uint8_t)~KB_BROKER_FENCE; /* it lives */
     s->suspected = false;
-    uint8_t want = wanted(h, b);
+    uint8_t want = wanted(k, h, b);
     if (!want) {
         answer(h, b);
         return true;

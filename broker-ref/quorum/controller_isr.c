@@ -42,10 +42,12 @@ static bool eligible(struct kb_controller *k, struct kb_isr_alter *a, const stru
     for (int32_t i = 0; i < a->isr_count; i++) {
         const struct kb_image_broker *b = kb_image_broker(k->o.image, a->isr[i]);
         int64_t epoch = a->broker_epochs ? a->broker_epochs[i] : -1;
-        bool fit = b && !b->fenced && !b->in_controlled_shutdown && (epoch < 0 || epoch == b->epoch);
+        bool lost = kb_elect_is_lost(p, a->isr[i]);
+        bool fit = b && !b->fenced && !b->in_controlled_shutdown && !lost && (epoch < 0 || epoch == b->epoch);
         if (fit || (a->isr[i] == p->leader && b && !b->fenced && (epoch < 0 || epoch == b->epoch))) continue;
         kb_result_set(&a->result, KE_INELIGIBLE_REPLICA, "broker %d %s", (int)a->isr[i],
                       !b                           ? "is not registered"
+                      : lost                       ? "cannot use its log: its disk failed"
                       : b->fenced                  ? "is fenced"
                       : b->in_controlled_shutdown  ? "is shutting down"
                                                    : "was started anew since the leader heard of it");

@@ -149,6 +149,7 @@ void kb_sweep_request(struct kb_controller *k); /* sessions' wants, or wants_all
 void kb_sweep_stop(struct kb_controller *k);
 /* The states of a partition's replicas, in the arena. NULL: out of memory. */
 uint8_t *kb_replica_states(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p);
+bool kb_topic_is_flushed(struct kb_controller *k, const struct kb_image_topic *t); /* flush.on.ack */
 struct kb_elect_rules kb_elect_rules_of(struct kb_controller *k, const struct kb_image_topic *t);
 /* A partition change that carries out an election; fields of reassignments are the caller's to add. e's array is kept. NULL: out of memory. */
 struct kw_partition_change_record *kb_election_record(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p,

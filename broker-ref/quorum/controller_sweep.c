@@ -17,7 +17,7 @@ static uint8_t replica_state(struct kb_controller *k, bool flushed, const struct
     const struct kb_session *s = kb_session_find(k, id);
     uint8_t doing = s ? s->doing : 0, state = 0;
     if (doing & KB_BROKER_LOST && !flushed) state |= KB_REPLICA_LOST;
-    if (!b) return state;
+    if (!b || kb_elect_is_lost(p, id)) return state;
     bool fenced = doing & KB_BROKER_FENCE || (b->fenced && !(doing & KB_BROKER_UNFENCE));
     bool leaves = b->in_controlled_shutdown || doing & KB_BROKER_SHUT_DOWN;
     if (!fenced) state |= KB_REPLICA_ALIVE;
@@ -27,13 +27,13 @@ static uint8_t replica_state(struct kb_controller *k, bool flushed, const struct
     return state;
 }
 
-static bool is_flushed(struct kb_controller *k, const struct kb_image_topic *t) {
+bool kb_topic_is_flushed(struct kb_controller *k, const struct kb_image_topic *t) {
     return kb_effective_topic_int(k->o.image, k->o.config, kw_str_of(t->name), "flush.on.ack") > 0;
 }
 
 uint8_t *kb_replica_states(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p) {
     uint8_t *v = kw_arena_alloc(&k->arena, (size_t)p->replica_count + 1);
-    bool flushed = v && is_flushed(k, t);
+    bool flushed = v && kb_topic_is_flushed(k, t);
     for (int32_t i = 0; v && i < p->replica_count; i++) v[i] = replica_state(k, flushed, p, p->replicas[i]);
     return v;
 }
@@ -54,7 +54,7 @@ static struct kw_uuid directory_of(struct kb_controller *k, const struct kb_imag
     int32_t at = 0;
     while (at < p->replica_count && p->replicas[at] != id) at++;
     bool placed = at < p->replica_count && at < p->directory_count;
-    if (one && (in_sync || !placed)) return b->log_dirs[0];
+    if (one && (in_sync || !placed) && !kb_elect_is_lost(p, id)) return b->log_dirs[0]; /* "lost" stays until the broker says otherwise */
     return placed ? p->directories[at] : (struct kw_uuid){{0}}; /* of several the broker chooses itself */
 }
 
@@ -124,7 +124,7 @@ void kb_election_tell(struct kb_controller *k, const struct kb_image_topic *t, c
                (int)p->index, (int)e->leader, isr);
     if (e->doubtful && says)
         kb_say(k->o.logger, KB_WARN,
-               "%s-%d is led by its last known leader, broker %d, though its machine went down: what was acknowledged and not synced may be lost "
+               "%s-%d is led by its last known leader, broker %d, though its machine or disk failed: what was acknowledged and not synced may be lost "
                "(flush.on.ack=true keeps it)",
                t->name, (int)p->index, (int)e->leader);
 }
@@ -147,7 +147,7 @@ static kw_err visit(struct kb_controller *k, const struct kb_image_topic *t, con
     if (!e.isr || !states) return KW_ENOMEM;
     if (p->replica_count == 0) return KW_OK;
     w->looked_at++;
-    if (w->flushed < 0) w->flushed = is_flushed(k, t);
+    if (w->flushed < 0) w->flushed = kb_topic_is_flushed(k, t);
     for (int32_t i = 0; i < p->replica_count; i++) states[i] = replica_state(k, w->flushed, p, p->replicas[i]);
     rules.preferred = w->balance && w->balanced < BALANCE_MAX;
     kb_elect(p, states, &rules, &e);

@@ -19,6 +19,14 @@ static bool reserved(struct kw_uuid id) {
     return id.b[15] < DIRECTORY_RESERVED;
 }
 
+const struct kw_uuid kb_directory_lost = {{[15] = 1}};
+
+bool kb_elect_is_lost(const struct kb_image_partition *p, int32_t replica) {
+    for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++)
+        if (p->replicas[i] == replica) return kw_uuid_eq(p->directories[i], kb_directory_lost);
+    return false;
+}
+
 bool kb_elect_other_disk(const struct kb_image_partition *p, int32_t replica, const struct kw_uuid *dirs, int32_t dir_count) {
     for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++) {
         if (p->replicas[i] != replica) continue;

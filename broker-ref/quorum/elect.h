@@ -7,7 +7,8 @@
  * - The in-sync replicas become their live members. Is none alive, they stay whole and nobody leads: the last to go are the first to lead.
  * - A replica that may have lost what it acknowledged (its machine went down) leaves the in-sync replicas, unless it is the last of them: then it
  *   leads only as the "last known leader", where that is allowed, and the doubt is told. One on another disk than the partition was put on
- *   has nothing: it never leads where there are other replicas.
+ *   has nothing: it never leads where there are other replicas. One whose log failed (its directory is "lost", KIP-858) is not alive until it
+ *   has a directory again.
  * - Unclean election, where it is allowed and nobody is left: any live replica in assignment order, those with losses last.
  */
 #ifndef KB_ELECT_H
@@ -47,6 +48,9 @@ struct kb_elected {
 /* states[i] belongs to replicas[i]. */
 void kb_elect(const struct kb_image_partition *p, const uint8_t *states, const struct kb_elect_rules *rules, struct kb_elected *e);
 
+extern const struct kw_uuid kb_directory_lost;
+/* Its directory is that: its broker said that its log failed. */
+bool kb_elect_is_lost(const struct kb_image_partition *p, int32_t replica);
 /* Is the replica's directory, as the partition has it, none of these? Reserved ids (unassigned, lost, migrating) are any. */
 bool kb_elect_other_disk(const struct kb_image_partition *p, int32_t replica, const struct kw_uuid *dirs, int32_t dir_count);
 bool kb_elect_has(const int32_t *v, int32_t n, int32_t id);

@@ -353,6 +353,10 @@ const char *kb_store_failure(const struct kb_store *s) {
 const char *kb_store_cluster_id(const struct kb_store *s) {
     return s->load.cluster_id;
 }
+bool kb_store_has_file(const struct kb_store *s, const struct kb_file *file) {
+    return s->log && kb_log_has_file(s->log, file);
+}
+
 struct kw_uuid kb_store_directory_id(const struct kb_store *s) {
     return s->load.directory_id;
 }

@@ -69,6 +69,7 @@ int32_t kb_store_last_known_leaders(const struct kb_store *s);
 bool kb_store_leads(const struct kb_store *s);     /* this node is the active controller: see role */
 bool kb_store_is_single(const struct kb_store *s); /* a cluster of this node alone: no voters are configured */
 bool kb_store_is_loaded(const struct kb_store *s); /* requests of the quorum can be served */
+bool kb_store_has_file(const struct kb_store *s, const struct kb_file *file); /* a segment's of the metadata log */
 bool kb_store_has_written(const struct kb_store *s); /* since the start: until then the log is as it was found */
 
 #endif

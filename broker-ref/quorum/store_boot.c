@@ -99,6 +99,7 @@ static kw_err registration(struct kb_store *s, struct kb_meta_batch *b) {
 /* What is known of a replica. Of this node: the machine went down, or the disk is another one; of other brokers what the image says. */
 static uint8_t replica_state(const struct kb_store *s, const struct kb_image_topic *t, const struct kb_image_partition *p, int32_t id) {
     const struct kb_image_broker *b = kb_image_broker(s->o.image, id);
+    if (kb_elect_is_lost(p, id)) return 0; /* this node says so once its log is open again */
     if (id != s->load.node_id) {
         if (!b || b->fenced) return 0;
         uint8_t wiped = kb_elect_other_disk(p, id, b->log_dirs, b->log_dir_count) ? KB_REPLICA_WIPED : 0;

@@ -3,6 +3,7 @@
 
 #include "isr_priv.h"
 #include "partitions_priv.h"
+#include "quorum/elect.h"
 
 /* ---- Replicas ---- */
 
@@ -22,9 +23,11 @@ static bool wished(const struct kb_isr *s, int32_t id) {
     return false;
 }
 
-/* KIP-841, 903: in this life, known to the controller, and here to stay. */
+/* KIP-841, 858, 903: in this life, known to the controller, with a log that works, and here to stay. */
 static bool eligible(const struct kb_partition *p, const struct kb_remote *r) {
     const struct kb_image_broker *b = kb_image_broker(&p->node->image, r->id);
+    const struct kb_image_topic *t = kb_image_topic_by_id(&p->node->image, p->topic_id);
+    if (t && p->index < t->partition_count && kb_elect_is_lost(&t->partitions[p->index], r->id)) return false;
     return b && !b->fenced && !b->in_controlled_shutdown && (r->broker_epoch < 0 || r->broker_epoch == b->epoch);
 }
 

@@ -99,6 +99,7 @@ static void take_partition(struct kb_node *n, struct kb_image_topic *t, struct k
     if (p) {
         kb_partition_take_image(p, t, ip, now);
         kb_purgatory_moved(p, now);
+        kb_dirs_look(p, ip, now);
         return;
     }
     if (!mine) return;
@@ -139,6 +140,7 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     if (registered && !ps->registered)
         for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
             if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
+    if (registered && !ps->registered) kb_dirs_look_at_all(n, now);
     ps->registered = registered;
     for (struct kw_list *l; (l = kw_list_shift(&ps->configured));) {
         struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, config_link);
@@ -390,6 +392,7 @@ kw_err kb_partitions_new(struct kb_node *n) {
     kw_timer_init(&ps->producers_timer, producers_fire, n);
     kw_timer_init(&ps->flush_timer, flush_fire, n);
     kb_isrs_init(&ps->isrs, n);
+    kb_dirs_init(&ps->dirs, n);
     n->partitions = ps;
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
         size_t size = strlen(n->log_dir) + strlen(point_names[what]) + 2;
@@ -482,6 +485,7 @@ void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, 
     kw_timers_cancel(&n->parts.timers, &ps->producers_timer);
     kw_timers_cancel(&n->parts.timers, &ps->flush_timer);
     kb_isrs_stop(&ps->isrs);
+    kb_dirs_stop(&ps->dirs);
     ps->stopping = true;
     ps->stop_done = done;
     ps->stop_pending = 1;
@@ -505,6 +509,7 @@ void kb_partitions_free(struct kb_node *n) {
     if (!ps) return;
     n->image.observer = (struct kb_image_observer){0};
     kb_isrs_stop(&ps->isrs);
+    kb_dirs_stop(&ps->dirs);
     struct kw_list *lists[] = {&ps->all, &ps->removed, &ps->leaving};
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
         struct kw_list *l;

@@ -38,6 +38,13 @@ struct kb_leaving {
     struct kb_points_waiter points;
     int32_t left; /* what is still to be done */
 };
+struct kb_dirs { /* directories.c */
+    struct kb_node *node;
+    struct kb_call call;
+    struct kw_timer timer;
+    int64_t pause_us; /* after a failure */
+    bool stopped, complained;
+};
 struct kb_partitions {
     struct kw_list all, dirty, removed;
     struct kw_list leaving; /* DELETED ones, until nothing is left of them */
@@ -54,6 +61,7 @@ struct kb_partitions {
     struct kw_list configured; /* their settings changed since the image was last looked at */
     bool found_clean; /* of the logs that are opened at the start */
     struct kb_isrs isrs;
+    struct kb_dirs dirs;
     struct kb_point_file points[KB_POINT_COUNT];
     struct kw_timer housekeep_timer, flush_timer, producers_timer;
     size_t stop_pending;
@@ -91,6 +99,13 @@ void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_n
 struct kb_log_owner kb_partition_owner(struct kb_partition *p);
 void kb_partitions_point_moved(struct kb_node *n, enum kb_point what); /* arms the timer that writes the checkpoint */
 void kb_partitions_flush_due(struct kb_partition *p);
+/* directories.c */
+void kb_dirs_init(struct kb_dirs *d, struct kb_node *n);
+void kb_dirs_stop(struct kb_dirs *d);
+/* The partition's log or what the image says of it changed (ip, where the caller has it): the controller is told where they differ. */
+void kb_dirs_look(struct kb_partition *p, const struct kb_image_partition *ip, struct kb_now now);
+void kb_dirs_look_at_all(struct kb_node *n, struct kb_now now);
+void kb_dirs_failed(struct kb_partition *p, struct kb_now now); /* its log did just now: perhaps it is the disk */
 /* opening.c */
 kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_moved(struct kb_partition *p, struct kb_now now); /* the marks of the log that is being opened moved */

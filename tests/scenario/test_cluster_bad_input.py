@@ -250,6 +250,53 @@ def a_full_disk_of_the_leader_refuses_goes_on_serving_reads_and_heals(folder):
         run("umount", "-l", small)
 
 
+# ---- A disk that fails ----
+
+@test
+def a_leaders_log_that_fails_is_led_elsewhere_and_the_nodes_others_go_on(folder):
+    c = Cluster(folder / "c", 3, controllers=1)
+    c.create("t", "0:1:2", min_insync_replicas=2, flush_on_ack="true")
+    c.create("u", "0:1:2", min_insync_replicas=2)
+    equal(c.produce("t", "a"), "")
+    c.fault(0, {"disk": "write", "topic": "t", "times": 1, "error": "EIO"})
+    equal(c.produce("t", "b"), "", "the client finds the new leader")
+    c.until("t", "others took over", leader=1, isr=[1, 2])
+    c.until("u", "the log beside it works", leader=0, isr=[0, 1, 2])
+    equal(c.produce("u", "c"), "")
+    lines = [line for line in (c.data / "node-0.log").read_text().splitlines() if "t-0" in line and "Input/output error" in line]
+    equal(len(lines), 1, "one line says it")
+    holds(lines[0], "t-0 is offline", "until the disk is mended and the broker restarted")
+    c.fault(2, {"disk": "sync", "topic": "t", "error": "EIO"})
+    holds(c.produce("t", "d", retries=False), "NOT_ENOUGH_REPLICAS")
+    c.until("t", "a follower's sync failed", leader=1, isr=[1])
+    c.mend(2)
+    c.kill(0, 2)
+    c.start(0, 2)
+    c.until("t", "started anew", isr=[0, 1, 2])
+    equal(c.produce("t", "e"), "")
+    c.kill(1)
+    eventually("nothing is lost", lambda: {"a", "b", "e"} <= set(c.consume("t")), 20)
+    equal(c.stop(), 0)
+
+
+@test
+def a_node_whose_logs_all_fail_says_so_and_stops(folder):
+    c = Cluster(folder / "c", 3, controllers=1)
+    for topic in "tu":
+        c.create(topic, "2:1:0", min_insync_replicas=2)
+        equal(c.produce(topic, "a"), "")
+    c.fault(2, {"disk": "write", "error": "EIO"})
+    for topic in "tu":
+        equal(c.produce(topic, "b"), "")
+        c.until(topic, "others go on", leader=1, isr=[0, 1])
+    eventually("it has stopped", lambda: "the logs of all partitions failed" in (c.data / "node-2.log").read_text())
+    c.start(2)
+    for topic in "tu":
+        c.until(topic, "mended", isr=[0, 1, 2])
+        c.reads(topic, ["a", "b"])
+    equal(c.stop(), 0)
+
+
 # ---- Forged requests ----
 
 def text(s):

@@ -236,6 +236,42 @@ static void test_describe_log_dirs(void **state) {
     down(&x);
 }
 
+/* A log that failed is a directory of its own, with the error; the one beside it is as it was. */
+static void test_describe_log_dirs_of_a_failed_log(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, 7, NULL, NULL);
+    assert_int_equal(rig_create(x.c, "u", 2, NULL, NULL), KE_NONE);
+    rig_produce(x.c, "t", (struct rig_batch){.count = 3, .value_size = 1000});
+    sim_disk_faults(x.r.disk)->eio_write_at = 0;
+    struct rig_batch b = {.count = 3, .value_size = 1000};
+    size_t n;
+    uint8_t *batch = rig_batch(&x.r, &b, &n);
+    struct kw_produce_response pr;
+    rig_call(x.c, KW_API_PRODUCE, 9, &rig_produce_msg(&x.r, "u", 1, 1, batch, n)->req, &pr);
+    assert_int_equal(pr.responses.v[0].partition_responses.v[0].error_code, KE_KAFKA_STORAGE_ERROR);
+    for (int16_t v = 0; v <= 5; v++) {
+        struct kw_describe_log_dirs_request req;
+        struct kw_describe_log_dirs_response resp;
+        int32_t indexes[] = {0, 1};
+        struct kw_describe_log_dirs_request_describable_log_dir_topic t = {.topic = kw_str_of("u"), .partitions = {indexes, 2}};
+        kw_msg_init(&kw_describe_log_dirs_request_desc, &req);
+        for (int all = 0; all < 2; all++) {
+            req.topics.v = &t;
+            req.topics.n = all ? -1 : 1;
+            rig_call(x.c, KW_API_DESCRIBE_LOG_DIRS, v, &req, &resp);
+            assert_int_equal(resp.results.n, 2);
+            assert_true(kw_str_eq(resp.results.v[0].log_dir, kw_str_of("/data")));
+            assert_int_equal(resp.results.v[0].error_code, KE_NONE);
+            assert_int_equal(resp.results.v[0].topics.n, 1 + all);
+            assert_true(kw_str_eq(resp.results.v[1].log_dir, kw_str_of("/data/u-1")));
+            assert_int_equal(resp.results.v[1].error_code, KE_KAFKA_STORAGE_ERROR);
+            assert_int_equal(resp.results.v[1].topics.v[0].partitions.v[0].partition_index, 1);
+        }
+    }
+    down(&x);
+}
+
 static struct kw_init_producer_id_response new_pid(struct fixture *x, int16_t version, const char *transactional) {
     struct kw_init_producer_id_request req;
     struct kw_init_producer_id_response resp;
@@ -304,7 +340,7 @@ int main(void) {
         cmocka_unit_test(test_delete_records),
         cmocka_unit_test(test_delete_records_of_compacted_topic),
         cmocka_unit_test(test_describe_producers),
-        cmocka_unit_test(test_describe_log_dirs),
+        cmocka_unit_test(test_describe_log_dirs), cmocka_unit_test(test_describe_log_dirs_of_a_failed_log),
         cmocka_unit_test(test_init_producer_id),
         cmocka_unit_test(test_ids_of_a_foreign_log),
     };

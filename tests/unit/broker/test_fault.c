@@ -240,6 +240,12 @@ static void test_bad_rules(void **state) {
         {"[{\"close\": true, \"percent\": 101}]", "\"percent\" is a number from 0 to 100"},
         {"[{\"close\": true, \"versions\": [9, 3]}]", "\"versions\" goes from a lower"},
         {"[{\"close\": true, \"when\": \"later\"}]", "\"when\" is \"before\""},
+        {"[{\"disk\": \"erase\", \"error\": \"EIO\"}]", "\"disk\" is \"read\", \"write\" or \"sync\""},
+        {"[{\"disk\": \"write\"}]", "\"error\": \"EIO\" or \"ENOSPC\""},
+        {"[{\"disk\": \"write\", \"error\": 6}]", "\"error\": \"EIO\" or \"ENOSPC\""},
+        {"[{\"disk\": \"write\", \"error\": \"EIO\", \"delay_ms\": 5}]", "a \"disk\" rule goes with"},
+        {"[{\"disk\": \"sync\", \"error\": \"ENOSPC\"}]", "only writes fail with ENOSPC"},
+        {"[{\"api\": \"Produce\", \"error\": \"EIO\"}]", "that error is a disk's"},
         {"[{\"close\": true, \"api\": 65536}]", "\"api\" is the name or the key"},
     };
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
@@ -256,6 +262,41 @@ static void test_bad_rules(void **state) {
     char text[100];
     assert_int_equal(kb_faults_add(f, "[]", NULL, text, sizeof(text)), KW_OK);
     kb_faults_free(f);
+}
+
+static int16_t disk_put(struct fixture *x, int32_t index) {
+    size_t n;
+    struct rig_batch b = {.count = 1, .pid = -1, .epoch = -1, .seq = -1};
+    uint8_t *p = rig_batch(&x->r, &b, &n);
+    return rig_produce_bytes(x->c, "t", index, 9, -1, p, n).error_code;
+}
+
+/* The disk: of one partition's log, of all, and of the metadata's, which is the node's end. */
+static void test_disk(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, "[{\"disk\": \"write\", \"topic\": \"t\", \"partition\": 1, \"after\": 1, \"times\": 1, \"error\": \"ENOSPC\"},"
+           " {\"disk\": \"sync\", \"broker\": 7, \"error\": \"EIO\"},"
+           " {\"disk\": \"write\", \"topic\": \"t\", \"partition\": 0, \"nth\": 2, \"error\": \"EIO\"}]");
+    static const int16_t wanted[2][4] = {{KE_NONE, KE_KAFKA_STORAGE_ERROR, KE_KAFKA_STORAGE_ERROR, KE_KAFKA_STORAGE_ERROR},
+                                         {KE_NONE, KE_KAFKA_STORAGE_ERROR, KE_NONE, KE_NONE}};
+    for (int32_t p = 0; p < 2; p++)
+        for (int i = 0; i < 4; i++) assert_int_equal(disk_put(&x, p), wanted[p][i]);
+    assert_int_equal(kb_faults_hits(x.r.node->faults), 2);
+    static const char rule[] = "{\"disk\": \"write\", \"topic\": \"__cluster_metadata\", \"error\": \"EIO\"}";
+    char text[200];
+    assert_int_equal(kb_node_faults_add(x.r.node, rule, NULL, text, sizeof(text)), KW_OK);
+    assert_int_equal(disk_put(&x, 1), KE_NONE);
+    assert_int_equal(kb_node_state(x.r.node), KB_NODE_READY);
+    struct kw_create_topics_request req;
+    struct kw_create_topics_request_creatable_topic t = {.name = kw_str_of("u"), .num_partitions = 1, .replication_factor = 1};
+    kw_msg_init(&kw_create_topics_request_desc, &req);
+    req.topics.v = &t, req.topics.n = 1;
+    rig_request(x.c, KW_API_CREATE_TOPICS, 7, 99, &req);
+    rig_pass(&x.r, 100000);
+    assert_int_equal(kb_node_state(x.r.node), KB_NODE_FAILED);
+    rig_free_node(&x.r);
+    down(&x);
 }
 
 /* A produce with acks=0 gets no answer: only the closed connection can tell of an error, and what comes after the effect has no answer to
@@ -340,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_nth_every_percent),
         cmocka_unit_test(test_filters),
         cmocka_unit_test(test_errors_of_other_apis),
+        cmocka_unit_test(test_disk),
         cmocka_unit_test(test_close),
         cmocka_unit_test(test_delay_and_throttle),
         cmocka_unit_test(test_stall),
