@@ -341,6 +341,7 @@ static kw_err apply_register_broker(struct kb_image *im, const struct kw_registe
         return err;
     }
     if (old) broker_free(old);
+    im->broker_news++;
     return KW_OK;
 }
 
@@ -348,12 +349,14 @@ static kw_err apply_unregister_broker(struct kb_image *im, const struct kw_unreg
     struct kb_image_broker *b = kw_map_remove_u64(&im->brokers, (uint32_t)r->broker_id);
     if (!b) return KW_EDECODE;
     broker_free(b);
+    im->broker_news++;
     return KW_OK;
 }
 
 static kw_err apply_registration_change(struct kb_image *im, const struct kw_broker_registration_change_record *r) {
     struct kb_image_broker *b = kb_image_broker(im, r->broker_id);
     if (!b || b->epoch != r->broker_epoch) return KW_EDECODE;
+    im->broker_news++;
     if (r->fenced) b->fenced = r->fenced > 0;
     if (r->in_controlled_shutdown) b->in_controlled_shutdown = r->in_controlled_shutdown > 0;
     return r->log_dirs.n > 0 ? copy_uuids(&b->log_dirs, &b->log_dir_count, r->log_dirs.v, r->log_dirs.n) : KW_OK;
@@ -364,6 +367,7 @@ static kw_err set_fenced(struct kb_image *im, int32_t id, int64_t epoch, bool fe
     struct kb_image_broker *b = kb_image_broker(im, id);
     if (!b || b->epoch != epoch) return KW_EDECODE;
     b->fenced = fenced;
+    im->broker_news++;
     return KW_OK;
 }
 static kw_err apply_fence(struct kb_image *im, const struct kw_fence_broker_record *r) {

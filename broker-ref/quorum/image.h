@@ -67,6 +67,7 @@ struct kb_image {
     struct kw_map features;         /* name -> struct kb_image_level */
     int64_t next_producer_id;       /* first id not handed out in blocks */
     int32_t partition_count;        /* of all topics */
+    uint64_t broker_news;           /* grows whenever a broker comes, goes, is fenced or not */
     struct kb_image_observer observer;
 };
 struct kb_image_level {

@@ -71,6 +71,7 @@ kw_err kb_image_replace(struct kb_image *im, struct kb_image *with) {
     old = *im;
     *im = *with;
     im->observer = old.observer;
+    im->broker_news = old.broker_news + 1;
     err = tell_changed(im, &old);
     if (!err) err = tell_configs(im, &old);
     if (!err) err = tell_configs(im, im);

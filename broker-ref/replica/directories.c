@@ -110,7 +110,7 @@ static kw_err ask(struct kb_dirs *d, struct kb_partition *const *due, size_t cou
         parts[i].partition_index = p->index;
     }
     int64_t timeout_us = kb_partitions_config_us(n, "controller.quorum.request.timeout.ms");
-    err = n->partitions->isrs.ask(n, &d->call, &kw_assign_replicas_to_dirs_request_desc, VERSION, &req, timeout_us, now);
+    err = d->ask(n, &d->call, &kw_assign_replicas_to_dirs_request_desc, VERSION, &req, timeout_us, now);
 fail:
     kw_free(topics);
     kw_free(parts);
@@ -167,7 +167,7 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
 }
 
 void kb_dirs_init(struct kb_dirs *d, struct kb_node *n) {
-    *d = (struct kb_dirs){.node = n, .call = {.done = answered, .ctx = d}};
+    *d = (struct kb_dirs){.node = n, .ask = kb_channel_call, .call = {.done = answered, .ctx = d}};
     kw_timer_init(&d->timer, fire, d);
 }
 

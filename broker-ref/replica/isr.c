@@ -200,11 +200,13 @@ int32_t kb_isr_nearest(const struct kb_partition *p, struct kw_str rack, int64_t
 static void maybe_shrink(struct kb_isr *s, struct kb_now now) {
     struct kb_partition *p = s->p;
     if (s->wish || now.mono_us < s->rest_until_us) return;
+    bool any = false;
     for (int32_t i = 0; i < s->remote_count; i++) {
         struct kb_remote *r = &s->remotes[i];
         r->behind = in_isr(p, r->id) && !caught_up(p, r, now);
+        any = any || r->behind;
     }
-    kb_isr_wish(s, -1, now);
+    if (any) kb_isr_wish(s, -1, now);
 }
 
 static void lag_fire(struct kw_timer *t, void *ctx, int64_t now_us) {

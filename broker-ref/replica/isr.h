@@ -21,6 +21,7 @@ struct kb_isrs { /* of a node */
     int64_t lag_max_us; /* replica.lag.time.max.ms */
     bool rack_aware;    /* replica.selector.class */
     bool stopped;
+    int refusals; /* of whole requests, one after the other */
     kw_err (*ask)(struct kb_node *n, struct kb_call *c, const struct kw_desc *request, int16_t version, const void *msg, int64_t timeout_us,
                   struct kb_now now); /* kb_channel_call, but for tests */
 };

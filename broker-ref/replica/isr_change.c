@@ -13,7 +13,8 @@
 enum {
     VERSION = 3,
     PARTITIONS_MAX = 1000,       /* of a request */
-    AGAIN_US = 50000,            /* no controller, or it failed */
+    AGAIN_US = 50000,            /* no controller, or it failed; it refuses the whole request: doubling … */
+    AGAIN_MAX_US = 2000000,
     AGAIN_LATER_US = 1000000,    /* it has other views of the partition: the image will tell which */
     REST_US = 200000,            /* after a refusal */
     ANSWER_SIZE_MAX = 16 << 20,
@@ -147,6 +148,15 @@ static void take_answers(struct kb_isrs *all, const struct kw_alter_partition_re
         }
 }
 
+/* Said once, and asked again ever more seldom, until it takes one. A controller that has just lost its office is another soon. */
+static int64_t refused_whole(struct kb_isrs *all, int16_t code) {
+    if (code == KE_NOT_CONTROLLER || code == KE_REQUEST_TIMED_OUT) return AGAIN_US;
+    if (all->refusals == 0)
+        KB_SAY(all->node, KB_WARN, "the controller takes no changes of in-sync replicas from this broker: %s; it is asked again", kw_kerror_name(code));
+    if (all->refusals < 16) all->refusals++;
+    return KW_MIN((int64_t)AGAIN_US << all->refusals, (int64_t)AGAIN_MAX_US);
+}
+
 static void answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {
     (void)blk;
     struct kb_isrs *all = c->ctx;
@@ -154,13 +164,19 @@ static void answered(struct kb_call *c, kw_err err, struct kw_in *body, struct k
     struct kw_arena arena;
     kw_arena_init(&arena, ANSWER_SIZE_MAX);
     if (err == KW_OK) err = kw_decode(&kw_alter_partition_response_desc, VERSION, body, &arena, &resp);
-    if (err == KW_OK && resp.error_code == KE_NONE) take_answers(all, &resp, now);
+    int64_t pause_us = AGAIN_US;
+    if (err == KW_OK && resp.error_code != KE_NONE) {
+        pause_us = refused_whole(all, resp.error_code);
+    } else if (err == KW_OK) {
+        all->refusals = 0;
+        take_answers(all, &resp, now);
+    }
     kw_arena_deinit(&arena);
     struct kw_list *l;
     while ((l = kw_list_shift(&all->sent))) { /* those without an answer */
         struct kb_isr *s = KW_CONTAINER_OF(l, struct kb_isr, wish_link);
         s->sent = false;
-        wish_again(all, s, now.mono_us + AGAIN_US);
+        wish_again(all, s, now.mono_us + pause_us);
     }
     if (!kw_list_empty(&all->unsent)) send_soon(all, now.mono_us); /* those that came meanwhile */
 }

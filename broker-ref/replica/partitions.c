@@ -124,6 +124,15 @@ bool kb_partitions_leaving(const struct kb_partition *p) {
     return false;
 }
 
+/* DeleteRecords waits for the live replicas: one that is fenced is none, in sync or not. */
+static void wake_for_brokers(struct kb_node *n, struct kb_now now) {
+    struct kb_partitions *ps = n->partitions;
+    if (ps->broker_news == n->image.broker_news) return;
+    ps->broker_news = n->image.broker_news;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
+        if (p->in_sync) kb_purgatory_moved(p, now);
+}
+
 void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
     if (!ps->loaded || ps->stopping) return;
@@ -142,6 +151,7 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
             if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
     if (registered && !ps->registered) kb_dirs_look_at_all(n, now);
     ps->registered = registered;
+    wake_for_brokers(n, now);
     for (struct kw_list *l; (l = kw_list_shift(&ps->configured));) {
         struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, config_link);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
@@ -350,10 +360,9 @@ static void producers_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     arm(n, t, kb_partitions_config_us(n, "producer.id.expiration.check.interval.ms"));
 }
 
-#define SYNC_AGAIN_MS 100 /* with flush.on.ack the log syncs by itself; this is for a round that could not be tried */
-
+/* With flush.on.ack the log syncs by itself, and tries again by itself. */
 void kb_partitions_flush_due(struct kb_partition *p) {
-    int64_t ms = p->log_config.flush_on_ack ? KW_MIN(p->log_config.flush_ms, SYNC_AGAIN_MS) : p->log_config.flush_ms;
+    int64_t ms = p->log_config.flush_ms;
     if (p->flush_due_us != KW_NEVER || ms > INT64_MAX / 4000) return;
     struct kb_node *n = p->node;
     struct kw_timer *t = &n->partitions->flush_timer;

@@ -43,6 +43,8 @@ struct kb_dirs { /* directories.c */
     struct kb_call call;
     struct kw_timer timer;
     int64_t pause_us; /* after a failure */
+    kw_err (*ask)(struct kb_node *n, struct kb_call *c, const struct kw_desc *request, int16_t version, const void *msg, int64_t timeout_us,
+                  struct kb_now now); /* kb_channel_call, but for tests */
     bool stopped, complained;
 };
 struct kb_partitions {
@@ -53,6 +55,7 @@ struct kb_partitions {
     int64_t lost; /* records known to have been committed and to be lost, by the logs that were opened */
     bool loaded, stopping, failed;
     bool registered; /* as it was when the image last moved */
+    uint64_t broker_news; /* of the image, likewise */
     bool stale_points; /* the checkpoint files name partitions that the metadata does not know: nothing is opened until that has ended */
     struct kb_points_waiter stale;
     bool last_points; /* stopping: the logs are shut, the checkpoints are being written */

@@ -525,6 +525,92 @@ static void test_leads_in_this_life(void **state) {
     lead_down(&l);
 }
 
+/* A request that is refused as a whole is asked again ever more seldom, and said once; until one is taken. */
+static void test_refused_as_a_whole(void **state) {
+    (void)state;
+    struct lead l;
+    lead_up(&l, 20, 2, 1);
+    lead_fetch(&l, BY(.id = 1));
+    for (int64_t t = 0; t < 10000000; t += 10000) {
+        if (l.call) lead_answer(&l, KW_OK, (struct lead_answer){.top = KE_STALE_BROKER_EPOCH});
+        rig_pass(&l.r, 10000);
+    }
+    assert_in_range(l.asks, 5, 12);
+    const char *line = strstr(l.r.lines, "STALE_BROKER_EPOCH");
+    assert_non_null(line);
+    assert_null(strstr(line + 1, "STALE_BROKER_EPOCH"));
+    for (int i = 0; i < 3 && !l.call; i++) rig_pass(&l.r, 1000000);
+    lead_commit(&l, 11, with1, 2);
+    assert_int_equal(lead_part(&l, 0)->isr_count, 2);
+    lead_down(&l);
+}
+
+static uint64_t allocations; /* the table stays when its test is over: it is malloc with a count */
+static void *counting_malloc(size_t n, void *ctx) {
+    (void)ctx;
+    allocations++;
+    return malloc(n);
+}
+static void *counting_realloc(void *p, size_t n, void *ctx) {
+    (void)ctx;
+    allocations++;
+    return realloc(p, n);
+}
+static void counting_free(void *p, void *ctx) {
+    (void)ctx;
+    free(p);
+}
+
+/* Nothing is allocated for partitions of which nobody has fallen behind. */
+static void test_the_watch_needs_no_memory(void **state) {
+    (void)state;
+    static const struct kw_allocator counting = {.malloc_fn = counting_malloc, .realloc_fn = counting_realloc, .free_fn = counting_free};
+    struct lead l;
+    lead_up(&l, 21, 2, 2);
+    for (int32_t i = 1; i < 8; i++) lead_partition(&l, i, 2, 2);
+    for (int32_t i = 0; i < 8; i++) {
+        lead_fill(&l, i, 1);
+        lead_fetch(&l, BY(.id = 1, .index = i, .offset = 1, .last_epoch = 5));
+    }
+    rig_pass(&l.r, 100000000); /* checkpoints are written */
+    kw_allocator_set(&counting);
+    allocations = 0;
+    rig_pass(&l.r, 10 * LAG_US);
+    uint64_t seen = allocations;
+    assert_int_equal(seen, 0);
+    assert_int_equal(l.asks, 0);
+    lead_down(&l);
+}
+
+/* DeleteRecords waits for live replicas, in sync or not; one that is fenced meanwhile, out of sync, is not waited for any longer. */
+static void test_delete_records_and_a_replica_that_goes(void **state) {
+    (void)state;
+    struct lead l;
+    struct kw_delete_records_request req;
+    struct kw_delete_records_response resp;
+    struct kw_delete_records_request_delete_records_partition part = {.offset = 3};
+    struct kw_delete_records_request_delete_records_topic t = {.name = kw_str_of("t"), .partitions = {&part, 1}};
+    lead_up(&l, 22, 3, 2);
+    lead_fill(&l, 0, 5);
+    lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5));
+    lead_fetch(&l, BY(.id = 2, .offset = 1, .last_epoch = 5));
+    kw_msg_init(&kw_delete_records_request_desc, &req);
+    req.topics.v = &t;
+    req.topics.n = 1;
+    req.timeout_ms = 30000;
+    rig_request(l.c, KW_API_DELETE_RECORDS, 2, 77, &req);
+    rig_settle(&l.r);
+    lead_fetch(&l, BY(.id = 1, .offset = 5, .last_epoch = 5, .log_start = 3));
+    rig_pass(&l.r, 1000000);
+    assert_false(rig_response(l.c, KW_API_DELETE_RECORDS, 2, 77, &resp)); /* 2 lives, and has not told */
+    struct kw_broker_registration_change_record fenced = {.broker_id = 2, .broker_epoch = 102, .fenced = 1};
+    lead_tell(&l, KW_RECORD_BROKER_REGISTRATION_CHANGE, &fenced);
+    assert_true(rig_response(l.c, KW_API_DELETE_RECORDS, 2, 77, &resp));
+    assert_int_equal(resp.topics.v[0].partitions.v[0].error_code, KE_NONE);
+    assert_int_equal(resp.topics.v[0].partitions.v[0].low_watermark, 3);
+    lead_down(&l);
+}
+
 /* Without memory nothing is lost: it is tried again. */
 static void test_no_memory(void **state) {
     (void)state;
@@ -565,6 +651,9 @@ int main(void) {
         cmocka_unit_test(test_replicas_change),
         cmocka_unit_test(test_flush_on_ack),
         cmocka_unit_test(test_leads_in_this_life),
+        cmocka_unit_test(test_refused_as_a_whole),
+        cmocka_unit_test(test_the_watch_needs_no_memory),
+        cmocka_unit_test(test_delete_records_and_a_replica_that_goes),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
