@@ -11,16 +11,9 @@
 enum lane { OWN, RELAYED, LANES };
 enum { PAUSE_US = 50000 /* after a connection that did not come about */ };
 
-struct peer {
-    struct kb_channel *ch;
-    struct kb_link *link;
-    int32_t id;
-    bool opened;
-    int64_t pause_until_us;
-};
 struct kb_channel {
     struct kb_node *node;
-    struct peer peers[LANES * KB_VOTERS_MAX]; /* of one lane, then of the next */
+    struct kb_voter_link peers[LANES * KB_VOTERS_MAX]; /* of one lane, then of the next */
     size_t peer_count;                        /* a lane */
     struct kw_list inners;
 };
@@ -37,20 +30,42 @@ struct kb_inner { /* a request of this node to itself */
     size_t size;
 };
 
-/* ---- Life ---- */
+/* ---- To a voter ---- */
 
 static void link_opened(void *ctx, struct kb_link *l, struct kb_now now) {
-    struct peer *p = ctx;
+    struct kb_voter_link *v = ctx;
     (void)l, (void)now;
-    p->opened = true;
+    v->opened = true;
 }
 
 static void link_ended(void *ctx, struct kb_link *l, enum kb_link_end how, struct kb_now now) {
-    struct peer *p = ctx;
-    (void)l, (void)how;
-    if (!p->opened) p->pause_until_us = now.mono_us + PAUSE_US;
-    p->opened = false;
+    struct kb_voter_link *v = ctx;
+    (void)l;
+    v->pause_until_us = now.mono_us + (v->opened ? v->pause_us : PAUSE_US);
+    v->opened = false;
+    if (v->ended) v->ended(v->ctx, how, now);
 }
+
+kw_err kb_voter_link_want(struct kb_voter_link *v, struct kb_now now) {
+    if (!v->link) {
+        char host[KB_HOST_SIZE];
+        struct kb_link_options o = {.node = v->node, .host = host, .opened = link_opened, .ended = link_ended, .ctx = v};
+        if (!kb_channel_voter_address(v->node, v->id, host, &o.port)) return KW_EBUSY;
+        kw_err err = kb_link_new(&o, &v->link);
+        if (err) return err;
+    }
+    if (!kb_link_is_idle(v->link)) return KW_OK;
+    return now.mono_us < v->pause_until_us ? KW_EBUSY : kb_link_dial(v->link, now);
+}
+
+void kb_voter_link_drop(struct kb_voter_link *v) {
+    kb_link_free(v->link);
+    v->link = NULL;
+    v->opened = false;
+    v->pause_until_us = 0;
+}
+
+/* ---- Life ---- */
 
 kw_err kb_channel_new(struct kb_node *n) {
     struct kb_channel *ch = kw_calloc(1, sizeof(*ch));
@@ -58,7 +73,7 @@ kw_err kb_channel_new(struct kb_node *n) {
     struct kb_voter v[KB_VOTERS_MAX];
     ch->node = n;
     ch->peer_count = KW_MIN(kb_config_voters(n->parts.config, v, KB_VOTERS_MAX), (size_t)KB_VOTERS_MAX);
-    for (size_t i = 0; i < LANES * ch->peer_count; i++) ch->peers[i] = (struct peer){.ch = ch, .id = v[i % ch->peer_count].id};
+    for (size_t i = 0; i < LANES * ch->peer_count; i++) ch->peers[i] = (struct kb_voter_link){.node = n, .id = v[i % ch->peer_count].id};
     kw_list_init(&ch->inners);
     n->channel = ch;
     return KW_OK;
@@ -77,7 +92,7 @@ void kb_channel_free(struct kb_node *n) {
     struct kb_channel *ch = n->channel;
     if (!ch) return;
     while (!kw_list_empty(&ch->inners)) inner_free(KW_CONTAINER_OF(ch->inners.next, struct kb_inner, link));
-    for (size_t i = 0; i < LANES * ch->peer_count; i++) kb_link_free(ch->peers[i].link);
+    for (size_t i = 0; i < LANES * ch->peer_count; i++) kb_voter_link_drop(&ch->peers[i]);
     kw_free(ch);
     n->channel = NULL;
 }
@@ -174,33 +189,20 @@ end:
 
 /* ---- To the controller ---- */
 
-static struct peer *peer_of(struct kb_channel *ch, int32_t id, enum lane lane) {
-    struct peer *p = ch->peers + (size_t)lane * ch->peer_count;
+static struct kb_voter_link *peer_of(struct kb_channel *ch, int32_t id, enum lane lane) {
+    struct kb_voter_link *p = ch->peers + (size_t)lane * ch->peer_count;
     for (size_t i = 0; i < ch->peer_count; i++)
         if (p[i].id == id) return &p[i];
     return NULL;
-}
-
-static kw_err connect_peer(struct peer *p, struct kb_now now) {
-    struct kb_node *n = p->ch->node;
-    if (!p->link) {
-        char host[KB_HOST_SIZE];
-        struct kb_link_options o = {.node = n, .host = host, .opened = link_opened, .ended = link_ended, .ctx = p};
-        if (!kb_channel_voter_address(n, p->id, host, &o.port)) return KW_EBUSY;
-        kw_err err = kb_link_new(&o, &p->link);
-        if (err) return err;
-    }
-    if (!kb_link_is_idle(p->link)) return KW_OK;
-    return now.mono_us < p->pause_until_us ? KW_EBUSY : kb_link_dial(p->link, now);
 }
 
 static kw_err send_on(struct kb_node *n, struct kb_call *c, const struct kb_call_body *b, int64_t timeout_us, struct kb_now now) {
     int32_t leader = kb_store_leader(n->parts.store, NULL);
     if (leader < 0) return KW_EBUSY;
     if (leader == n->id) return kb_store_leads(n->parts.store) ? kb_channel_to_self(n, c, b, timeout_us, now) : KW_EBUSY;
-    struct peer *p = peer_of(n->channel, leader, b->msg ? OWN : RELAYED);
+    struct kb_voter_link *p = peer_of(n->channel, leader, b->msg ? OWN : RELAYED);
     if (!p) return KW_EBUSY;
-    kw_err err = connect_peer(p, now);
+    kw_err err = kb_voter_link_want(p, now);
     if (err) return err;
     return b->msg ? kb_link_call(p->link, c, kw_api_by_key(b->api_key)->request, b->version, b->msg, timeout_us, now)
                   : kb_link_relay(p->link, c, b->api_key, b->version, b->bytes, b->size, timeout_us, now);

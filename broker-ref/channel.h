@@ -20,6 +20,22 @@ kw_err kb_channel_call(struct kb_node *n, struct kb_call *c, const struct kw_des
 kw_err kb_channel_relay(struct kb_node *n, struct kb_call *c, int16_t api_key, int16_t version, const uint8_t *body, size_t size,
                         int64_t timeout_us, struct kb_now now) KW_CHECK;
 
+/* A connection to a voter that is kept, made when something is to be sent; zeroed and then init. After one that did not come about there is a pause of
+ * 50 ms, after one that ended pause_us. */
+struct kb_voter_link {
+    struct kb_node *node;
+    struct kb_link *link; /* NULL: none was wanted yet */
+    int32_t id;
+    int64_t pause_us;
+    void (*ended)(void *ctx, enum kb_link_end how, struct kb_now now); /* its calls have failed; may be NULL */
+    void *ctx;
+    bool opened;
+    int64_t pause_until_us;
+};
+/* Connected, or about to be: calls may be made. KW_EBUSY: its address is not known, or it is to be left alone for a moment. KW_ENOMEM. */
+kw_err kb_voter_link_want(struct kb_voter_link *v, struct kb_now now) KW_CHECK;
+void kb_voter_link_drop(struct kb_voter_link *v); /* it ends, without a word; another may be wanted at once */
+
 /* A request of this node to itself, whoever leads: its API runs at the end of this turn, its encoded answer comes to the call. */
 struct kb_call_body {
     int16_t api_key, version;

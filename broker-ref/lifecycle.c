@@ -34,10 +34,8 @@ struct kb_lifecycle {
     bool opened, told;      /* told: the node knows that it is unfenced */
     struct kw_timer timer;
     struct kb_call call;
-    struct kb_link *link;
-    int32_t leader, leader_epoch; /* whom the link is to, or would be */
-    bool link_opened;
-    int64_t pause_until_us;
+    struct kb_voter_link to; /* the leader */
+    int32_t leader, leader_epoch;
     int64_t interval_us, session_us;
     int64_t sent_us, sent_offset; /* of the last heartbeat */
     int64_t heard_us;             /* the controller's last answer */
@@ -49,6 +47,7 @@ struct kb_lifecycle {
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us);
 static void answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);
+static void link_ended(void *ctx, enum kb_link_end how, struct kb_now now);
 
 /* ---- Life ---- */
 
@@ -60,6 +59,7 @@ kw_err kb_lifecycle_new(struct kb_node *n) {
     l->node = n;
     l->epoch = l->previous_epoch = -1;
     l->leader = -1;
+    l->to = (struct kb_voter_link){.node = n, .id = -1, .pause_us = RETRY_US, .ended = link_ended, .ctx = l};
     l->incarnation = kb_uuid_random(&n->parts.rng);
     l->interval_us = kb_config_int(c, "broker.heartbeat.interval.ms") * 1000;
     l->session_us = kb_config_int(c, "broker.session.timeout.ms") * 1000;
@@ -73,7 +73,7 @@ void kb_lifecycle_free(struct kb_node *n) {
     struct kb_lifecycle *l = n->lifecycle;
     if (!l) return;
     kb_call_cancel(&l->call);
-    kb_link_free(l->link);
+    kb_voter_link_drop(&l->to);
     kw_timers_cancel(&n->parts.timers, &l->timer);
     kw_free(l);
     n->lifecycle = NULL;
@@ -112,40 +112,16 @@ void kb_lifecycle_opened(struct kb_node *n, struct kb_now now) {
 
 /* ---- Whom to talk to ---- */
 
-static void link_opened(void *ctx, struct kb_link *link, struct kb_now now) {
+static void link_ended(void *ctx, enum kb_link_end how, struct kb_now now) {
     struct kb_lifecycle *l = ctx;
-    (void)link, (void)now;
-    l->link_opened = true;
-}
-
-static void link_ended(void *ctx, struct kb_link *link, enum kb_link_end how, struct kb_now now) {
-    struct kb_lifecycle *l = ctx;
-    (void)link;
+    (void)now;
     KB_SAY(l->node, KB_DEBUG, "heartbeats to controller %d: %s", l->leader, kb_link_end_text(how));
-    l->pause_until_us = now.mono_us + (l->link_opened ? RETRY_US : FENCED_US);
-    l->link_opened = false;
-    if (l->state != LEFT) at(l, l->pause_until_us);
+    if (l->state != LEFT) at(l, l->to.pause_until_us);
 }
 
 static void forget_leader(struct kb_lifecycle *l) {
     kb_call_cancel(&l->call);
-    kb_link_free(l->link);
-    l->link = NULL;
-    l->link_opened = false;
-    l->pause_until_us = 0;
-}
-
-static kw_err connect_leader(struct kb_lifecycle *l, struct kb_now now) {
-    struct kb_node *n = l->node;
-    if (!l->link) {
-        char host[KB_HOST_SIZE];
-        struct kb_link_options o = {.node = n, .host = host, .opened = link_opened, .ended = link_ended, .ctx = l};
-        if (!kb_channel_voter_address(n, l->leader, host, &o.port)) return KW_EBUSY;
-        kw_err err = kb_link_new(&o, &l->link);
-        if (err) return err;
-    }
-    if (!kb_link_is_idle(l->link)) return KW_OK;
-    return now.mono_us < l->pause_until_us ? KW_EBUSY : kb_link_dial(l->link, now);
+    kb_voter_link_drop(&l->to);
 }
 
 static kw_err ask(struct kb_lifecycle *l, const struct kw_desc *request, int16_t version, const void *msg, struct kb_now now) {
@@ -155,8 +131,8 @@ static kw_err ask(struct kb_lifecycle *l, const struct kw_desc *request, int16_t
         struct kb_call_body b = {.api_key = request->api_key, .version = version, .msg = msg};
         return kb_store_leads(n->parts.store) ? kb_channel_to_self(n, &l->call, &b, l->session_us, now) : KW_EBUSY;
     }
-    kw_err err = connect_leader(l, now);
-    return err ? err : kb_link_call(l->link, &l->call, request, version, msg, l->session_us, now);
+    kw_err err = kb_voter_link_want(&l->to, now);
+    return err ? err : kb_link_call(l->to.link, &l->call, request, version, msg, l->session_us, now);
 }
 
 /* ---- What is asked ---- */
@@ -217,7 +193,7 @@ static void leave_now(struct kb_lifecycle *l, struct kb_now now) {
 }
 
 static bool is_left_alone(struct kb_lifecycle *l, struct kb_now now) {
-    if (l->leader >= 0 && l->link && kb_link_is_open(l->link)) l->heard_us = now.mono_us; /* it may take its time */
+    if (l->leader >= 0 && l->to.link && kb_link_is_open(l->to.link)) l->heard_us = now.mono_us; /* it may take its time */
     return now.mono_us - l->heard_us >= (l->leader == l->node->id ? UNHEARD_US : UNREACHABLE_US);
 }
 
@@ -237,7 +213,7 @@ static void step(struct kb_lifecycle *l, struct kb_now now) {
     if (kb_call_is_under_way(&l->call)) return;
     kw_err err = l->state == REGISTERING ? send_registration(l, now) : send_heartbeat(l, now);
     if (!err) return;
-    at(l, KW_MAX(now.mono_us + RETRY_US, KW_MIN(l->pause_until_us, now.mono_us + FENCED_US)));
+    at(l, KW_MAX(now.mono_us + RETRY_US, KW_MIN(l->to.pause_until_us, now.mono_us + FENCED_US)));
 }
 
 static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -395,7 +371,7 @@ void kb_lifecycle_turn(struct kb_node *n, struct kb_now now) {
     bool leads = leader == n->id && kb_store_leads(n->parts.store);
     if (leader == n->id && !leads) leader = -1; /* it has not taken office yet */
     if (leader == l->leader && epoch == l->leader_epoch) return;
-    l->leader = leader;
+    l->leader = l->to.id = leader;
     l->leader_epoch = epoch;
     forget_leader(l);
     at(l, now.mono_us);
