@@ -29,11 +29,11 @@ def taken_in(c, broker):
     c.until(topic, f"{broker} is back", leader=broker)
 
 
-def begin_without(folder, *followers, **config):
+def begin_without(folder, *followers, options=(), **config):
     """Their fetches stand still wherever they fetch from, in every life of a node; a record that they lack shows them out of the in-sync replicas."""
     rules = folder / "rules.json"
     rules.write_text(json.dumps([{"api": "Fetch", "client_id": f"kbroker-{f}", "broker": b, "stall": True} for f in followers for b in (0, 1, 2)]))
-    c = begin(folder, "--set", "replica.lag.time.max.ms=1500", "--faults", rules, **config)
+    c = begin(folder, "--set", "replica.lag.time.max.ms=1500", "--faults", rules, *options, **config)
     equal(c.produce("t", "first"), "")
     c.until("t", f"{followers} are out", leader=0, isr=[r for r in (0, 1, 2) if r not in followers])
     return c
@@ -320,6 +320,74 @@ def a_cluster_of_three_that_vote_themselves_survives_each_of_them(folder):
         c.until("t", "all in sync", isr=[0, 1, 2])
         stored += [f"before{round}", f"while{round}"]
     c.reads("t", stored)
+
+
+# ---- Machines that go down, stops that nobody answers ----
+
+def machine_went_down(c, *nodes):
+    """kill -9 leaves what was written; that the system was started anew since, a node tells by its boot id."""
+    for n in nodes:
+        (c.data / f"node-{n}" / "kbroker.boot-id").write_text("11111111-2222-3333-4444-555555555555")
+
+
+@test
+def a_replica_whose_machine_went_down_does_not_lead_while_another_may(folder):
+    c = begin_without(folder, 2)
+    equal(c.produce("t", "a"), "")
+    c.kill(0, 1)
+    c.until("t", "no leader, both in sync", leader=-1, isr=[0, 1])
+    machine_went_down(c, 0)
+    c.start(0)
+    c.until("t", "0 is not counted upon", leader=-1, isr=[1])
+    holds(c.logs(200), "broker 0 registers in epoch", "its machine went down, it is not counted upon")
+    c.start(1)
+    c.until("t", "1 leads, 0 has caught up", leader=1, isr=[0, 1])
+    equal(c.produce("t", "b"), "")
+    c.reads("t", ["first", "a", "b"])
+
+
+@test
+def the_last_replica_whose_machine_went_down_leads_and_says_what_may_be_lost(folder):
+    c = begin_without(folder, 2)
+    c.kill(0, 1)
+    c.until("t", "no leader, both in sync", leader=-1, isr=[0, 1])
+    machine_went_down(c, 0, 1)
+    c.start(0, 1)
+    c.until("t", "the last of them leads, the other follows", isr=[0, 1])
+    holds(c.logs(400), "t-0 is led by its last known leader")
+    c.reads("t", ["first"])
+
+
+@test
+def where_the_last_known_leader_may_not_lead_only_what_was_synced_is_served(folder):
+    c = begin_without(folder, 2, options=["--set", "last.known.leader.enable=false"])
+    c.create("safe", "0:1:2", min_insync_replicas=2, flush_on_ack="true")
+    equal(c.produce("safe", "a"), "")
+    c.kill(0, 1)
+    c.until("t", "no leader, both in sync", leader=-1, isr=[0, 1])
+    machine_went_down(c, 0, 1)
+    c.start(0, 1)
+    c.until("safe", "what was acknowledged was on the disk", isr=[0, 1])
+    c.reads("safe", ["a"])
+    c.until("t", "nobody may", leader=-1, isr=[])
+
+
+@test
+def a_stop_ends_though_no_controller_lets_the_node_go(folder):
+    c = Cluster(folder / "c", 3, controllers=1)
+    c.create("t", "0:1:2", min_insync_replicas=2)
+    equal(c.produce("t", "a"), "")
+    c.fault(1000, {"api": "BrokerHeartbeat", "stall": True})
+    c.halt(0)
+    holds((c.data / "node-0.log").read_text(), "the controller did not let it go within 5 s: this broker stops without handing over")
+    c.do("pause-node", 1000)
+    c.halt(1)
+    holds((c.data / "node-1.log").read_text(), "this broker stops without handing over")
+    c.kill(1000)
+    c.start(1000, 0, 1)
+    c.until("t", "back", isr=[0, 1, 2])
+    c.reads("t", ["a"])
+    equal(c.stop(), 0)
 
 
 @test
