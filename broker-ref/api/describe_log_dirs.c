@@ -1,5 +1,6 @@
 /* describe_log_dirs.c - DescribeLogDirs v0-5: the size of every log, and the room on the disk. KIP-113, 827. Called by dispatch. Calls the
- * disk queue. A log that failed is shown as a directory of its own, its folder, with KAFKA_STORAGE_ERROR: the others beside it work.
+ * disk queue. A log that failed is shown as a directory of its own, its folder, with KAFKA_STORAGE_ERROR: the others beside it work. So is one
+ * whose last append found no room, with 0 usable bytes.
  */
 #include <stdio.h>
 
@@ -28,7 +29,7 @@ static const struct kb_partition *local_of(const struct kb_image_topic *t, int32
 }
 
 static bool has_failed(const struct kb_partition *p) {
-    return p && p->state == KB_PART_OFFLINE;
+    return p && (p->state == KB_PART_OFFLINE || (p->log && p->log->read_only));
 }
 
 static kw_err add_failed(struct describe_log_dirs *s, const struct kb_partition *p) {
@@ -43,7 +44,7 @@ static kw_err add_failed(struct describe_log_dirs *s, const struct kb_partition 
     t->name = kw_str_of(p->topic);
     t->partitions.v = a, t->partitions.n = 1;
     dir_answer *d = &s->results[s->resp.results.n++];
-    *d = (dir_answer){.error_code = KE_KAFKA_STORAGE_ERROR, .log_dir = kw_str_of(dir), .total_bytes = -1, .usable_bytes = -1};
+    *d = (dir_answer){.error_code = KE_KAFKA_STORAGE_ERROR, .log_dir = kw_str_of(dir), .total_bytes = -1, .usable_bytes = p->state == KB_PART_OFFLINE ? -1 : 0};
     d->topics.v = t, d->topics.n = 1;
     return KW_OK;
 }

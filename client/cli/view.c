@@ -87,10 +87,15 @@ struct cli_disk *cli_view_disk(struct cli_view *v, int32_t id) {
     return &v->disks[v->disk_count++];
 }
 
-/* How far a broker that is there is behind in a partition; -1 unknown. */
-static int64_t lag_of(struct cli_view *v, int32_t id, const char *topic, int32_t partition) {
+/* What a broker that is there says of its replica: how far it is behind (-1 unknown), and whether its disk takes no more of it. */
+struct cli_replica {
+    int64_t lag;
+    enum { DISK_OK, DISK_FULL, DISK_FAILED } disk;
+};
+static struct cli_replica replica_of(struct cli_view *v, int32_t id, const char *topic, int32_t partition) {
+    struct cli_replica found = {.lag = -1};
     struct cli_disk *d = cli_view_disk(v, id);
-    if (!d) return -1;
+    if (!d) return found;
     if (!d->asked) {
         kc_op *op = NULL;
         d->asked = true;
@@ -99,9 +104,15 @@ static int64_t lag_of(struct cli_view *v, int32_t id, const char *topic, int32_t
         kc_op_free(op);
     }
     kc_log_dir_replica r;
-    for (size_t i = 0; kc_log_dir_list_replica(d->list, i, &r) == KC_OK; i++)
-        if (!r.future && r.partition == partition && !strcmp(r.topic, topic)) return r.lag;
-    return -1;
+    kc_log_dir dir;
+    for (size_t i = 0; kc_log_dir_list_replica(d->list, i, &r) == KC_OK; i++) {
+        if (r.future || r.partition != partition || strcmp(r.topic, topic) != 0) continue;
+        found.lag = r.lag;
+        if (kc_log_dir_list_get(d->list, r.dir, &dir) == KC_OK && dir.err != KC_OK)
+            found.disk = dir.usable_bytes == 0 ? DISK_FULL : DISK_FAILED;
+        break;
+    }
+    return found;
 }
 
 /* ---- Partitions ---- */
@@ -149,12 +160,17 @@ static void say_waiting(struct line *l, struct cli_view *v, const kc_topic_info 
         if (p->leader >= 0 && cli_has_id(p->isr, p->isr_count, id)) continue;
         say(l, "%s%s broker %d", comma ? "," : "", said++ == 0 ? "; waiting for" : any ? " or" : " and", (int)id);
         bool up = cli_view_is_up(v, id);
-        int64_t seen = up ? -1 : cli_view_seen_ms_ago(v, id), lag = up && p->leader >= 0 ? lag_of(v, id, t->name, p->partition) : -1;
-        comma = seen >= 0 || !up || lag >= 0;
+        int64_t seen = up ? -1 : cli_view_seen_ms_ago(v, id);
+        struct cli_replica r = {.lag = -1};
+        if (up) r = replica_of(v, id, t->name, p->partition);
+        int64_t lag = p->leader >= 0 ? r.lag : -1;
+        comma = seen >= 0 || !up || lag >= 0 || r.disk;
         if (seen >= 0)
             say(l, ", last seen %s", cli_ago(ago, sizeof ago, seen));
         else if (!up)
             say(l, ", which is down");
+        else if (r.disk)
+            say(l, r.disk == DISK_FULL ? ", whose disk is full" : ", whose disk failed");
         else if (lag >= 0)
             say(l, ", %lld records behind", (long long)lag);
     }
@@ -172,6 +188,11 @@ static size_t adding_of(const struct cli_view *v, const kc_topic_info *t, const 
     return 0;
 }
 
+/* Its own word, since metadata does not tell. */
+static bool is_leaders_disk_full(struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p) {
+    return cli_view_is_up(v, p->leader) && replica_of(v, p->leader, t->name, p->partition).disk == DISK_FULL;
+}
+
 enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, const kc_partition_info *p, char *text, size_t size) {
     struct line l = {text, size, 0};
     kc_reassignment move = {0};
@@ -185,6 +206,10 @@ enum cli_state cli_view_partition(struct cli_view *v, const kc_topic_info *t, co
     if (p->err < 0) { /* no answer at all: what metadata says of it may be old */
         say(&l, "the leader, broker %d, does not answer: %s", (int)p->leader, kc_err_text(p->err));
         return CLI_OFFLINE;
+    }
+    if (is_leaders_disk_full(v, t, p)) {
+        say(&l, "the disk of the leader, broker %d, is full, writes refused", (int)p->leader);
+        return CLI_READ_ONLY;
     }
     if (p->isr_count < p->replica_count) {
         int32_t min = min_isr_of(v, t->name);

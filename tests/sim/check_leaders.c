@@ -128,11 +128,13 @@ static void take(struct sim_cluster *c, struct sim_part *p, const struct kb_imag
     for (int32_t i = 0; i < x->adding_count; i++) p->adding[p->adding_count++] = sim_cluster_node(c, x->adding[i]);
 }
 
-/* The same record that ends a reassignment lets the last of those that were added into the ISR, as the old leader asked for, and makes one of them
- * lead: as joiners of the ISR they are looked at below. */
-static bool was_added(const struct sim_part *p, int node, const struct kb_image_partition *x) {
+/* The same record that ends a reassignment lets the last of those that were added, or of those that stay, into the ISR, as the old leader asked for,
+ * and makes one of them lead: as joiners of the ISR they are looked at below. */
+static bool joins_at_the_end(const struct sim_part *p, int node, const struct kb_image_partition *x) {
     for (int i = 0; i < p->adding_count && x->adding_count == 0; i++)
         if (p->adding[i] == node) return true;
+    for (int i = 0; i < p->replica_count && x->adding_count == 0 && x->replica_count < p->replica_count; i++)
+        if (p->replicas[i] == node) return true;
     return false;
 }
 
@@ -206,9 +208,9 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         if (x->leader_epoch == p->leader_epoch)
             sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader,
                      x->leader_epoch);
-        if (leader >= 0 && !sim_part_in_isr(p, leader) && !was_added(p, leader, x) && c->run->model.topics[t].unclean)
+        if (leader >= 0 && !sim_part_in_isr(p, leader) && !joins_at_the_end(p, leader, x) && c->run->model.topics[t].unclean)
             lost = unclean_election(c, p, t, x);
-        else if (leader >= 0 && !sim_part_in_isr(p, leader) && !was_added(p, leader, x))
+        else if (leader >= 0 && !sim_part_in_isr(p, leader) && !joins_at_the_end(p, leader, x))
             sim_fail(w, 23, "%s-%d: node %d is elected in epoch %d, and it was not in the ISR", topic, x->index, leader, x->leader_epoch);
         c->leader_elections++;
         p->moved_us = w->now_us;

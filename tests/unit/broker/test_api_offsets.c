@@ -269,6 +269,27 @@ static void test_describe_log_dirs_of_a_failed_log(void **state) {
             assert_int_equal(resp.results.v[1].topics.v[0].partitions.v[0].partition_index, 1);
         }
     }
+    sim_disk_faults(x.r.disk)->free_bytes = 0; /* the other finds no room: likewise, but it says how much there is */
+    struct rig_batch more = {.count = 3, .value_size = 1000, .pid = -1, .epoch = -1, .seq = -1};
+    batch = rig_batch(&x.r, &more, &n);
+    rig_call(x.c, KW_API_PRODUCE, 9, &rig_produce_msg(&x.r, "u", 0, 1, batch, n)->req, &pr);
+    assert_int_equal(pr.responses.v[0].partition_responses.v[0].error_code, KE_KAFKA_STORAGE_ERROR);
+    struct kw_describe_log_dirs_request req;
+    struct kw_describe_log_dirs_response resp;
+    kw_msg_init(&kw_describe_log_dirs_request_desc, &req);
+    req.topics.n = -1;
+    rig_call(x.c, KW_API_DESCRIBE_LOG_DIRS, 4, &req, &resp);
+    assert_int_equal(resp.results.n, 3);
+    for (int32_t i = 1; i < 3; i++) {
+        assert_int_equal(resp.results.v[i].error_code, KE_KAFKA_STORAGE_ERROR);
+        assert_int_equal(resp.results.v[i].usable_bytes, kw_str_eq(resp.results.v[i].log_dir, kw_str_of("/data/u-0")) ? 0 : -1);
+    }
+    sim_disk_faults(x.r.disk)->free_bytes = -1;
+    batch = rig_batch(&x.r, &more, &n);
+    rig_call(x.c, KW_API_PRODUCE, 9, &rig_produce_msg(&x.r, "u", 0, 1, batch, n)->req, &pr);
+    assert_int_equal(pr.responses.v[0].partition_responses.v[0].error_code, KE_NONE);
+    rig_call(x.c, KW_API_DESCRIBE_LOG_DIRS, 4, &req, &resp);
+    assert_int_equal(resp.results.n, 2);
     down(&x);
 }
 
