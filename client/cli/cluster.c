@@ -39,10 +39,10 @@ static void look_at(struct cli_view *v, struct health *h, bool json) {
     }
 }
 
-/* A broker names any broker as the controller; the quorum's leader is the one. */
+/* A broker names any broker as the controller; the quorum's leader is the one. -1: none is known. */
 static int32_t controller_of(const struct cli_view *v) {
-    int32_t leader = kc_quorum_info_leader(v->quorum);
-    return leader >= 0 ? leader : kc_cluster_info_controller(v->info);
+    bool no_quorum = v->quorum_err == KC_UNSUPPORTED; /* a cluster of before 3.3, whose brokers know it */
+    return no_quorum ? kc_cluster_info_controller(v->info) : kc_quorum_info_leader(v->quorum);
 }
 
 static void print_quorum_json(const struct cli_view *v) {
@@ -166,7 +166,7 @@ static void print_forgetful(const struct cli_view *v) {
 
 static void print_text(struct cli_view *v, const struct cli_nodes *nodes) {
     struct health h = {0};
-    printf("cluster %s, controller %d", kc_cluster_info_id(v->info), (int)controller_of(v));
+    printf(controller_of(v) >= 0 ? "cluster %s, controller %d" : "cluster %s, no controller", kc_cluster_info_id(v->info), (int)controller_of(v));
     if (v->quorum) printf(" in epoch %d", (int)kc_quorum_info_epoch(v->quorum));
     printf("\n");
     print_nodes(nodes);
