@@ -1,4 +1,5 @@
-/* delete_groups.c - DeleteGroups v0-3: groups without members, and all that they have stored. Called by dispatch. Calls group/coordinator. KIP-229. */
+/* delete_groups.c - DeleteGroups v0-3: groups without members, and all that they have stored. Called by dispatch. Calls group/coordinator.
+ * KIP-229. */
 #include "group_api.h"
 
 struct delete_ {
@@ -53,7 +54,8 @@ void kb_api_delete_groups(struct kb_request *rq) {
     }
     for (int32_t i = 0; i < d->req.groups_names.n; i++) {
         d->ones[i] = (struct one){.d = d, .at = i};
-        d->resp.results.v[d->resp.results.n++] = (struct kw_delete_groups_response_deletable_group_result){.group_id = d->req.groups_names.v[i], .error_message = kw_str_null()};
+        d->resp.results.v[d->resp.results.n++] =
+            (struct kw_delete_groups_response_deletable_group_result){.group_id = d->req.groups_names.v[i], .error_message = kw_str_null()};
         int16_t code = kb_coordinator_delete(rq->node, d->req.groups_names.v[i], done, &d->ones[i], rq->node->now, &d->ones[i].pending);
         if (code) set(d, i, code);
         d->left += d->ones[i].pending != NULL;

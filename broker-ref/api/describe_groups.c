@@ -1,4 +1,5 @@
-/* describe_groups.c - DescribeGroups v0-6. Called by dispatch. Calls group/coordinator. KIP-345, 430, 1043 (v6: GROUP_ID_NOT_FOUND for state Dead). */
+/* describe_groups.c - DescribeGroups v0-6. Called by dispatch. Calls group/coordinator. KIP-345, 430, 1043 (v6: GROUP_ID_NOT_FOUND for
+ * state Dead). */
 #include "group_api.h"
 
 enum { GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 /* read, delete, describe: KIP-430 */ };
@@ -14,13 +15,13 @@ static kw_err fill(struct kb_request *rq, const struct kb_group *g, struct kw_de
         struct kb_member_view v;
         bool stable = kb_group_state(g) == KB_GROUP_STABLE; /* before, what they say and have is in flux */
         kb_member_view(g, m, &v);
-        a->members.v[a->members.n++] =
-            (struct kw_describe_groups_response_described_group_member){.member_id = v.id,
-                                                                        .group_instance_id = v.instance_id,
-                                                                        .client_id = v.client_id,
-                                                                        .client_host = v.client_host,
-                                                                        .member_metadata = stable ? v.metadata : (struct kw_bytes){(const uint8_t *)"", 0},
-                                                                        .member_assignment = stable ? v.assignment : (struct kw_bytes){(const uint8_t *)"", 0}};
+        a->members.v[a->members.n++] = (struct kw_describe_groups_response_described_group_member){
+            .member_id = v.id,
+            .group_instance_id = v.instance_id,
+            .client_id = v.client_id,
+            .client_host = v.client_host,
+            .member_metadata = stable ? v.metadata : (struct kw_bytes){(const uint8_t *)"", 0},
+            .member_assignment = stable ? v.assignment : (struct kw_bytes){(const uint8_t *)"", 0}};
     }
     return KW_OK;
 }
@@ -40,7 +41,8 @@ void kb_api_describe_groups(struct kb_request *rq) {
                                                                   .group_state = kw_str_of(""),
                                                                   .protocol_type = kw_str_of(""),
                                                                   .protocol_data = kw_str_of(""),
-                                                                  .authorized_operations = q.include_authorized_operations ? GROUP_OPERATIONS : INT32_MIN};
+                                                                  .authorized_operations =
+                                                                      q.include_authorized_operations ? GROUP_OPERATIONS : INT32_MIN};
         a->error_code = kb_coordinator_group(rq->node, q.groups.v[i], false, &e);
         if (a->error_code) continue;
         if (e) {

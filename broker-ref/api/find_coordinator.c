@@ -1,8 +1,8 @@
-/* find_coordinator.c - FindCoordinator v0-6: who coordinates a group. __consumer_offsets is made the first time that anyone asks, and the answer
- * waits for it. Called by dispatch. Calls group/coordinator (which partition), make_topics, image.
+/* find_coordinator.c - FindCoordinator v0-6: who coordinates a group. __consumer_offsets is made the first time that anyone asks, and the
+ * answer waits for it. Called by dispatch. Calls group/coordinator (which partition), make_topics, image.
  *
- * Transactions and share groups: UNSUPPORTED_VERSION, which clients take as final, so that a transactional producer fails at once and shows the
- * text, where it would wait in vain otherwise. KIP-699 (several keys), 932.
+ * Transactions and share groups: UNSUPPORTED_VERSION, which clients take as final, so that a transactional producer fails at once and shows
+ * the text, where it would wait in vain otherwise. KIP-699 (several keys), 932.
  */
 #include <stdio.h>
 

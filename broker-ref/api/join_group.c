@@ -36,7 +36,12 @@ static void joined(struct kb_group_wait *w, const struct kb_join_answer *a) {
 }
 
 static void refuse(struct join *j, int16_t code, struct kw_str member_id) {
-    struct kb_join_answer a = {.code = code, .generation = -1, .protocol_type = kw_str_null(), .protocol = kw_str_null(), .leader = kw_str_of(""), .member_id = member_id};
+    struct kb_join_answer a = {.code = code,
+                               .generation = -1,
+                               .protocol_type = kw_str_null(),
+                               .protocol = kw_str_null(),
+                               .leader = kw_str_of(""),
+                               .member_id = member_id};
     joined(&j->wait, &a);
 }
 
@@ -49,7 +54,8 @@ static void abandon(struct kb_request *rq) {
 static int16_t check(struct kb_request *rq, const struct kw_join_group_request *q) {
     const struct kb_config *c = rq->node->parts.config;
     if (q->group_id.len <= 0) return KE_INVALID_GROUP_ID;
-    if (q->session_timeout_ms < kb_config_int(c, "group.min.session.timeout.ms") || q->session_timeout_ms > kb_config_int(c, "group.max.session.timeout.ms"))
+    if (q->session_timeout_ms < kb_config_int(c, "group.min.session.timeout.ms") ||
+        q->session_timeout_ms > kb_config_int(c, "group.max.session.timeout.ms"))
         return KE_INVALID_SESSION_TIMEOUT;
     return KE_NONE;
 }

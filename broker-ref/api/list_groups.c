@@ -1,4 +1,5 @@
-/* list_groups.c - ListGroups v0-5: the groups that this node coordinates. Called by dispatch. Calls group/coordinator. KIP-518 (states), 848 (types). */
+/* list_groups.c - ListGroups v0-5: the groups that this node coordinates. Called by dispatch. Calls group/coordinator. KIP-518 (states),
+ * 848 (types). */
 #include <strings.h>
 
 #include "group_api.h"

@@ -17,7 +17,8 @@ static void relayed(struct kb_forward *f, int16_t code, struct kw_in *body, stru
         struct kb_topic_create *t = &m->creates[i];
         t->result.code = code == KE_NONE ? KE_UNKNOWN_TOPIC_OR_PARTITION : KE_LEADER_NOT_AVAILABLE; /* the client asks again */
         for (int32_t k = 0; !code && k < r.topics.n; k++) {
-            const struct kw_create_topics_response_creatable_topic_result *a = &r.topics.v[(i + k) % r.topics.n]; /* in the order of the request, mostly */
+            const struct kw_create_topics_response_creatable_topic_result *a =
+                &r.topics.v[(i + k) % r.topics.n]; /* in the order of the request, mostly */
             if (!kw_str_eq(a->name, t->name)) continue;
             t->result.code = a->error_code;
             break;

@@ -49,7 +49,8 @@ static kw_err prepare(struct commit *c) {
         a->topic_id = t->topic_id;
         a->partitions.v = kw_arena_calloc(&rq->arena, (size_t)t->partitions.n, sizeof(part_answer));
         if (!a->partitions.v) return KW_ENOMEM;
-        for (int32_t k = 0; k < t->partitions.n; k++) a->partitions.v[a->partitions.n++].partition_index = t->partitions.v[k].partition_index;
+        for (int32_t k = 0; k < t->partitions.n; k++)
+            a->partitions.v[a->partitions.n++].partition_index = t->partitions.v[k].partition_index;
     }
     return KW_OK;
 }

@@ -1,4 +1,5 @@
-/* offset_delete.c - OffsetDelete v0: forgets positions in topics that no member consumes. Called by dispatch. Calls group/coordinator. KIP-496. */
+/* offset_delete.c - OffsetDelete v0: forgets positions in topics that no member consumes. Called by dispatch. Calls group/coordinator.
+ * KIP-496. */
 #include "group_api.h"
 
 struct delete_ {
@@ -58,7 +59,8 @@ static bool is_asked(void *arg, const struct kb_offset_entry *o) {
     for (int32_t i = 0; i < d->resp.topics.n; i++) {
         if (!kw_str_eq(d->resp.topics.v[i].name, (struct kw_str){o->topic->name, o->topic->len})) continue;
         for (int32_t k = 0; k < d->resp.topics.v[i].partitions.n; k++)
-            if (d->resp.topics.v[i].partitions.v[k].partition_index == o->partition) return d->resp.topics.v[i].partitions.v[k].error_code == KE_NONE;
+            if (d->resp.topics.v[i].partitions.v[k].partition_index == o->partition)
+                return d->resp.topics.v[i].partitions.v[k].error_code == KE_NONE;
     }
     return false;
 }
@@ -86,7 +88,8 @@ void kb_api_offset_delete(struct kb_request *rq) {
         kb_request_close(rq, "out of memory");
         return;
     }
-    int16_t code = d->resp.error_code ? KE_NONE : kb_coordinator_remove(d->e, is_asked, d, SIZE_MAX, false, done, d, rq->node->now, &d->pending);
+    int16_t code =
+        d->resp.error_code ? KE_NONE : kb_coordinator_remove(d->e, is_asked, d, SIZE_MAX, false, done, d, rq->node->now, &d->pending);
     if (code) set_good_ones(d, code);
     if (!d->pending) {
         kb_request_reply(rq, &d->resp);

@@ -109,11 +109,12 @@ static kw_err as_one_group(struct fetch *f) {
         if (!t->partitions.v) return KW_ENOMEM;
         for (int32_t k = 0; k < a.topics.v[i].partitions.n; k++) {
             const part_answer *p = &a.topics.v[i].partitions.v[k];
-            t->partitions.v[t->partitions.n++] = (struct kw_offset_fetch_response_partition){.partition_index = p->partition_index,
-                                                                                            .committed_offset = p->committed_offset,
-                                                                                            .committed_leader_epoch = p->committed_leader_epoch,
-                                                                                            .metadata = p->metadata,
-                                                                                            .error_code = p->error_code};
+            t->partitions.v[t->partitions.n++] =
+                (struct kw_offset_fetch_response_partition){.partition_index = p->partition_index,
+                                                            .committed_offset = p->committed_offset,
+                                                            .committed_leader_epoch = p->committed_leader_epoch,
+                                                            .metadata = p->metadata,
+                                                            .error_code = p->error_code};
         }
     }
     return KW_OK;

@@ -38,7 +38,8 @@ void kb_api_sync_group(struct kb_request *rq) {
     int16_t code = kb_coordinator_group(rq->node, q.group_id, false, &e);
     if (!code && !e) code = KE_UNKNOWN_MEMBER_ID;
     if (code) {
-        struct kb_sync_answer a = {.code = code, .protocol_type = kw_str_null(), .protocol = kw_str_null(), .assignment = {(const uint8_t *)"", 0}};
+        struct kb_sync_answer a = {
+            .code = code, .protocol_type = kw_str_null(), .protocol = kw_str_null(), .assignment = {(const uint8_t *)"", 0}};
         synced(&s->wait, &a);
         return;
     }

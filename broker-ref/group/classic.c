@@ -12,7 +12,8 @@ const char *kb_group_state_text(enum kb_group_state s) {
 }
 
 void kb_group_state_set(struct kb_group *g, enum kb_group_state s, struct kb_now now) {
-    kb_say(g->env->logger, KB_DEBUG, "group %s: %s, generation %d, %d members", g->id, kb_group_state_text(s), (int)g->generation, (int)g->count);
+    kb_say(g->env->logger, KB_DEBUG, "group %s: %s, generation %d, %d members", g->id, kb_group_state_text(s), (int)g->generation,
+           (int)g->count);
     g->state = s;
     g->since_ms = now.wall_ms;
 }
@@ -42,7 +43,8 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_group *g = ctx;
     struct kb_now now = now_of(g, now_us);
     bool due = g->deadline_us <= now_us;
-    (void)!kw_timers_set(g->env->timers, t, due || g->deadline_us == KW_NEVER ? now_us + FAR_US : g->deadline_us); /* it was armed: there is room */
+    (void)!kw_timers_set(g->env->timers, t,
+                         due || g->deadline_us == KW_NEVER ? now_us + FAR_US : g->deadline_us); /* it was armed: there is room */
     if (due) kb_group_complete(g, now);
 }
 
@@ -106,7 +108,8 @@ void kb_member_alive(struct kb_member *m, struct kb_now now) {
     (void)!kw_timers_set(m->group->env->timers, &m->timer, m->deadline_us);
 }
 
-/* Who waits for an answer of the group need not send heartbeats; a new member does not wait for ever, since its client may have lost its id. */
+/* Who waits for an answer of the group need not send heartbeats; a new member does not wait for ever, since its client may have lost its
+ * id. */
 static void session_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_member *m = ctx;
     struct kb_now now = now_of(m->group, now_us);
@@ -114,14 +117,15 @@ static void session_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     int64_t next = m->deadline_us > now_us ? m->deadline_us : now_us + (int64_t)m->session_timeout_ms * 1000;
     (void)!kw_timers_set(m->group->env->timers, t, next);
     if (m->deadline_us > now_us || waits) return;
-    kb_say(m->group->env->logger, KB_INFO, "group %s: member %s was silent for its session timeout of %d ms: it is taken out", m->group->id, m->id,
-           (int)m->session_timeout_ms);
+    kb_say(m->group->env->logger, KB_INFO, "group %s: member %s was silent for its session timeout of %d ms: it is taken out", m->group->id,
+           m->id, (int)m->session_timeout_ms);
     kb_group_drop(m, KE_UNKNOWN_MEMBER_ID, now);
 }
 
 /* One block: the protocols, their names and metadata, the client's id and host. */
 kw_err kb_member_say(struct kb_member *m, const struct kb_join *j) {
-    size_t n = (size_t)j->protocol_count, size = n * sizeof(*m->protocols) + (size_t)KW_MAX(j->client_id.len, 0) + (size_t)KW_MAX(j->client_host.len, 0) + 2;
+    size_t n = (size_t)j->protocol_count,
+           size = n * sizeof(*m->protocols) + (size_t)KW_MAX(j->client_id.len, 0) + (size_t)KW_MAX(j->client_host.len, 0) + 2;
     for (size_t i = 0; i < n; i++) size += (size_t)j->protocols[i].name.len + (size_t)KW_MAX(j->protocols[i].metadata.len, 0);
     uint8_t *p = kw_malloc(size);
     if (!p) return KW_ENOMEM;
@@ -342,7 +346,8 @@ void kb_group_stored(struct kb_group *g, uint64_t number, int16_t code, struct k
     kb_group_replaced(g, code, now);
 }
 
-static kw_err restore_member(struct kb_group *g, const struct kw_group_metadata_value *v, const struct kw_group_metadata_value_member_metadata *s) {
+static kw_err restore_member(struct kb_group *g, const struct kw_group_metadata_value *v,
+                             const struct kw_group_metadata_value_member_metadata *s) {
     struct kw_join_group_request_protocol protocol = {.name = v->protocol, .metadata = s->subscription};
     struct kb_join j = {.member_id = s->member_id,
                         .instance_id = s->group_instance_id,
@@ -354,7 +359,8 @@ static kw_err restore_member(struct kb_group *g, const struct kw_group_metadata_
                         .protocols = &protocol,
                         .protocol_count = 1};
     struct kb_member *m;
-    bool twice = kb_group_member(g, s->member_id) || (s->group_instance_id.len >= 0 && kw_map_get_str(&g->by_instance, s->group_instance_id));
+    bool twice =
+        kb_group_member(g, s->member_id) || (s->group_instance_id.len >= 0 && kw_map_get_str(&g->by_instance, s->group_instance_id));
     if (s->member_id.len <= 0 || twice) return KW_EINVAL;
     if (kb_group_add(g, &j, s->member_id, *g->env->now, &m)) return KW_ENOMEM;
     m->is_new = false;

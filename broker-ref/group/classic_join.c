@@ -12,7 +12,12 @@
 /* ---- Answers ---- */
 
 void kb_group_join_error(struct kb_group_wait *w, int16_t code, struct kw_str member_id) {
-    struct kb_join_answer a = {.code = code, .generation = -1, .protocol_type = kw_str_null(), .protocol = kw_str_null(), .leader = kw_str_of(""), .member_id = member_id};
+    struct kb_join_answer a = {.code = code,
+                               .generation = -1,
+                               .protocol_type = kw_str_null(),
+                               .protocol = kw_str_null(),
+                               .leader = kw_str_of(""),
+                               .member_id = member_id};
     if (w->member) w->member->join_wait = NULL;
     w->member = NULL;
     w->joined(w, &a);
@@ -45,7 +50,8 @@ static void answer_replaced(struct kb_group *g, struct kb_member *m, struct kb_g
 }
 
 static void wait_for(struct kb_member *m, struct kb_group_wait *w) {
-    if (m->join_wait) kb_group_join_error(m->join_wait, KE_REBALANCE_IN_PROGRESS, kw_str_of(m->id)); /* the same member, by another connection */
+    if (m->join_wait)
+        kb_group_join_error(m->join_wait, KE_REBALANCE_IN_PROGRESS, kw_str_of(m->id)); /* the same member, by another connection */
     m->join_wait = w;
     w->member = m;
 }
@@ -158,7 +164,8 @@ static void leave_unsynced(struct kb_group *g, struct kb_now now) {
         struct kb_member *m = KW_CONTAINER_OF(l, struct kb_member, link);
         next = l->next;
         if (m->synced) continue;
-        kb_say(g->env->logger, KB_INFO, "group %s: member %s has not asked for its assignment within the rebalance timeout: it is taken out", g->id, m->id);
+        kb_say(g->env->logger, KB_INFO,
+               "group %s: member %s has not asked for its assignment within the rebalance timeout: it is taken out", g->id, m->id);
         kb_group_drop(m, KE_UNKNOWN_MEMBER_ID, now);
     }
     g->state = KB_GROUP_COMPLETING;
@@ -263,7 +270,8 @@ static int16_t add(struct kb_group *g, const struct kb_join *j, struct kw_str id
 }
 
 /* A static member is there again, under another id. */
-static int16_t replace(struct kb_group *g, struct kb_member *m, const struct kb_join *j, struct kw_str id, struct kb_group_wait *w, struct kb_now now) {
+static int16_t replace(struct kb_group *g, struct kb_member *m, const struct kb_join *j, struct kw_str id, struct kb_group_wait *w,
+                       struct kb_now now) {
     char *old;
     if (kb_member_rename(m, id, &old)) return KE_COORDINATOR_NOT_AVAILABLE;
     if (kb_member_say(m, j)) {
@@ -301,7 +309,8 @@ void kb_group_replaced(struct kb_group *g, int16_t code, struct kb_now now) {
     }
 }
 
-static int16_t new_member(struct kb_group *g, const struct kb_join *j, struct kb_group_wait *w, struct kb_now now, char *text, size_t size, struct kw_str *told) {
+static int16_t new_member(struct kb_group *g, const struct kb_join *j, struct kb_group_wait *w, struct kb_now now, char *text, size_t size,
+                          struct kw_str *told) {
     struct kw_str id = make_id(g, j, text, size);
     if (j->instance_id.len >= 0) {
         struct kb_member *m = kw_map_get_str(&g->by_instance, j->instance_id);
@@ -324,7 +333,7 @@ static int16_t known_member(struct kb_group *g, const struct kb_join *j, struct 
     int16_t code = kb_group_check_member(g, j->member_id, j->instance_id, &m);
     if (code) return code;
     bool same = kb_member_matches(m, j), stays = false;
-    if (g->state == KB_GROUP_COMPLETING) stays = same;                 /* its answer was lost */
+    if (g->state == KB_GROUP_COMPLETING) stays = same;               /* its answer was lost */
     if (g->state == KB_GROUP_STABLE) stays = same && g->leader != m; /* the leader asks for a rebalance by joining */
     if (stays && m->replaced_number == 0) {
         kb_member_alive(m, now);

@@ -13,7 +13,8 @@ static void answer(struct kb_group_wait *w, const struct kb_sync_answer *a) {
 }
 
 static void answer_error(struct kb_group_wait *w, int16_t code) {
-    struct kb_sync_answer a = {.code = code, .protocol_type = kw_str_null(), .protocol = kw_str_null(), .assignment = {(const uint8_t *)"", 0}};
+    struct kb_sync_answer a = {
+        .code = code, .protocol_type = kw_str_null(), .protocol = kw_str_null(), .assignment = {(const uint8_t *)"", 0}};
     answer(w, &a);
 }
 
@@ -74,7 +75,8 @@ static int16_t check(struct kb_group *g, const struct kb_sync *s, struct kb_memb
     int16_t code = kb_group_check_member(g, s->member_id, s->instance_id, m);
     if (code) return code;
     if (s->generation != g->generation) return KE_ILLEGAL_GENERATION;
-    if (protocol_differs(s->protocol_type, g->protocol_type) || protocol_differs(s->protocol, g->protocol)) return KE_INCONSISTENT_GROUP_PROTOCOL;
+    if (protocol_differs(s->protocol_type, g->protocol_type) || protocol_differs(s->protocol, g->protocol))
+        return KE_INCONSISTENT_GROUP_PROTOCOL;
     return g->state == KB_GROUP_PREPARING ? KE_REBALANCE_IN_PROGRESS : KE_NONE;
 }
 
@@ -143,8 +145,8 @@ int16_t kb_group_leave(struct kb_group *g, struct kw_str member_id, struct kw_st
         int16_t code = kb_group_check_member(g, member_id, instance_id, &m);
         if (code) return code;
     }
-    kb_say(g->env->logger, KB_DEBUG, "group %s: member %s leaves%s%.*s", g->id, m->id, reason.len > 0 ? ": " : "", KW_MIN(KW_MAX(reason.len, 0), 200),
-           reason.len > 0 ? reason.p : "");
+    kb_say(g->env->logger, KB_DEBUG, "group %s: member %s leaves%s%.*s", g->id, m->id, reason.len > 0 ? ": " : "",
+           KW_MIN(KW_MAX(reason.len, 0), 200), reason.len > 0 ? reason.p : "");
     kb_group_drop(m, KE_UNKNOWN_MEMBER_ID, now);
     return KE_NONE;
 }

@@ -1,4 +1,5 @@
-/* coordinator.c - which groups this node coordinates: offices taken and left with the leadership of partitions of __consumer_offsets, groups found.
+/* coordinator.c - which groups this node coordinates: offices taken and left with the leadership of partitions of __consumer_offsets,
+ * groups found.
  *
  * Called by api/, node, replica/partitions (coordinator.h). Calls coordinator_load, coordinator_store, coordinator_expire, group, offsets.
  */
@@ -164,7 +165,8 @@ static void tidy(struct kb_group_entry *e, struct kb_now now) {
     uint64_t failed = e->failed_store;
     e->failed_store = 0;
     if (failed) kb_group_stored(e->group, failed, KE_COORDINATOR_NOT_AVAILABLE, now);
-    if (kb_group_is_unused(e->group) && e->offsets.entries == 0 && kb_group_since_ms(e->group) < 0) kb_shard_drop_group(e, KE_NONE); /* nothing came of it */
+    if (kb_group_is_unused(e->group) && e->offsets.entries == 0 && kb_group_since_ms(e->group) < 0)
+        kb_shard_drop_group(e, KE_NONE); /* nothing came of it */
 }
 
 void kb_coordinator_run(struct kb_node *n, struct kb_now now) {

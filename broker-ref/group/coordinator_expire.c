@@ -1,7 +1,8 @@
 /* coordinator_expire.c - offsets and groups that nobody needs any more: by age, of topics that are gone, on demand.
  *
- * KIP-211: the clock of a group's offsets runs from when it lost its last member; that of a topic that no member of a living group consumes, from
- * the commit. A group without members and offsets goes. Called by coordinator.c (a timer, a topic removed) and api/delete_groups, offset_delete.
+ * KIP-211: the clock of a group's offsets runs from when it lost its last member; that of a topic that no member of a living group
+ * consumes, from the commit. A group without members and offsets goes. Called by coordinator.c (a timer, a topic removed) and
+ * api/delete_groups, offset_delete.
  */
 #include "coordinator_priv.h"
 
@@ -38,7 +39,8 @@ static void expire_group(struct kb_coordinator *c, struct kb_group_entry *e, str
     struct kb_commit *commit;
     bool empty = kb_group_is_unused(e->group) && e->offsets.entries == e->offsets.stored;
     if (e->offsets.stored == 0 && !empty) return;
-    (void)!kb_coordinator_remove(e, is_expired, &r, REMOVE_MAX, empty, NULL, NULL, now, &commit); /* what cannot be stored now is tried again */
+    (void)!kb_coordinator_remove(e, is_expired, &r, REMOVE_MAX, empty, NULL, NULL, now,
+                                 &commit); /* what cannot be stored now is tried again */
 }
 
 void kb_coordinator_expire(struct kb_coordinator *c, struct kb_now now) {
@@ -59,13 +61,13 @@ void kb_coordinator_topic_removed(struct kb_node *n, struct kw_str topic) {
     struct kb_group_entry *e;
     struct kb_commit *commit;
     for (size_t i = 0; c && (s = kw_map_next(&c->shards, &i));)
-        for (size_t k = 0; s->state == KB_SHARD_SERVING && (e = kw_map_next(&s->groups, &k));)
-            do
+        for (size_t k = 0; s->state == KB_SHARD_SERVING && (e = kw_map_next(&s->groups, &k));) do
                 if (kb_coordinator_remove(e, is_of_topic, &topic, REMOVE_MAX, false, NULL, NULL, n->now, &commit)) break;
             while (commit);
 }
 
-int16_t kb_coordinator_delete(struct kb_node *n, struct kw_str id, kb_commit_done *done, void *ctx, struct kb_now now, struct kb_commit **out) {
+int16_t kb_coordinator_delete(struct kb_node *n, struct kw_str id, kb_commit_done *done, void *ctx, struct kb_now now,
+                              struct kb_commit **out) {
     struct kb_group_entry *e;
     int16_t code = kb_coordinator_group(n, id, false, &e);
     if (code) return code;

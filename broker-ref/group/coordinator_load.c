@@ -1,8 +1,8 @@
 /* coordinator_load.c - an office is taken: the log of its partition of __consumer_offsets is read whole, a megabyte a turn.
  *
- * What this node has of the log when it comes to lead is what there is; it serves once all of that is committed, so that nobody is told of an offset
- * that another coordinator would not know. Records that cannot be understood end it, loudly: to leave one out would set a group back.
- * Called by coordinator.c. Calls log, group_record, offsets, group.
+ * What this node has of the log when it comes to lead is what there is; it serves once all of that is committed, so that nobody is told of
+ * an offset that another coordinator would not know. Records that cannot be understood end it, loudly: to leave one out would set a group
+ * back. Called by coordinator.c. Calls log, group_record, offsets, group.
  */
 #include "coordinator_priv.h"
 
@@ -10,13 +10,17 @@
 #define BATCH_SIZE_MAX (100 << 20) /* decompressed */
 
 static void fail(struct kb_shard *s, const char *why) {
-    KB_SAY(s->c->node, KB_ERROR, "%s-%d cannot be read at offset %lld: %s; its groups have no coordinator until it is mended, or led by another broker",
+    KB_SAY(s->c->node, KB_ERROR,
+           "%s-%d cannot be read at offset %lld: %s; its groups have no coordinator until it is mended, or led by another broker",
            KB_OFFSETS_TOPIC, (int)s->index, (long long)s->load_next, why);
     s->state = KB_SHARD_FAILED;
 }
 
 static const char *text_of(kw_err err) {
-    return err == KW_ECRC ? "a batch fails its checksum" : err == KW_ENOMEM ? "out of memory" : err == KW_EIO ? "the disk failed" : "a record does not follow its format";
+    return err == KW_ECRC     ? "a batch fails its checksum"
+           : err == KW_ENOMEM ? "out of memory"
+           : err == KW_EIO    ? "the disk failed"
+                              : "a record does not follow its format";
 }
 
 /* ---- Records ---- */
@@ -176,7 +180,8 @@ void kb_shard_load(struct kb_shard *s, struct kb_now now) {
         return;
     }
     if (answered < 0) s->read.err = answered;
-    if (read_some(s) && kb_waiter_arm(&s->waiter, s->c->node, now.mono_us)) fail(s, text_of(KW_ENOMEM)); /* the next megabyte in the next turn */
+    if (read_some(s) && kb_waiter_arm(&s->waiter, s->c->node, now.mono_us))
+        fail(s, text_of(KW_ENOMEM)); /* the next megabyte in the next turn */
 }
 
 void kb_shard_load_stop(struct kb_shard *s) {

@@ -9,7 +9,7 @@
 #include "replica/purgatory.h"
 #include "wire/kerror.h"
 
-struct kb_shard { /* the office of one partition */
+struct kb_shard {        /* the office of one partition */
     struct kw_list link; /* in coordinator->touched */
     struct kb_coordinator *c;
     struct kb_partition *p; /* NULL: not held */
@@ -51,7 +51,7 @@ struct kb_group_write {
 struct kb_coordinator {
     struct kb_node *node;
     struct kb_group_env env;
-    struct kw_map shards;    /* partition -> struct kb_shard */
+    struct kw_map shards; /* partition -> struct kb_shard */
     struct kw_list touched;
     struct kw_timer expiry;
     int64_t retention_ms, expiry_every_us, commit_timeout_us;

@@ -1,8 +1,10 @@
-/* coordinator_store.c - what groups and commits store: records collected over a turn, appended as one batch, answered when the replicas have them.
+/* coordinator_store.c - what groups and commits store: records collected over a turn, appended as one batch, answered when the replicas
+ * have them.
  *
  * Called by coordinator.c, by groups (env->store) and api/ (commits). Calls group_record, log, replica/partition, replica/isr.
  *
- * An answer may come before the end is known (too few replicas in sync, or the time is up): the record is in the log then and may come to count.
+ * An answer may come before the end is known (too few replicas in sync, or the time is up): the record is in the log then and may come to
+ * count.
  */
 #include "coordinator_priv.h"
 
@@ -174,7 +176,7 @@ void kb_coordinator_store_group(struct kb_group *g, uint64_t number, struct kb_n
 struct kb_commit {
     struct kb_group_write w;
     struct kb_group_entry *e;
-    bool removes, deletes; /* deletes: the group's own record, too */
+    bool removes, deletes;                                    /* deletes: the group's own record, too */
     void (*done)(void *ctx, int16_t code, struct kb_now now); /* NULL: nobody waits */
     void *ctx;
     size_t count;
@@ -190,7 +192,8 @@ static kw_err add_commit(struct kb_group_batch *b, void *ctx) {
     kw_err err = KW_OK;
     for (size_t i = 0; i < c->count && !err; i++) {
         const struct kb_offset_entry *e = c->items[i].entry;
-        err = kb_group_batch_offset(b, id, (struct kw_str){e->topic->name, e->topic->len}, e->partition, c->removes ? NULL : &c->items[i].v);
+        err =
+            kb_group_batch_offset(b, id, (struct kw_str){e->topic->name, e->topic->len}, e->partition, c->removes ? NULL : &c->items[i].v);
     }
     return !err && c->deletes ? kb_group_batch_group(b, id, NULL) : err;
 }
@@ -217,7 +220,8 @@ static void commit_settle(struct kb_group_write *w, bool stored, struct kb_now n
     for (size_t i = 0; i < c->count; i++) {
         struct kb_offset_entry *o = c->items[i].entry;
         if (c->removes) o->removing = false;
-        if (stored && c->removes) kb_committed_forget(&e->offsets, (struct kw_str){o->topic->name, o->topic->len}, o->partition, w->offset + (int64_t)i);
+        if (stored && c->removes)
+            kb_committed_forget(&e->offsets, (struct kw_str){o->topic->name, o->topic->len}, o->partition, w->offset + (int64_t)i);
         kb_committed_end(&e->offsets, o, w->offset + (int64_t)i, stored && !c->removes ? &c->items[i].v : NULL);
         kw_free(c->items[i].v.metadata);
     }
@@ -252,8 +256,8 @@ static struct kb_commit *commit_new(struct kb_group_entry *e, size_t count, kb_c
     return c;
 }
 
-int16_t kb_coordinator_commit(struct kb_group_entry *e, struct kb_commit_item *items, size_t count, kb_commit_done *done, void *ctx, struct kb_now now,
-                              struct kb_commit **out) {
+int16_t kb_coordinator_commit(struct kb_group_entry *e, struct kb_commit_item *items, size_t count, kb_commit_done *done, void *ctx,
+                              struct kb_now now, struct kb_commit **out) {
     struct kb_commit *c = commit_new(e, count, done, ctx);
     if (!c) return KE_COORDINATOR_NOT_AVAILABLE;
     for (size_t i = 0; i < count; i++) {
@@ -261,7 +265,8 @@ int16_t kb_coordinator_commit(struct kb_group_entry *e, struct kb_commit_item *i
         struct commit_item *it = &c->items[c->count];
         it->v = items[i].v;
         it->v.metadata = it->v.metadata_size > 0 ? kw_memdup(items[i].v.metadata, (size_t)it->v.metadata_size) : NULL;
-        if ((it->v.metadata_size > 0 && !it->v.metadata) || kb_committed_begin(&e->offsets, items[i].topic, items[i].partition, &it->entry)) {
+        if ((it->v.metadata_size > 0 && !it->v.metadata) ||
+            kb_committed_begin(&e->offsets, items[i].topic, items[i].partition, &it->entry)) {
             kw_free(it->v.metadata);
             commit_free(c);
             return KE_COORDINATOR_NOT_AVAILABLE;
@@ -273,8 +278,8 @@ int16_t kb_coordinator_commit(struct kb_group_entry *e, struct kb_commit_item *i
     return code;
 }
 
-int16_t kb_coordinator_remove(struct kb_group_entry *e, bool (*which)(void *arg, const struct kb_offset_entry *o), void *arg, size_t max, bool group,
-                              kb_commit_done *done, void *ctx, struct kb_now now, struct kb_commit **out) {
+int16_t kb_coordinator_remove(struct kb_group_entry *e, bool (*which)(void *arg, const struct kb_offset_entry *o), void *arg, size_t max,
+                              bool group, kb_commit_done *done, void *ctx, struct kb_now now, struct kb_commit **out) {
     size_t room = KW_MIN(max, e->offsets.stored);
     struct kb_commit *c = commit_new(e, room, done, ctx);
     struct kb_offset_entry *o;

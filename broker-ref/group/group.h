@@ -1,8 +1,8 @@
 /* group.h - one classic consumer group: who its members are, how they come to share its partitions, and what is to be stored of it.
  *
- * A state machine without disk, connections or clock: requests come in as calls, the answers that have to wait hang on the caller's kb_group_wait,
- * time comes with each call and by the node's timers, and what is to be stored goes out by env->store, whose end comes back by kb_group_stored.
- * Of what the members do with their partitions (subscriptions, assignments) it understands nothing.
+ * A state machine without disk, connections or clock: requests come in as calls, the answers that have to wait hang on the caller's
+ * kb_group_wait, time comes with each call and by the node's timers, and what is to be stored goes out by env->store, whose end comes back
+ * by kb_group_stored. Of what the members do with their partitions (subscriptions, assignments) it understands nothing.
  *
  * Called by coordinator.c (the groups of a node) and by api/join_group, sync_group, heartbeat, leave_group, offset_commit, describe_groups.
  * KIP-62 (rebalance timeout), 345 (static members), 394 (member ids first), 559, 814 (an assignment kept).
@@ -34,19 +34,19 @@ struct kb_group_env { /* what all groups of a node share; outlives them */
     const struct kb_logger *logger;
     int32_t members_max;      /* group.max.size */
     int64_t initial_delay_us; /* group.initial.rebalance.delay.ms: how long a group without members waits for more than the first */
-    /* The group's state (kb_group_record) is to be stored; what hangs on it waits for kb_group_stored with this number or a higher one. Never asked
-     * from within kb_group_stored for the same number; it may be answered later only, never from within. */
+    /* The group's state (kb_group_record) is to be stored; what hangs on it waits for kb_group_stored with this number or a higher one.
+     * Never asked from within kb_group_stored for the same number; it may be answered later only, never from within. */
     void (*store)(struct kb_group *g, uint64_t number, struct kb_now now);
 };
 
-/* A JoinGroup or SyncGroup that waits for its answer. The caller's memory, which has to stay until one of the two is called, exactly once (from within
- * the call that hands it in, too), or kb_group_forget. They must not call the group. */
+/* A JoinGroup or SyncGroup that waits for its answer. The caller's memory, which has to stay until one of the two is called, exactly once
+ * (from within the call that hands it in, too), or kb_group_forget. They must not call the group. */
 struct kb_join_answer {
     int16_t code; /* with an error only member_id counts */
     int32_t generation;
     struct kw_str protocol_type, protocol, leader, member_id; /* views, for the call */
-    bool skip_assignment;                                      /* KIP-814 */
-    const struct kb_group *members_of;                         /* the leader's answer: all members, each with what it said for `protocol`. NULL: none */
+    bool skip_assignment;                                     /* KIP-814 */
+    const struct kb_group *members_of; /* the leader's answer: all members, each with what it said for `protocol`. NULL: none */
 };
 struct kb_sync_answer {
     int16_t code;
@@ -60,7 +60,8 @@ struct kb_group_wait {
     void (*synced)(struct kb_group_wait *w, const struct kb_sync_answer *a);
     void *ctx;
 };
-void kb_group_forget(struct kb_group_wait *w, struct kb_now now); /* the connection closed: nobody waits; the member lives on for its session's length */
+void kb_group_forget(struct kb_group_wait *w,
+                     struct kb_now now); /* the connection closed: nobody waits; the member lives on for its session's length */
 
 /* A group without members. NULL: out of memory. owner: the caller's, as `owner` below. */
 struct kb_group *kb_group_new(const struct kb_group_env *env, struct kw_str id, void *owner);
@@ -95,21 +96,24 @@ int16_t kb_group_may_commit(struct kb_group *g, struct kw_str member_id, struct 
 /* The group as it is to be stored; views of it and of the arena, until the group is called again. */
 kw_err kb_group_record(const struct kb_group *g, struct kw_arena *a, struct kw_group_metadata_value *v) KW_CHECK;
 void kb_group_stored(struct kb_group *g, uint64_t number, int16_t code, struct kb_now now); /* KE_NONE, or why not: as members are told */
-/* A group without members takes over what was stored of it. Sessions stand still until kb_group_begin. KW_EINVAL: no classic group's record. */
+/* A group without members takes over what was stored of it. Sessions stand still until kb_group_begin. KW_EINVAL: no classic group's
+ * record. */
 kw_err kb_group_restore(struct kb_group *g, const struct kw_group_metadata_value *v) KW_CHECK;
-void kb_group_begin(struct kb_group *g, struct kb_now now); /* its coordinator serves from now on: every member has its whole session time */
+void kb_group_begin(struct kb_group *g,
+                    struct kb_now now); /* its coordinator serves from now on: every member has its whole session time */
 
 /* ---- What it says ---- */
 void *kb_group_owner(const struct kb_group *g);
 struct kw_str kb_group_id(const struct kb_group *g);
 enum kb_group_state kb_group_state(const struct kb_group *g);
 int32_t kb_group_generation(const struct kb_group *g);
-int32_t kb_group_size(const struct kb_group *g);        /* members */
-bool kb_group_is_unused(const struct kb_group *g);      /* no member, nobody about to become one, nothing that waits to be stored */
-int64_t kb_group_since_ms(const struct kb_group *g);    /* wall clock of its last change of state; -1: none was ever stored */
+int32_t kb_group_size(const struct kb_group *g);                /* members */
+bool kb_group_is_unused(const struct kb_group *g);              /* no member, nobody about to become one, nothing that waits to be stored */
+int64_t kb_group_since_ms(const struct kb_group *g);            /* wall clock of its last change of state; -1: none was ever stored */
 struct kw_str kb_group_protocol_type(const struct kb_group *g); /* "": not known */
 struct kw_str kb_group_protocol(const struct kb_group *g);      /* null: none agreed on yet */
-/* Does a member consume this topic? Of a group of consumers (protocol type "consumer") by their subscriptions; what cannot be read counts as yes. */
+/* Does a member consume this topic? Of a group of consumers (protocol type "consumer") by their subscriptions; what cannot be read counts
+ * as yes. */
 bool kb_group_subscribes(const struct kb_group *g, struct kw_str topic);
 
 /* for (const struct kb_member *m = NULL; (m = kb_group_next(g, m));) — in the order of joining. */

@@ -6,14 +6,15 @@
 #include "group.h"
 #include "wire/kerror.h"
 
-#define KB_GROUP_NEW_MEMBER_US 300000000 /* how long one that waits for its first rebalance is kept, as Kafka does: its client may have given up */
-#define KB_GROUP_PROTOCOLS_MAX 64        /* assignors that a member may name */
-#define KB_GROUP_PENDING_MAX 10000       /* ids given out, not yet used */
+#define KB_GROUP_NEW_MEMBER_US                                                                                                             \
+    300000000                     /* how long one that waits for its first rebalance is kept, as Kafka does: its client may have given up */
+#define KB_GROUP_PROTOCOLS_MAX 64 /* assignors that a member may name */
+#define KB_GROUP_PENDING_MAX 10000 /* ids given out, not yet used */
 
 struct kb_member {
     struct kw_list link; /* in group->members */
     struct kb_group *group;
-    char *id, *instance_id;      /* instance_id NULL: not static */
+    char *id, *instance_id;        /* instance_id NULL: not static */
     char *client_id, *client_host; /* these and the protocols lie in `said` */
     void *said;
     int32_t session_timeout_ms, rebalance_timeout_ms;
@@ -24,8 +25,8 @@ struct kb_member {
     int32_t protocol_count;
     uint8_t *assignment;
     int32_t assignment_size;
-    bool is_new;              /* has not been through a rebalance */
-    bool joined, synced;      /* in the rebalance under way; without a wait: its connection closed meanwhile */
+    bool is_new;         /* has not been through a rebalance */
+    bool joined, synced; /* in the rebalance under way; without a wait: its connection closed meanwhile */
     struct kb_group_wait *join_wait, *sync_wait;
     struct kw_timer timer;    /* always armed; fires early, and looks at */
     int64_t deadline_us;      /* its session's end */
@@ -52,7 +53,8 @@ struct kb_group {
     struct kw_list members;
     struct kw_map by_id, by_instance, pending;
     struct kw_timer timer; /* always armed */
-    int64_t deadline_us;   /* PREPARING: when it goes on without those who have not joined. COMPLETING, STABLE: without those who have not asked. Else KW_NEVER */
+    int64_t deadline_us;   /* PREPARING: when it goes on without those who have not joined. COMPLETING, STABLE: without those who have not
+                              asked. Else KW_NEVER */
     bool delaying, newcomer;
     int64_t delay_left_us;
     uint64_t number, sync_number, stored; /* given out; of the leader's assignment, 0: none under way; confirmed */

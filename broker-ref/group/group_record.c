@@ -74,8 +74,8 @@ size_t kb_group_batch_size(const struct kb_group_batch *b) {
     return KW_BATCH_HEADER_SIZE + b->body.len;
 }
 
-static kw_err add(struct kb_group_batch *b, int16_t kind, const struct kw_desc *key_desc, const void *key, const struct kw_desc *value_desc, int16_t version,
-                  const void *value) {
+static kw_err add(struct kb_group_batch *b, int16_t kind, const struct kw_desc *key_desc, const void *key, const struct kw_desc *value_desc,
+                  int16_t version, const void *value) {
     kw_out_reset(&b->key);
     kw_out_reset(&b->value);
     kw_out_i16(&b->key, kind);
@@ -100,7 +100,8 @@ static kw_err add(struct kb_group_batch *b, int16_t kind, const struct kw_desc *
     return KW_OK;
 }
 
-kw_err kb_group_batch_offset(struct kb_group_batch *b, struct kw_str group, struct kw_str topic, int32_t partition, const struct kb_offset *v) {
+kw_err kb_group_batch_offset(struct kb_group_batch *b, struct kw_str group, struct kw_str topic, int32_t partition,
+                             const struct kb_offset *v) {
     struct kw_offset_commit_key key = {.group = group, .topic = topic, .partition = partition};
     if (!v) return add(b, KEY_OFFSET, &kw_offset_commit_key_desc, &key, NULL, 0, NULL);
     int16_t version = v->expire_ms >= 0 ? OFFSET_VERSION_EXPIRES : kw_uuid_is_zero(v->topic_id) ? OFFSET_VERSION : OFFSET_VERSION_ID;

@@ -11,7 +11,7 @@
 #include "offsets.h"
 #include "wire/batch.h"
 
-struct kb_group_key { /* views of the record */
+struct kb_group_key {                                                          /* views of the record */
     enum { KB_GROUP_KEY_OTHER, KB_GROUP_KEY_OFFSET, KB_GROUP_KEY_GROUP } kind; /* OTHER: of what this broker does not coordinate */
     struct kw_str group, topic;
     int32_t partition;
@@ -30,7 +30,8 @@ void kb_group_batch_init(struct kb_group_batch *b);
 void kb_group_batch_deinit(struct kb_group_batch *b);
 size_t kb_group_batch_size(const struct kb_group_batch *b); /* as it would be finished now */
 /* v NULL: the removal. KW_ENOMEM, KW_EINVAL: the batch is as it was. */
-kw_err kb_group_batch_offset(struct kb_group_batch *b, struct kw_str group, struct kw_str topic, int32_t partition, const struct kb_offset *v) KW_CHECK;
+kw_err kb_group_batch_offset(struct kb_group_batch *b, struct kw_str group, struct kw_str topic, int32_t partition,
+                             const struct kb_offset *v) KW_CHECK;
 kw_err kb_group_batch_group(struct kb_group_batch *b, struct kw_str group, const struct kw_group_metadata_value *v) KW_CHECK;
 void kb_group_batch_cut(struct kb_group_batch *b, size_t size, int32_t count); /* back to how it was with these of `size` and `count` */
 /* In a block of its own (one reference, the caller's), CRC set, offsets from 0; the builder is empty afterwards. */

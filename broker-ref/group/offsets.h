@@ -1,7 +1,7 @@
 /* offsets.h - what a group has committed: an offset a partition, as it is stored.
  *
- * A commit is pending from when its record is appended until it is committed by the replicas; what is told is what is stored. Records count in
- * the order of their log, so of those that succeed the newest stays.
+ * A commit is pending from when its record is appended until it is committed by the replicas; what is told is what is stored. Records count
+ * in the order of their log, so of those that succeed the newest stays.
  *
  * Called by coordinator.c. Calls base/ alone. KIP-211 (expiry), 320 (leader epochs), 496 (deletion).
  */
@@ -12,10 +12,10 @@
 
 struct kb_offset {
     int64_t offset;
-    int32_t leader_epoch;   /* -1 */
-    struct kw_uuid topic_id; /* zero: not known */
+    int32_t leader_epoch;         /* -1 */
+    struct kw_uuid topic_id;      /* zero: not known */
     int64_t commit_ms, expire_ms; /* wall clock; expire_ms -1: by the group's rule */
-    char *metadata;         /* kw_malloc, or NULL: "" */
+    char *metadata;               /* kw_malloc, or NULL: "" */
     int32_t metadata_size;
 };
 struct kb_offset_entry {
@@ -32,7 +32,7 @@ struct kb_offset_topic {
     char name[]; /* with a NUL behind it */
 };
 struct kb_committed {
-    struct kw_map topics; /* struct kb_offset_topic */
+    struct kw_map topics;   /* struct kb_offset_topic */
     size_t entries, stored; /* with those that are pending only; without */
 };
 
@@ -49,8 +49,8 @@ kw_err kb_committed_load(struct kb_committed *t, struct kw_str topic, int32_t pa
 void kb_committed_forget(struct kb_committed *t, struct kw_str topic, int32_t partition, int64_t log_offset);
 
 const struct kb_offset *kb_committed_get(const struct kb_committed *t, struct kw_str topic, int32_t partition); /* what is stored; NULL */
-/* Topic by topic, in the order in which they were first committed: for (struct kb_committed_walk w = {0}; (e = kb_committed_next(t, &w));) — also those
- * that are pending only. Neither begin nor load meanwhile; the entry at hand may go. */
+/* Topic by topic, in the order in which they were first committed: for (struct kb_committed_walk w = {0}; (e = kb_committed_next(t, &w));)
+ * — also those that are pending only. Neither begin nor load meanwhile; the entry at hand may go. */
 struct kb_committed_walk {
     size_t from, to, partition; /* the topic at hand lies between the two */
 };

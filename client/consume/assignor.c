@@ -1,4 +1,5 @@
-/* assignor.c - the forms of subscriptions and shares, and the assignors that look at the members alone: range and roundrobin. Contract: assignor.h. */
+/* assignor.c - the forms of subscriptions and shares, and the assignors that look at the members alone: range and roundrobin. Contract:
+ * assignor.h. */
 #include "assignor_priv.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ bool kc_assignor_is_cooperative(enum kc_assignor how) {
 
 enum { SUBSCRIPTION_VERSION = 3, SHARE_VERSION = 3 };
 
-/* Java's sticky assignor keeps what it gave in its user data, since it is older than owned partitions; the cooperative one the generation. */
+/* Java's sticky assignor keeps what it gave in its user data, since it is older than owned partitions; the cooperative one the generation.
+ */
 static void user_data(enum kc_assignor how, const struct kc_subscription *s, struct kw_out *out) {
     if (how == KC_ASSIGN_STICKY) {
         kw_out_i32(out, s->owned.topic_count);
@@ -156,7 +158,8 @@ int32_t kc_table_topic_of(const struct kc_table *t, struct kw_str name) {
     return found ? (int32_t)(found - t->topics) : -1;
 }
 
-static kw_err fill_topics(struct kc_table *t, const struct kc_member_in *members, size_t count, int32_t (*partitions)(void *, struct kw_str), void *ctx) {
+static kw_err fill_topics(struct kc_table *t, const struct kc_member_in *members, size_t count,
+                          int32_t (*partitions)(void *, struct kw_str), void *ctx) {
     size_t n = 0;
     for (size_t i = 0; i < count; i++) n += (size_t)members[i].said.topic_count;
     t->topics = kw_arena_calloc(t->arena, n + 1, sizeof(*t->topics));
@@ -250,8 +253,8 @@ static kw_err fill_shares(const struct kc_table *t, struct kc_share *shares) {
     return KW_OK;
 }
 
-kw_err kc_assign(enum kc_assignor how, const struct kc_member_in *members, size_t count, int32_t (*partitions)(void *ctx, struct kw_str topic), void *ctx,
-                 struct kw_arena *a, struct kc_share *shares) {
+kw_err kc_assign(enum kc_assignor how, const struct kc_member_in *members, size_t count,
+                 int32_t (*partitions)(void *ctx, struct kw_str topic), void *ctx, struct kw_arena *a, struct kc_share *shares) {
     struct kc_table t = {.arena = a};
     if (count == 0) return KW_OK;
     if (fill_topics(&t, members, count, partitions, ctx) || fill_members(&t, members, count)) return KW_ENOMEM;

@@ -1,8 +1,9 @@
 /* assignor_sticky.c - shares that are as even as subscriptions allow, and as little changed as that allows. KIP-54, 341, 429.
  *
- * Even: no partition could go from a member to another that wants its topic and has at least two fewer. First everybody keeps what it had (of two that
- * claim a partition the one of the later generation; of one generation neither). Then free partitions go to whom has least. Then partitions move
- * from those who have more to those who have less, until the share is even: each move makes the sum of squares smaller, so it ends.
+ * Even: no partition could go from a member to another that wants its topic and has at least two fewer. First everybody keeps what it had
+ * (of two that claim a partition the one of the later generation; of one generation neither). Then free partitions go to whom has least.
+ * Then partitions move from those who have more to those who have less, until the share is even: each move makes the sum of squares
+ * smaller, so it ends.
  */
 #include "assignor_priv.h"
 
@@ -74,7 +75,8 @@ static bool level(struct kc_table *t) {
 }
 
 /* Calls f for each partition that a member says it has. */
-static void each_claim(struct kc_table *t, int32_t m, void (*f)(struct kc_table *t, int32_t m, int32_t partition, uint8_t *marks), uint8_t *marks) {
+static void each_claim(struct kc_table *t, int32_t m, void (*f)(struct kc_table *t, int32_t m, int32_t partition, uint8_t *marks),
+                       uint8_t *marks) {
     const struct kc_share *o = &t->members[m].in->said.owned;
     for (int32_t i = 0; i < o->topic_count; i++) {
         int32_t topic = kc_table_topic_of(t, o->topics[i].topic);

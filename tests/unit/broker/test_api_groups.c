@@ -1,5 +1,5 @@
-/* test_api_groups.c - groups as clients see them, on a whole node: every version of the APIs, __consumer_offsets across restarts and kills, what is
- * refused. Cases BG-01, BG-02, BG-06. (One group's own rules: test_group.c.)
+/* test_api_groups.c - groups as clients see them, on a whole node: every version of the APIs, __consumer_offsets across restarts and kills,
+ * what is refused. Cases BG-01, BG-02, BG-06. (One group's own rules: test_group.c.)
  */
 #include "node_rig.h"
 
@@ -80,7 +80,8 @@ static void test_partition_of_a_group(void **state) {
     const struct {
         const char *id;
         int32_t of50, of7;
-    } v[] = {{"g1", 42, 1}, {"a", 47, 6}, {"my-group", 12, 1}, {gruen, 49, 4}, {nihongo, 43, 5}, {smile, 15, 2}, {"polygenelubricants", 0, 0}, {x300, 14, 4}};
+    } v[] = {{"g1", 42, 1},    {"a", 47, 6},   {"my-group", 12, 1},          {gruen, 49, 4},
+             {nihongo, 43, 5}, {smile, 15, 2}, {"polygenelubricants", 0, 0}, {x300, 14, 4}};
     for (size_t i = 0; i < KW_COUNTOF(v); i++) {
         assert_int_equal(kb_coordinator_partition_of(kw_str_of(v[i].id), 50), v[i].of50);
         assert_int_equal(kb_coordinator_partition_of(kw_str_of(v[i].id), 7), v[i].of7);
@@ -97,7 +98,8 @@ struct member {
     int32_t correlation;
 };
 
-static struct kw_join_group_request_protocol range = {.name = {"range", 5}, .metadata = {(const uint8_t *)"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", 13}};
+static struct kw_join_group_request_protocol range = {.name = {"range", 5},
+                                                      .metadata = {(const uint8_t *)"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff", 13}};
 
 static void join_send(struct member *m, int16_t version, int32_t session_ms) {
     struct kw_join_group_request req;
@@ -135,7 +137,8 @@ static int16_t join(struct member *m, int16_t version) {
 static int16_t sync_(struct member *m, int16_t version, const char *mine, char got[40]) {
     struct kw_sync_group_request req;
     struct kw_sync_group_response resp;
-    struct kw_sync_group_request_assignment a = {.member_id = kw_str_of(m->id), .assignment = {(const uint8_t *)mine, mine ? (int32_t)strlen(mine) : 0}};
+    struct kw_sync_group_request_assignment a = {.member_id = kw_str_of(m->id),
+                                                 .assignment = {(const uint8_t *)mine, mine ? (int32_t)strlen(mine) : 0}};
     kw_msg_init(&kw_sync_group_request_desc, &req);
     req.group_id = kw_str_of("g");
     req.generation_id = m->generation;
@@ -164,7 +167,8 @@ static int16_t beat(struct member *m, int16_t version) {
 static int16_t leave(struct member *m, int16_t version) {
     struct kw_leave_group_request req;
     struct kw_leave_group_response resp;
-    struct kw_leave_group_request_member_identity one = {.member_id = kw_str_of(m->id), .group_instance_id = kw_str_of(m->instance), .reason = kw_str_null()};
+    struct kw_leave_group_request_member_identity one = {
+        .member_id = kw_str_of(m->id), .group_instance_id = kw_str_of(m->instance), .reason = kw_str_null()};
     kw_msg_init(&kw_leave_group_request_desc, &req);
     req.group_id = kw_str_of("g");
     if (version <= 2) req.member_id = kw_str_of(m->id);
@@ -264,10 +268,15 @@ static void test_a_connection_that_closes(void **state) {
 
 /* ---- Offsets ---- */
 
-static int16_t commit_as(int16_t version, const char *topic, int32_t partition, int64_t offset, const char *metadata, const struct member *m) {
+static int16_t commit_as(int16_t version, const char *topic, int32_t partition, int64_t offset, const char *metadata,
+                         const struct member *m) {
     struct kw_offset_commit_request req;
     struct kw_offset_commit_response resp;
-    struct kw_offset_commit_request_partition p = {.partition_index = partition, .committed_offset = offset, .committed_leader_epoch = -1, .commit_timestamp = -1, .committed_metadata = kw_str_of(metadata)};
+    struct kw_offset_commit_request_partition p = {.partition_index = partition,
+                                                   .committed_offset = offset,
+                                                   .committed_leader_epoch = -1,
+                                                   .commit_timestamp = -1,
+                                                   .committed_metadata = kw_str_of(metadata)};
     struct kw_offset_commit_request_topic t = {.name = kw_str_of(version < 10 ? topic : ""), .partitions = {&p, 1}};
     const struct kb_image_topic *it = kb_image_topic(&r.node->image, kw_str_of(topic));
     if (version >= 10) t.topic_id = it ? it->id : (struct kw_uuid){{9}};
@@ -294,7 +303,8 @@ static int64_t fetched_of(int16_t version, const char *topic, int32_t partition)
     struct kw_offset_fetch_request_topic t = {.name = kw_str_of(topic), .partition_indexes = {&index, 1}};
     struct kw_offset_fetch_request_topics t8 = {.name = kw_str_of(version < 10 ? topic : ""), .partition_indexes = {&index, 1}};
     if (version >= 10) t8.topic_id = it ? it->id : (struct kw_uuid){{9}};
-    struct kw_offset_fetch_request_group g = {.group_id = kw_str_of("g"), .member_id = kw_str_null(), .member_epoch = -1, .topics = {&t8, 1}};
+    struct kw_offset_fetch_request_group g = {
+        .group_id = kw_str_of("g"), .member_id = kw_str_null(), .member_epoch = -1, .topics = {&t8, 1}};
     kw_msg_init(&kw_offset_fetch_request_desc, &req);
     if (version <= 7) {
         req.group_id = kw_str_of("g");
@@ -321,7 +331,8 @@ static int64_t fetched(int16_t version) {
 static int32_t fetched_all(int16_t version, int32_t *topics) {
     struct kw_offset_fetch_request req;
     struct kw_offset_fetch_response resp;
-    struct kw_offset_fetch_request_group g = {.group_id = kw_str_of("g"), .member_id = kw_str_null(), .member_epoch = -1, .topics = {NULL, -1}};
+    struct kw_offset_fetch_request_group g = {
+        .group_id = kw_str_of("g"), .member_id = kw_str_null(), .member_epoch = -1, .topics = {NULL, -1}};
     int32_t n = 0;
     kw_msg_init(&kw_offset_fetch_request_desc, &req);
     req.group_id = kw_str_of(version <= 7 ? "g" : "");
@@ -600,7 +611,8 @@ static void test_a_damaged_log(void **state) {
     assert_int_equal(commit(9, 5), KE_NONE);
     assert_int_equal(commit(9, 6), KE_NONE);
     rig_stop(&r);
-    snprintf(path, sizeof(path), "/data/__consumer_offsets-%d/00000000000000000000.log", (int)kb_coordinator_partition_of(kw_str_of("g"), 4));
+    snprintf(path, sizeof(path), "/data/__consumer_offsets-%d/00000000000000000000.log",
+             (int)kb_coordinator_partition_of(kw_str_of("g"), 4));
     assert_non_null(sim_disk_peek(r.disk, path, &n));
     sim_disk_rot(r.disk, path, KW_BATCH_HEADER_SIZE + 5, 0x10);
     rig_start(&r);

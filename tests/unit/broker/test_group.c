@@ -1,180 +1,7 @@
-/* test_group.c - one classic group: rebalances, generations, static members, ids first, what is stored and what hangs on it; cases BG-03, 05, 06, 08,
- * 09, 10. And a model: random requests in any order, after each of which the group's own rules are checked.
+/* test_group.c - one classic group: rebalances, generations, static members, ids first, what is stored and what hangs on it; cases BG-03,
+ * 05, 06, 08, 09, 10. (Random requests: test_group_model.c.)
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include "group/group.h"
-#include "wire/kerror.h"
-
-#define SEATS 8
-
-struct seat { /* a member as its client is */
-    struct kb_group_wait w;
-    char id[80], leader[80], assignment[40], protocol[40];
-    bool waits_join, waits_sync, skip;
-    int16_t code;
-    int32_t generation;
-    int members, answers;
-};
-static struct {
-    struct kw_timers timers;
-    struct kw_rng rng;
-    struct kb_logger logger;
-    struct kb_group_env env;
-    struct kb_now now;
-    struct kb_group *g;
-    struct seat s[SEATS];
-    uint64_t store, answered; /* asked for last; told last */
-    struct kb_group_wait *ended;
-} r;
-
-static void say(void *ctx, enum kb_level level, const char *text) {
-    (void)ctx;
-    (void)level;
-    (void)text;
-}
-
-static void store(struct kb_group *g, uint64_t number, struct kb_now now) {
-    (void)now;
-    assert_ptr_equal(g, r.g);
-    assert_true(number == r.store + 1);
-    r.store = number;
-}
-
-static int setup(void **state) {
-    (void)state;
-    memset(&r, 0, sizeof(r));
-    r.now = (struct kb_now){.mono_us = 1000000, .wall_ms = 1700000000000};
-    kw_timers_init(&r.timers);
-    kw_rng_init(&r.rng, 7);
-    r.logger = (struct kb_logger){.fn = say, .level = KB_DEBUG};
-    r.env = (struct kb_group_env){
-        .timers = &r.timers, .now = &r.now, .rng = &r.rng, .logger = &r.logger, .members_max = INT32_MAX, .store = store};
-    r.g = kb_group_new(&r.env, kw_str_of("g"), NULL);
-    assert_non_null(r.g);
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    if (r.g) kb_group_free(r.g, KE_NOT_COORDINATOR);
-    assert_int_equal(r.timers.count, 0);
-    kw_timers_deinit(&r.timers);
-    return 0;
-}
-
-static void copy(char *to, size_t size, struct kw_str s) {
-    snprintf(to, size, "%.*s", s.len < 0 ? 0 : (int)s.len, s.len > 0 ? s.p : "");
-}
-
-static void joined(struct kb_group_wait *w, const struct kb_join_answer *a) {
-    struct seat *s = w->ctx;
-    assert_true(s->waits_join);
-    s->waits_join = false;
-    s->answers++;
-    s->code = a->code;
-    s->generation = a->generation;
-    s->skip = a->skip_assignment;
-    s->members = 0;
-    for (const struct kb_member *m = NULL; a->members_of && (m = kb_group_next(a->members_of, m));) s->members++;
-    copy(s->id, sizeof(s->id), a->member_id);
-    copy(s->leader, sizeof(s->leader), a->leader);
-    copy(s->protocol, sizeof(s->protocol), a->protocol);
-}
-
-static void synced(struct kb_group_wait *w, const struct kb_sync_answer *a) {
-    struct seat *s = w->ctx;
-    assert_true(s->waits_sync);
-    s->waits_sync = false;
-    s->answers++;
-    s->code = a->code;
-    copy(s->assignment, sizeof(s->assignment), (struct kw_str){(const char *)a->assignment.p, a->assignment.len});
-}
-
-struct how { /* what a join says beside the usual */
-    const char *instance, *protocols, *type; /* "range,sticky" */
-    const char *data;                        /* its subscription */
-    int32_t session_ms, rebalance_ms;
-    bool id_required, skips;
-};
-
-static void join_how(int i, struct how h) {
-    struct seat *s = &r.s[i];
-    struct kw_join_group_request_protocol p[4];
-    char names[80], client[8];
-    int32_t n = 0;
-    snprintf(names, sizeof(names), "%s", h.protocols ? h.protocols : "range");
-    for (char *save, *t = strtok_r(names, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
-        const char *data = h.data ? h.data : "topics";
-        p[n++] = (struct kw_join_group_request_protocol){.name = kw_str_of(t), .metadata = {(const uint8_t *)data, (int32_t)strlen(data)}};
-    }
-    snprintf(client, sizeof(client), "c%d", i);
-    struct kb_join j = {.member_id = kw_str_of(s->id),
-                        .instance_id = kw_str_of(h.instance),
-                        .protocol_type = kw_str_of(h.type ? h.type : "consumer"),
-                        .client_id = kw_str_of(client),
-                        .client_host = kw_str_of("/127.0.0.1"),
-                        .session_timeout_ms = h.session_ms ? h.session_ms : 10000,
-                        .rebalance_timeout_ms = h.rebalance_ms ? h.rebalance_ms : 60000,
-                        .protocols = p,
-                        .protocol_count = n,
-                        .id_required = h.id_required,
-                        .skips = h.skips};
-    s->w = (struct kb_group_wait){.joined = joined, .synced = synced, .ctx = s};
-    s->waits_join = true;
-    kb_group_join(r.g, &j, &s->w, r.now);
-}
-
-static void join(int i) {
-    join_how(i, (struct how){0});
-}
-
-/* assign: "0=a,1=b" by seats; NULL: nothing */
-static void sync_as(int i, const char *instance, int32_t generation, const char *assign) {
-    struct seat *s = &r.s[i];
-    struct kw_sync_group_request_assignment a[SEATS];
-    char text[80];
-    int32_t n = 0;
-    snprintf(text, sizeof(text), "%s", assign ? assign : "");
-    for (char *save, *t = strtok_r(text, ",", &save); t; t = strtok_r(NULL, ",", &save))
-        a[n++] = (struct kw_sync_group_request_assignment){.member_id = kw_str_of(r.s[t[0] - '0'].id),
-                                                           .assignment = {(const uint8_t *)t + 2, (int32_t)strlen(t + 2)}};
-    struct kb_sync q = {.member_id = kw_str_of(s->id),
-                        .instance_id = kw_str_of(instance),
-                        .protocol_type = kw_str_null(),
-                        .protocol = kw_str_null(),
-                        .generation = generation,
-                        .assignments = a,
-                        .assignment_count = n};
-    s->w = (struct kb_group_wait){.joined = joined, .synced = synced, .ctx = s};
-    s->waits_sync = true;
-    kb_group_sync(r.g, &q, &s->w, r.now);
-}
-
-static void sync_(int i, const char *assign) {
-    sync_as(i, NULL, r.s[i].generation, assign);
-}
-
-static void stored(int16_t code) {
-    assert_true(r.answered < r.store);
-    r.answered = r.store;
-    kb_group_stored(r.g, r.store, code, r.now);
-}
-
-static void wait_ms(int64_t ms) {
-    for (int64_t end = r.now.mono_us + ms * 1000; r.now.mono_us < end;) {
-        int64_t next = KW_MIN(end, KW_MAX(kw_timers_next(&r.timers), r.now.mono_us + 1));
-        r.now.wall_ms += (next - r.now.mono_us) / 1000;
-        r.now.mono_us = next;
-        kw_timers_run(&r.timers, r.now.mono_us);
-    }
-}
+#include "group_rig.h"
 
 static int16_t beat(int i) {
     return kb_group_heartbeat(r.g, kw_str_of(r.s[i].id), kw_str_null(), r.s[i].generation, r.now);
@@ -184,12 +11,8 @@ static int16_t leave(int i) {
     return kb_group_leave(r.g, kw_str_of(r.s[i].id), kw_str_null(), kw_str_null(), r.now);
 }
 
-static enum kb_group_state state_(void) {
-    return kb_group_state(r.g);
-}
-
 /* Seats 0..n-1, stable; seat 0 leads. */
-static void stable(int n) {
+static inline void stable(int n) {
     for (int i = 0; i < n; i++) join(i);
     for (int round = 0; state_() != KB_GROUP_COMPLETING || kb_group_size(r.g) < n; round++) {
         assert_true(round < 4);
@@ -574,7 +397,11 @@ static void test_protocols(void **state) {
     join_how(0, (struct how){.protocols = "range,sticky"});
     assert_string_equal(r.s[0].protocol, "sticky"); /* two would rather have another, which one does not know */
     assert_string_equal(r.s[1].protocol, "sticky");
-    struct kb_sync q = {.member_id = kw_str_of(r.s[1].id), .instance_id = kw_str_null(), .protocol_type = kw_str_of("consumer"), .protocol = kw_str_of("range"), .generation = 2};
+    struct kb_sync q = {.member_id = kw_str_of(r.s[1].id),
+                        .instance_id = kw_str_null(),
+                        .protocol_type = kw_str_of("consumer"),
+                        .protocol = kw_str_of("range"),
+                        .generation = 2};
     r.s[1].waits_sync = true;
     kb_group_sync(r.g, &q, &r.s[1].w, r.now);
     assert_int_equal(r.s[1].code, KE_INCONSISTENT_GROUP_PROTOCOL);
@@ -698,8 +525,13 @@ static void test_bg03_restored(void **state) {
 
 static void test_restoring_nonsense(void **state) {
     (void)state;
-    struct kw_group_metadata_value_member_metadata m[2] = {{.member_id = kw_str_of("x"), .group_instance_id = kw_str_null()}, {.member_id = kw_str_of("x"), .group_instance_id = kw_str_null()}};
-    struct kw_group_metadata_value v = {.protocol_type = kw_str_of("consumer"), .generation = 3, .protocol = kw_str_of("range"), .leader = kw_str_of("gone"), .members = {m, 2}};
+    struct kw_group_metadata_value_member_metadata m[2] = {{.member_id = kw_str_of("x"), .group_instance_id = kw_str_null()},
+                                                           {.member_id = kw_str_of("x"), .group_instance_id = kw_str_null()}};
+    struct kw_group_metadata_value v = {.protocol_type = kw_str_of("consumer"),
+                                        .generation = 3,
+                                        .protocol = kw_str_of("range"),
+                                        .leader = kw_str_of("gone"),
+                                        .members = {m, 2}};
     assert_int_equal(kb_group_restore(r.g, &v), KW_EINVAL); /* two of one id */
     kb_group_free(r.g, KE_NONE);
     r.g = kb_group_new(&r.env, kw_str_of("g"), NULL);
@@ -733,7 +565,15 @@ static void test_subscriptions(void **state) {
     (void)state;
     char v0[] = "\0\0\0\0\0\2\0\3one\0\3two\xff\xff\xff\xff";
     struct kw_join_group_request_protocol p = {.name = kw_str_of("range"), .metadata = {(const uint8_t *)v0, sizeof(v0) - 1}};
-    struct kb_join j = {.member_id = kw_str_of(""), .instance_id = kw_str_null(), .protocol_type = kw_str_of("consumer"), .client_id = kw_str_of("c"), .client_host = kw_str_of("/h"), .session_timeout_ms = 6000, .rebalance_timeout_ms = 6000, .protocols = &p, .protocol_count = 1};
+    struct kb_join j = {.member_id = kw_str_of(""),
+                        .instance_id = kw_str_null(),
+                        .protocol_type = kw_str_of("consumer"),
+                        .client_id = kw_str_of("c"),
+                        .client_host = kw_str_of("/h"),
+                        .session_timeout_ms = 6000,
+                        .rebalance_timeout_ms = 6000,
+                        .protocols = &p,
+                        .protocol_count = 1};
     struct seat *s = &r.s[0];
     s->w = (struct kb_group_wait){.joined = joined, .synced = synced, .ctx = s};
     s->waits_join = true;
@@ -761,105 +601,6 @@ static void test_every_allocation_may_fail(void **state) {
         if (r.s[0].code != 0) assert_int_equal(r.s[0].code, KE_COORDINATOR_NOT_AVAILABLE);
     }
     fail();
-}
-
-/* ---- The model ---- */
-
-static int64_t below(int64_t n) {
-    return (int64_t)kw_rng_below(&r.rng, (uint64_t)n);
-}
-
-static const char *instance_of(int i) {
-    static const char *const name[] = {"i0", "i1", NULL};
-    return i < 2 ? name[i] : NULL;
-}
-
-static void check_rules(int32_t *generation) {
-    int32_t n = 0;
-    assert_true(kb_group_generation(r.g) >= *generation); /* never back */
-    *generation = kb_group_generation(r.g);
-    for (const struct kb_member *m = NULL; (m = kb_group_next(r.g, m));) n++;
-    assert_int_equal(n, kb_group_size(r.g));
-    assert_int_equal(n == 0 && state_() != KB_GROUP_PREPARING, state_() == KB_GROUP_EMPTY);
-    assert_true(state_() != KB_GROUP_STABLE || kb_group_protocol(r.g).len > 0);
-    for (int i = 0; i < SEATS; i++) assert_true(!r.s[i].waits_sync || state_() == KB_GROUP_COMPLETING);
-}
-
-static void model_step(void) {
-    int i = (int)below(SEATS);
-    struct seat *s = &r.s[i];
-    bool idle = !s->waits_join && !s->waits_sync;
-    switch (below(10)) {
-    case 0:
-    case 1:
-    case 2:
-        if (!idle) return;
-        if (s->code == KE_UNKNOWN_MEMBER_ID || s->code == KE_FENCED_INSTANCE_ID || below(10) == 0) s->id[0] = 0;
-        join_how(i, (struct how){.instance = instance_of(i), .id_required = below(2), .skips = below(2), .data = below(3) ? "t" : "u", .session_ms = 6000 + 1000 * i});
-        return;
-    case 3:
-    case 4:
-        if (idle) sync_as(i, instance_of(i), s->generation, below(4) ? "0=a,1=b,2=c,3=d,4=e,5=f" : NULL);
-        return;
-    case 5:
-        kb_group_heartbeat(r.g, kw_str_of(s->id), kw_str_of(instance_of(i)), s->generation, r.now);
-        return;
-    case 6:
-        if (below(4) == 0) kb_group_leave(r.g, kw_str_of(s->id), kw_str_of(instance_of(i)), kw_str_null(), r.now);
-        return;
-    case 7:
-        if (r.answered < r.store) {
-            r.answered++;
-            kb_group_stored(r.g, r.answered, below(8) ? KE_NONE : KE_COORDINATOR_NOT_AVAILABLE, r.now);
-        }
-        return;
-    case 8:
-        wait_ms(below(below(20) ? 500 : 20000));
-        return;
-    default:
-        if (idle || below(3)) return;
-        kb_group_forget(&s->w, r.now);
-        s->waits_join = s->waits_sync = false;
-    }
-}
-
-/* When all that there is comes back, joins, syncs and is stored, the group is stable: nothing hangs. */
-static void settle(void) {
-    for (int round = 0; round < 400; round++) {
-        bool all = state_() == KB_GROUP_STABLE && kb_group_size(r.g) == SEATS;
-        for (int i = 0; i < SEATS; i++) all = all && !r.s[i].waits_join && !r.s[i].waits_sync;
-        if (all) return;
-        for (int i = 0; i < SEATS; i++) {
-            struct seat *s = &r.s[i];
-            if (s->waits_join || s->waits_sync) continue;
-            if (s->code == KE_UNKNOWN_MEMBER_ID || s->code == KE_FENCED_INSTANCE_ID) s->id[0] = 0;
-            int16_t code = kb_group_heartbeat(r.g, kw_str_of(s->id), kw_str_of(instance_of(i)), s->generation, r.now);
-            if (code || s->code)
-                join_how(i, (struct how){.instance = instance_of(i), .session_ms = 6000 + 1000 * i});
-            else if (state_() == KB_GROUP_COMPLETING)
-                sync_as(i, instance_of(i), s->generation, "0=a,1=b");
-            s->code = s->waits_join || s->waits_sync ? KE_NONE : s->code;
-        }
-        if (r.answered < r.store) stored(KE_NONE);
-        wait_ms(1000);
-    }
-    fail_msg("the group does not settle: %s, %d members", kb_group_state_text(state_()), (int)kb_group_size(r.g));
-}
-
-static void test_model(void **state) {
-    (void)state;
-    for (uint64_t seed = 1; seed <= 400; seed++) {
-        teardown(NULL);
-        setup(NULL);
-        kw_rng_init(&r.rng, seed);
-        r.env.initial_delay_us = seed % 4 == 0 ? 3000000 : 0;
-        int32_t generation = 0;
-        for (int step = 0; step < 600; step++) {
-            model_step();
-            check_rules(&generation);
-        }
-        settle();
-    }
 }
 
 int main(void) {
@@ -894,7 +635,6 @@ int main(void) {
         T(test_commits),
         T(test_subscriptions),
         T(test_every_allocation_may_fail),
-        T(test_model),
     };
     return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* test_assignor.c - who gets which partitions: the shares of range and roundrobin as Apache Kafka's assignors give them, what sticky ones promise on
- * random groups (each partition once, to one who wants it; even; little moves; nothing to two at a time), the bytes of subscriptions (CC-16).
+/* test_assignor.c - who gets which partitions: the shares of range and roundrobin as Apache Kafka's assignors give them, what sticky ones
+ * promise on random groups (each partition once, to one who wants it; even; little moves; nothing to two at a time), the bytes of
+ * subscriptions (CC-16).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +48,9 @@ static void member(const char *id, const char *instance, const char *wants) {
     size_t at = r.count++;
     int32_t n = 0;
     for (; wants[n]; n++) r.wants[at][n] = (struct kw_str){&wants[n], 1};
-    r.m[at] = (struct kc_member_in){.id = kw_str_of(id), .instance_id = kw_str_of(instance), .said = {.topics = r.wants[at], .topic_count = n, .generation = -1, .rack = kw_str_null()}};
+    r.m[at] = (struct kc_member_in){.id = kw_str_of(id),
+                                    .instance_id = kw_str_of(instance),
+                                    .said = {.topics = r.wants[at], .topic_count = n, .generation = -1, .rack = kw_str_null()}};
 }
 
 static void assign(enum kc_assignor how) {
@@ -59,7 +62,8 @@ static void expect(size_t at, const char *want) {
     char got[400] = "";
     for (int32_t i = 0; i < r.shares[at].topic_count; i++)
         for (int32_t k = 0; k < r.shares[at].topics[i].partitions.n; k++)
-            snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%c%d", got[0] ? "," : "", r.shares[at].topics[i].topic.p[0], (int)r.shares[at].topics[i].partitions.v[k]);
+            snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%c%d", got[0] ? "," : "", r.shares[at].topics[i].topic.p[0],
+                     (int)r.shares[at].topics[i].partitions.v[k]);
     if (strcmp(got, want) != 0) fail_msg("member %zu has %s, not %s", at, got, want);
 }
 
@@ -152,7 +156,8 @@ static void test_of_two_claims_the_later_counts(void **state) {
     member("c0", NULL, "a");
     member("c1", NULL, "a");
     int32_t both[] = {0, 1}, one[] = {1};
-    struct kw_consumer_protocol_assignment_topic_partition old = {.topic = {"a", 1}, .partitions = {both, 2}}, new_ = {.topic = {"a", 1}, .partitions = {one, 1}};
+    struct kw_consumer_protocol_assignment_topic_partition old = {.topic = {"a", 1}, .partitions = {both, 2}},
+                                                           new_ = {.topic = {"a", 1}, .partitions = {one, 1}};
     r.m[0].said.owned = (struct kc_share){&old, 1};
     r.m[0].said.generation = 3; /* it slept through a rebalance */
     r.m[1].said.owned = (struct kc_share){&new_, 1};
@@ -212,7 +217,8 @@ static void check(bool even, bool whole) {
             if (o < 0) continue;
             assert_true(wants((size_t)o, topic));
             for (size_t i = 0; even && whole && i < r.count; i++)
-                if (wants(i, topic) && size_of((size_t)o) > size_of(i) + 1) fail_msg("%c%d: member %d has %d, member %zu has %d", topic, (int)p, o, (int)size_of((size_t)o), i, (int)size_of(i));
+                if (wants(i, topic) && size_of((size_t)o) > size_of(i) + 1)
+                    fail_msg("%c%d: member %d has %d, member %zu has %d", topic, (int)p, o, (int)size_of((size_t)o), i, (int)size_of(i));
         }
 }
 
@@ -281,7 +287,8 @@ static void test_little_moves(void **state) {
     check(true, true);
     int32_t moved = 0;
     for (size_t i = 0; i < 9; i++)
-        for (int32_t k = 0; k < before[i].topics[0].partitions.n; k++) moved += owner_of('a', before[i].topics[0].partitions.v[k]) != (int)i;
+        for (int32_t k = 0; k < before[i].topics[0].partitions.n; k++)
+            moved += owner_of('a', before[i].topics[0].partitions.v[k]) != (int)i;
     assert_int_equal(moved, 10);
 }
 
@@ -291,7 +298,8 @@ static void round_trip(enum kc_assignor how) {
     struct kw_str topics[] = {kw_str_of("one"), kw_str_of("two")};
     int32_t p[] = {1, 5};
     struct kw_consumer_protocol_assignment_topic_partition owned = {.topic = topics[1], .partitions = {p, 2}};
-    struct kc_subscription s = {.topics = topics, .topic_count = 2, .owned = {&owned, 1}, .generation = 7, .rack = kw_str_of("rack-1")}, got;
+    struct kc_subscription s = {.topics = topics, .topic_count = 2, .owned = {&owned, 1}, .generation = 7, .rack = kw_str_of("rack-1")},
+                           got;
     struct kw_out out;
     kw_out_init(&out);
     assert_int_equal(kc_subscription_write(how, &s, &out), KW_OK);
@@ -331,7 +339,8 @@ static void test_bytes(void **state) {
 int main(void) {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_range), T(test_roundrobin), T(test_sticky), T(test_of_two_claims_the_later_counts), T(test_random_groups), T(test_little_moves), T(test_bytes),
+        T(test_range),         T(test_roundrobin),   T(test_sticky), T(test_of_two_claims_the_later_counts),
+        T(test_random_groups), T(test_little_moves), T(test_bytes),
     };
     return cmocka_run_group_tests_name("assignor", tests, NULL, NULL);
 }

@@ -1,0 +1,481 @@
+/* compact_job.c - sealed segments written anew. Contract: compact_job.h. */
+#include "compact_job.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "compact_map.h"
+
+#define READ_SIZE (1u << 20)
+#define WRITE_SIZE (1u << 20)
+#define BODY_SIZE_MAX (1u << 30) /* decompressed */
+
+struct work {
+    struct kb_compact_job *j;
+    struct kb_fs *fs;
+    struct kb_compact_map map;
+    struct kw_compressor *compressor;
+    /* the segment being read */
+    void *in;
+    int64_t in_size, win_at;
+    uint8_t *win;
+    size_t win_cap, win_len;
+    /* the segment being written */
+    void *out;
+    int64_t out_size; /* with what is in `pending` */
+    struct kw_out pending, batch, body;
+    struct kb_compact_result *result;
+    int64_t result_end; /* where the next segment begins */
+};
+
+static kw_err fail(struct work *w, kw_err err, const char *fmt, ...) {
+    if (w->j->why[0]) return err;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(w->j->why, sizeof(w->j->why), fmt, ap);
+    va_end(ap);
+    if (n < 0) w->j->why[0] = 0;
+    return err;
+}
+
+static char *path_of(const struct kb_compact_job *j, int64_t base, const char *suffix) {
+    size_t n = strlen(j->dir) + 24 + strlen(suffix);
+    char *p = kw_malloc(n);
+    if (p) snprintf(p, n, "%s/%020" PRId64 "%s", j->dir, base, suffix);
+    return p;
+}
+
+static kw_err disk_err(struct work *w, enum kb_disk_err err, const char *path) {
+    if (!err) return KW_OK;
+    return fail(w, err == KB_DISK_ENOMEM ? KW_ENOMEM : KW_EIO, "%s: %s", path ? path : w->j->dir, kb_disk_text(err));
+}
+
+/* ---- Reading ---- */
+
+static kw_err open_source(struct work *w, const struct kb_compact_source *s) {
+    char *path = path_of(w->j, s->base, ".log");
+    if (!path) return KW_ENOMEM;
+    kw_err err = disk_err(w, w->fs->ops->open(w->fs, path, 0, &w->in, &w->in_size), path);
+    kw_free(path);
+    if (err) return err;
+    w->in_size = KW_MIN(w->in_size, s->size);
+    w->win_len = 0;
+    return KW_OK;
+}
+
+static void close_source(struct work *w) {
+    if (w->in) w->fs->ops->close(w->fs, w->in);
+    w->in = NULL;
+}
+
+/* n bytes at pos, contiguous. */
+static kw_err bytes_at(struct work *w, int64_t pos, size_t n, const uint8_t **p) {
+    if ((int64_t)n > w->in_size - pos) return fail(w, KW_EDECODE, "a batch at %lld runs over the segment's end", (long long)pos);
+    if (pos < w->win_at || pos + (int64_t)n > w->win_at + (int64_t)w->win_len) {
+        size_t want = KW_MAX(n, (size_t)READ_SIZE), got = 0;
+        if ((int64_t)want > w->in_size - pos) want = (size_t)(w->in_size - pos);
+        if (want > w->win_cap) {
+            uint8_t *win = kw_realloc(w->win, want);
+            if (!win) return KW_ENOMEM;
+            w->win = win;
+            w->win_cap = want;
+        }
+        w->win_at = pos;
+        w->win_len = 0;
+        while (w->win_len < want) { /* at most 1 MB at a time */
+            size_t part = KW_MIN(want - w->win_len, (size_t)READ_SIZE);
+            kw_err err = disk_err(w, w->fs->ops->read(w->fs, w->in, pos + (int64_t)w->win_len, w->win + w->win_len, part, &got), NULL);
+            if (err) return err;
+            if (got == 0) return fail(w, KW_EIO, "a segment is shorter than its size says");
+            w->win_len += got;
+        }
+    }
+    *p = w->win + (pos - w->win_at);
+    return KW_OK;
+}
+
+/* The whole batch at pos, checked. */
+static kw_err batch_at(struct work *w, int64_t pos, const uint8_t **p, struct kb_entry *e, struct kw_batch_header *h) {
+    kw_err err = bytes_at(w, pos, KW_BATCH_HEADER_SIZE, p);
+    if (!err && kb_entry_parse(*p, KW_BATCH_HEADER_SIZE, e)) err = fail(w, KW_EDECODE, "no batch stands at %lld", (long long)pos);
+    if (err) return err;
+    if (e->magic != 2)
+        return fail(w, KW_EUNSUPPORTED, "offset %lld is of message format v%d, which is not compacted", (long long)e->base, e->magic);
+    if (e->attributes & (KW_ATTR_TRANSACTIONAL | KW_ATTR_CONTROL))
+        return fail(w, KW_EUNSUPPORTED, "offset %lld is of a transaction, which is not compacted yet", (long long)e->base);
+    err = bytes_at(w, pos, (size_t)e->size, p);
+    if (err) return err;
+    if (!kw_batch_crc_ok(*p, (size_t)e->size)) return fail(w, KW_ECRC, "the batch at offset %lld fails its checksum", (long long)e->base);
+    return kw_batch_parse(*p, (size_t)e->size, h);
+}
+
+static kw_err body_of(struct work *w, const uint8_t *p, const struct kb_entry *e, const struct kw_batch_header *h,
+                      struct kw_record_iter *it) {
+    const uint8_t *body;
+    size_t size;
+    kw_err err = kw_batch_body(p, (size_t)e->size, h, BODY_SIZE_MAX, w->compressor, &body, &size);
+    if (err) return fail(w, err, "the batch at offset %lld cannot be read", (long long)e->base);
+    kw_record_iter_init(it, h, body, size);
+    return KW_OK;
+}
+
+/* ---- The newest offset of each key ---- */
+
+/* KW_ELIMIT: the map is full; what of the batch is in it does no harm. */
+static kw_err note_batch(struct work *w, const uint8_t *p, const struct kb_entry *e, const struct kw_batch_header *h) {
+    struct kw_record_iter it;
+    struct kw_record_view r;
+    int32_t more;
+    kw_err err = body_of(w, p, e, h, &it);
+    if (err) return err;
+    while ((more = kw_record_next(&it, &r)) > 0) {
+        if (r.key.len < 0 || r.offset < w->j->dirty) continue;
+        err = kb_compact_map_put(&w->map, r.key, r.offset);
+        if (err) return err;
+    }
+    return more < 0 ? fail(w, more, "the batch at offset %lld cannot be read", (long long)e->base) : KW_OK;
+}
+
+static kw_err note_source(struct work *w, const struct kb_compact_source *s) {
+    kw_err err = open_source(w, s);
+    for (int64_t pos = 0; !err && pos < w->in_size;) {
+        const uint8_t *p;
+        struct kb_entry e;
+        struct kw_batch_header h;
+        err = batch_at(w, pos, &p, &e, &h);
+        if (!err && e.last >= w->j->dirty) err = note_batch(w, p, &e, &h);
+        if (err == KW_ELIMIT && w->j->cleaned_to == w->j->dirty)
+            err = fail(w, KW_ELIMIT, "the keys of one batch need more memory than log.cleaner.dedupe.buffer.size (%zu bytes)",
+                       w->j->memory_max);
+        if (err) break;
+        w->j->cleaned_to = KW_MAX(w->j->cleaned_to, e.last + 1);
+        pos += e.size;
+    }
+    close_source(w);
+    return err;
+}
+
+static kw_err note_all(struct work *w) {
+    w->j->cleaned_to = w->j->dirty;
+    for (size_t i = 0; i < w->j->source_count; i++) {
+        int64_t end = i + 1 < w->j->source_count ? w->j->sources[i + 1].base : w->j->end;
+        if (end <= w->j->dirty) continue;
+        kw_err err = note_source(w, &w->j->sources[i]);
+        if (err == KW_ELIMIT && !w->j->why[0]) return KW_OK; /* the rest the next time */
+        if (err) return err;
+        w->j->cleaned_to = KW_MAX(w->j->cleaned_to, end);
+    }
+    return KW_OK;
+}
+
+/* ---- Writing ---- */
+
+static kw_err flush(struct work *w) {
+    if (w->pending.len == 0) return KW_OK;
+    kw_err err = disk_err(w, w->fs->ops->write(w->fs, w->out, w->out_size - (int64_t)w->pending.len, w->pending.p, w->pending.len), NULL);
+    kw_out_reset(&w->pending);
+    return err;
+}
+
+static kw_err put(struct work *w, const uint8_t *p, size_t n) {
+    struct kb_entry e;
+    kw_err err = kb_entry_parse(p, n, &e);
+    if (!err) err = kb_facts_add(&w->result->facts, &e, w->out_size);
+    kw_out_bytes(&w->pending, p, n);
+    if (!err && w->pending.err) err = KW_ENOMEM;
+    if (err) return err;
+    w->out_size += (int64_t)n;
+    return w->pending.len >= WRITE_SIZE ? flush(w) : KW_OK;
+}
+
+static kw_err write_file(struct work *w, int64_t base, const char *suffix, const uint8_t *p, size_t n) {
+    char *path = path_of(w->j, base, suffix);
+    void *f = NULL;
+    int64_t size;
+    if (!path) return KW_ENOMEM;
+    enum kb_disk_err err = w->fs->ops->open(w->fs, path, KB_DISK_CREATE, &f, &size);
+    if (!err && size > 0) err = w->fs->ops->truncate(w->fs, f, 0);
+    if (!err && n > 0) err = w->fs->ops->write(w->fs, f, 0, p, n);
+    if (!err && !w->j->ephemeral) err = w->fs->ops->sync(w->fs, f);
+    if (f) w->fs->ops->close(w->fs, f);
+    kw_err e = disk_err(w, err, path);
+    kw_free(path);
+    return e;
+}
+
+static kw_err begin_result(struct work *w, int64_t base, int64_t end) {
+    struct kb_compact_result *v = kw_realloc(w->j->results, (w->j->result_count + 1) * sizeof(*v));
+    if (!v) return KW_ENOMEM;
+    w->j->results = v;
+    w->result = &v[w->j->result_count++];
+    *w->result = (struct kb_compact_result){.base = base, .end = end};
+    w->result_end = end;
+    kb_facts_init(&w->result->facts, base, w->j->interval);
+    char *path = path_of(w->j, base, ".log.cleaned");
+    int64_t size = 0;
+    if (!path) return KW_ENOMEM;
+    enum kb_disk_err err = w->fs->ops->open(w->fs, path, KB_DISK_CREATE, &w->out, &size);
+    if (!err && size > 0) err = w->fs->ops->truncate(w->fs, w->out, 0);
+    kw_err e = disk_err(w, err, path);
+    kw_free(path);
+    w->out_size = 0;
+    return e;
+}
+
+static kw_err end_result(struct work *w) {
+    struct kb_facts *f = &w->result->facts;
+    kw_err err = flush(w);
+    if (!err) err = kb_facts_seal(f);
+    if (!err && !w->j->ephemeral) err = disk_err(w, w->fs->ops->sync(w->fs, w->out), NULL);
+    w->fs->ops->close(w->fs, w->out);
+    w->out = NULL;
+    w->j->bytes_out += w->out_size;
+    if (!err) err = write_file(w, w->result->base, ".index.cleaned", f->offsets.p, f->offsets.len);
+    if (!err) err = write_file(w, w->result->base, ".timeindex.cleaned", f->times.p, f->times.len);
+    return err;
+}
+
+/* ---- A batch ---- */
+
+static int by_pid(const void *a, const void *b) {
+    int64_t x = ((const struct kb_compact_producer *)a)->pid, y = ((const struct kb_compact_producer *)b)->pid;
+    return (x > y) - (x < y);
+}
+
+/* It is some producer's last: its sequence must stay known. */
+static bool is_last_of_producer(const struct work *w, const struct kw_batch_header *h, int64_t last) {
+    struct kb_compact_producer key = {.pid = h->producer_id};
+    if (h->producer_id < 0 || w->j->producer_count == 0) return false;
+    const struct kb_compact_producer *p = bsearch(&key, w->j->producers, w->j->producer_count, sizeof(key), by_pid);
+    return p && p->last_offset == last;
+}
+
+struct sieve { /* what of a batch stays */
+    int32_t kept, dropped;
+    bool tombstones; /* among those that stay */
+    int64_t max_timestamp;
+};
+
+static bool stays(const struct work *w, const struct kw_batch_header *h, const struct kw_record_view *r) {
+    if (r->key.len < 0) return false;
+    if (kb_compact_map_get(&w->map, r->key) > r->offset) return false;
+    bool has_horizon = h->attributes & KW_ATTR_DELETE_HORIZON;
+    return r->value.len >= 0 || !has_horizon || h->base_timestamp > w->j->wall_ms;
+}
+
+static kw_err sift(struct work *w, const struct kw_batch_header *h, struct kw_record_iter it, struct sieve *s) {
+    struct kw_record_view r;
+    int32_t more;
+    *s = (struct sieve){.max_timestamp = -1};
+    while ((more = kw_record_next(&it, &r)) > 0) {
+        if (!stays(w, h, &r)) {
+            s->dropped++;
+            continue;
+        }
+        s->kept++;
+        s->tombstones = s->tombstones || r.value.len < 0;
+        s->max_timestamp = KW_MAX(s->max_timestamp, r.timestamp);
+    }
+    return more < 0 ? fail(w, more, "a batch cannot be read") : KW_OK;
+}
+
+static kw_err put_record(struct work *w, const struct kw_record_view *r, int64_t timestamp_delta) {
+    struct kw_header_view small[16], *headers = r->header_count > 16 ? kw_malloc((size_t)r->header_count * sizeof(*headers)) : small;
+    struct kw_in in;
+    size_t n = 0;
+    if (!headers) return KW_ENOMEM;
+    kw_in_init(&in, r->headers, r->headers_size);
+    while (n < (size_t)r->header_count && kw_record_header_next(&in, &headers[n]) > 0) n++;
+    struct kw_record_in rec = {.timestamp_delta = timestamp_delta,
+                               .offset_delta = r->offset_delta,
+                               .key = r->key,
+                               .value = r->value,
+                               .headers = headers,
+                               .header_count = n};
+    size_t size = kw_record_size(&rec);
+    uint8_t *dst = size == SIZE_MAX ? NULL : kw_out_reserve(&w->body, size);
+    if (dst) kw_record_write(dst, &rec, size);
+    if (headers != small) kw_free(headers);
+    return dst ? KW_OK : KW_ENOMEM;
+}
+
+/* The batch with what stays of it. Tombstones that are met for the first time get their horizon: the base timestamp says it from then on.
+ */
+static kw_err rewrite(struct work *w, const struct kw_batch_header *old, struct kw_record_iter it, const struct sieve *s) {
+    struct kw_batch_header h = *old;
+    struct kw_record_view r;
+    bool horizon = s->tombstones && !(old->attributes & KW_ATTR_DELETE_HORIZON);
+    if (horizon) {
+        h.attributes |= KW_ATTR_DELETE_HORIZON;
+        h.base_timestamp = w->j->wall_ms + w->j->delete_retention_ms;
+    }
+    kw_out_reset(&w->body);
+    kw_err err = kw_out_reserve(&w->body, KW_BATCH_HEADER_SIZE) ? KW_OK : KW_ENOMEM;
+    while (!err && kw_record_next(&it, &r) > 0)
+        if (stays(w, old, &r)) err = put_record(w, &r, r.timestamp - h.base_timestamp);
+    if (err) return err;
+    int codec = old->attributes & KW_ATTR_CODEC;
+    h.attributes &= (int16_t)~KW_ATTR_CODEC;
+    h.record_count = s->kept;
+    h.length = (int32_t)(w->body.len - KW_BATCH_OVERHEAD);
+    if (!(old->attributes & KW_ATTR_LOG_APPEND_TIME) && s->kept > 0) h.max_timestamp = s->max_timestamp;
+    kw_batch_write_header(w->body.p, &h);
+    kw_batch_crc_set(w->body.p, w->body.len);
+    if (codec == KW_CODEC_NONE || s->kept == 0) return put(w, w->body.p, w->body.len);
+    size_t cap = KW_BATCH_HEADER_SIZE + kw_compress_bound(codec, w->body.len), n;
+    kw_out_reset(&w->batch);
+    uint8_t *dst = kw_out_reserve(&w->batch, cap);
+    if (!dst) return KW_ENOMEM;
+    err = kw_batch_compress(w->compressor, codec, KW_LEVEL_DEFAULT, w->body.p, w->body.len, dst, cap, &n);
+    return err ? fail(w, err, "a batch cannot be compressed again") : put(w, dst, n);
+}
+
+static kw_err clean_batch(struct work *w, const uint8_t *p, const struct kb_entry *e, const struct kw_batch_header *h) {
+    struct kw_record_iter it;
+    struct sieve s;
+    kw_err err = body_of(w, p, e, h, &it);
+    if (!err) err = sift(w, h, it, &s);
+    if (err) return err;
+    w->j->records_in += s.kept + s.dropped;
+    w->j->records_out += s.kept;
+    /* A segment reaches to the next one, if only by an empty batch: recovery takes anything else for a tail that was lost. */
+    bool header = e->last + 1 == w->result_end || is_last_of_producer(w, h, e->last);
+    if (s.kept == 0 && !header) return KW_OK;
+    bool as_it_is = s.dropped == 0 && (!s.tombstones || (h->attributes & KW_ATTR_DELETE_HORIZON));
+    return as_it_is ? put(w, p, (size_t)e->size) : rewrite(w, h, it, &s);
+}
+
+static kw_err clean_source(struct work *w, const struct kb_compact_source *s) {
+    kw_err err = open_source(w, s);
+    for (int64_t pos = 0; !err && pos < w->in_size;) {
+        const uint8_t *p;
+        struct kb_entry e;
+        struct kw_batch_header h;
+        err = batch_at(w, pos, &p, &e, &h);
+        if (!err) err = clean_batch(w, p, &e, &h);
+        if (!err) pos += e.size;
+    }
+    w->j->bytes_in += w->in_size;
+    close_source(w);
+    return err;
+}
+
+/* ---- All of it ---- */
+
+static int64_t end_of(const struct kb_compact_job *j, size_t i) {
+    return i + 1 < j->source_count ? j->sources[i + 1].base : j->end;
+}
+
+/* Sources from i on that become one segment: as many as its size and its offsets allow. */
+static size_t group_of(const struct kb_compact_job *j, size_t i, size_t count) {
+    int64_t bytes = j->sources[i].size;
+    size_t n = 1;
+    while (i + n < count && bytes + j->sources[i + n].size <= j->segment_bytes && end_of(j, i + n) - 1 - j->sources[i].base <= INT32_MAX)
+        bytes += j->sources[i + n++].size;
+    return n;
+}
+
+static kw_err clean_all(struct work *w) {
+    struct kb_compact_job *j = w->j;
+    size_t count = 0;
+    while (count < j->source_count && j->sources[count].base < j->cleaned_to) count++;
+    for (size_t i = 0, n; i < count; i += n) {
+        n = group_of(j, i, count);
+        kw_err err = begin_result(w, j->sources[i].base, end_of(j, i + n - 1));
+        for (size_t k = 0; !err && k < n; k++) err = clean_source(w, &j->sources[i + k]);
+        if (!err) err = end_result(w);
+        if (err) return err;
+    }
+    return KW_OK;
+}
+
+static void remove_cleaned(struct work *w) {
+    static const char *const suffixes[] = {".log.cleaned", ".index.cleaned", ".timeindex.cleaned"};
+    for (size_t i = 0; i < w->j->result_count; i++)
+        for (size_t k = 0; k < KW_COUNTOF(suffixes); k++) {
+            char *path = path_of(w->j, w->j->results[i].base, suffixes[k]);
+            if (path) (void)w->fs->ops->unlink(w->fs, path); /* the next start removes what is left */
+            kw_free(path);
+        }
+}
+
+void kb_compact_job_run(void *job, struct kb_fs *fs) {
+    struct work w = {.j = job, .fs = fs, .compressor = kw_compressor_new()};
+    struct kb_compact_job *j = w.j;
+    kw_out_init(&w.pending);
+    kw_out_init(&w.batch);
+    kw_out_init(&w.body);
+    j->err = w.compressor ? kb_compact_map_init(&w.map, j->memory_max, j->seed) : KW_ENOMEM;
+    if (!j->err) j->err = note_all(&w);
+    if (!j->err) j->err = clean_all(&w);
+    if (!j->err && !j->ephemeral) j->err = disk_err(&w, fs->ops->sync_dir(fs, j->dir), j->dir);
+    if (j->err && !j->why[0]) fail(&w, j->err, "%s", j->err == KW_ENOMEM ? "out of memory" : "it failed");
+    close_source(&w);
+    if (w.out) fs->ops->close(fs, w.out);
+    if (j->err) remove_cleaned(&w);
+    kb_compact_map_deinit(&w.map);
+    kw_compressor_free(w.compressor);
+    kw_out_deinit(&w.pending);
+    kw_out_deinit(&w.batch);
+    kw_out_deinit(&w.body);
+    kw_free(w.win);
+}
+
+/* ---- In place ---- */
+
+static kw_err rename_(struct work *w, int64_t base, const char *from, const char *to) {
+    char *a = path_of(w->j, base, from), *b = path_of(w->j, base, to);
+    kw_err err = a && b ? disk_err(w, w->fs->ops->rename(w->fs, a, b), a) : KW_ENOMEM;
+    kw_free(a);
+    kw_free(b);
+    return err;
+}
+
+static kw_err remove_(struct work *w, int64_t base, const char *suffix) {
+    char *path = path_of(w->j, base, suffix);
+    kw_err err = path ? disk_err(w, w->fs->ops->unlink(w->fs, path), path) : KW_ENOMEM;
+    kw_free(path);
+    return err;
+}
+
+static kw_err sync_names(struct work *w) {
+    return w->j->ephemeral ? KW_OK : disk_err(w, w->fs->ops->sync_dir(w->fs, w->j->dir), w->j->dir);
+}
+
+/* From the first durable `.log.swap` on it is decided: recovery goes on from there. Its indexes come last; without them it makes them anew.
+ */
+static kw_err swap(struct work *w, const struct kb_compact_result *r) {
+    const struct kb_compact_job *j = w->j;
+    kw_err err = rename_(w, r->base, ".index.cleaned", ".index.swap");
+    if (!err) err = rename_(w, r->base, ".timeindex.cleaned", ".timeindex.swap");
+    if (!err) err = rename_(w, r->base, ".log.cleaned", ".log.swap");
+    if (!err) err = sync_names(w);
+    for (size_t i = 0; !err && i < j->source_count; i++) {
+        int64_t base = j->sources[i].base;
+        if (base < r->base || base >= r->end) continue;
+        err = remove_(w, base, ".index");
+        if (!err) err = remove_(w, base, ".timeindex");
+        if (!err && base != r->base) err = remove_(w, base, ".log");
+    }
+    if (!err) err = sync_names(w);
+    if (!err) err = rename_(w, r->base, ".log.swap", ".log");
+    if (!err) err = rename_(w, r->base, ".index.swap", ".index");
+    if (!err) err = rename_(w, r->base, ".timeindex.swap", ".timeindex");
+    return err ? err : sync_names(w);
+}
+
+void kb_compact_swap_run(void *job, struct kb_fs *fs) {
+    struct work w = {.j = job, .fs = fs};
+    w.j->err = KW_OK;
+    for (size_t i = 0; !w.j->err && i < w.j->result_count; i++) w.j->err = swap(&w, &w.j->results[i]);
+    if (w.j->err && !w.j->why[0]) fail(&w, w.j->err, "out of memory");
+}
+
+void kb_compact_job_deinit(struct kb_compact_job *j) {
+    for (size_t i = 0; i < j->result_count; i++) kb_facts_deinit(&j->results[i].facts);
+    kw_free(j->results);
+    j->results = NULL;
+    j->result_count = 0;
+}
