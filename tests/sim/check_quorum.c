@@ -170,7 +170,9 @@ void sim_check_quorum(struct sim_broker *b) {
     struct kb_store *s = b->node->parts.store;
     if (!s || !s->raft || !s->log || !kb_raft_is_up(s->raft)) return; /* an image that is being read is none */
     if (r->meta_rot.there && r->meta_rot.node == b->index) { /* it is found when it is applied, or mended before */
-        c->meta.copies[b->index].synced = s->log->synced;
+        struct sim_copy *y = &c->meta.copies[b->index];
+        y->synced = s->log->synced;
+        while (y->have.count > y->agreed && y->have.v[y->have.count - 1].last >= s->log->leo) y->end = y->have.v[--y->have.count].base;
         return;
     }
     sim_copy_look(c, &c->meta, b, s->log);
