@@ -5,14 +5,15 @@
 #include "cluster_faults.h"
 
 void sim_admins_config(struct sim_cluster *c) {
-    static const char *const names[] = {"min.insync.replicas", "segment.bytes", "flush.messages", "segment.ms"};
+    static const char *const names[] = {"min.insync.replicas", "segment.bytes", "flush.messages", "segment.ms", "flush.ms", "index.interval.bytes"};
     struct sim_world *w = &c->run->w;
     char value[24];
     int t = (int)sim_below(w, (uint64_t)c->run->model.topic_count), k = (int)sim_below(w, KW_COUNTOF(names));
     int64_t v = k == 0   ? sim_range(w, 1, KW_MAX(c->run->model.topics[t].rf - 1, 1))
                 : k == 1 ? sim_range(w, 20000, 400000)
                 : k == 2 ? sim_range(w, 1, 2000)
-                         : sim_range(w, 1000, 60000);
+                : k == 3 ? sim_range(w, 1000, 60000)
+                         : sim_range(w, 0, 5000);
     snprintf(value, sizeof value, "%lld", (long long)v);
     sim_fire(w, SIM_F_CONFIG);
     sim_admin_config(c->run->admin, t, names[k], value);
