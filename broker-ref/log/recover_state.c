@@ -211,7 +211,9 @@ static kw_err epochs(struct kb_recover *r) {
             break;
         }
     }
-    if (!err && !r->clean) err = r->whole ? epochs_of_batches(r) : earlier_epochs(r);
+    bool late = !r->epochs.count || r->epochs.v[0].start > r->start; /* cut at a snapshot that is no more: the log begins further down again */
+    if (!err && r->whole && (late || !r->clean)) err = epochs_of_batches(r);
+    else if (!err && !r->clean) err = earlier_epochs(r);
     if (!err) kb_epochs_truncate_start(&r->epochs, r->start);
 out:
     kw_free(path);

@@ -416,12 +416,14 @@ static void test_bl13_bit_rot(void **state) {
 }
 
 /* A snapshot of the metadata vouches for its log while the epochs' checkpoint is still an older one: an epoch that began in front of it is not taken to
- * begin behind it (simulator, cluster seed 895). */
+ * begin behind it (simulator, cluster seed 895). Or that checkpoint begins at a later snapshot, which rotted (2050). */
 static void test_epochs_of_a_whole_log(void **state) {
     (void)state;
     for (int64_t point = 1; point <= 8; point++)
-        for (int32_t first = 1; first < 8; first++) {
+        for (int32_t k = 2; k < 16; k++) {
             struct rig r;
+            int32_t first = k / 2;
+            bool clean = k & 1;
             rig_init(&r, 1, NULL);
             r.config.segment_bytes = 900;
             r.whole = true;
@@ -433,8 +435,8 @@ static void test_epochs_of_a_whole_log(void **state) {
             }
             rig_sync(&r);
             rig_stop(&r);
-            sim_disk_poke(r.disk, RIG_DIR "/leader-epoch-checkpoint", "0\n1\n0 0\n", 8);
-            r.clean = false;
+            sim_disk_poke(r.disk, RIG_DIR "/leader-epoch-checkpoint", clean ? "0\n1\n1 7\n" : "0\n1\n0 0\n", 8);
+            r.clean = clean;
             r.recovery_point = point;
             rig_open(&r);
             assert_int_equal(r.log->leo, 8);
