@@ -185,6 +185,8 @@ static bool unclean_election(struct sim_cluster *c, struct sim_part *p, int topi
     struct sim_world *w = &c->run->w;
     for (int i = 0; i < p->isr_count; i++) {
         const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[p->isr[i]]);
+        const struct kb_partition *there = sim_node_partition(&c->run->nodes[p->isr[i]], c->run->model.topics[topic].name, x->index);
+        if (there && there->state == KB_PART_OFFLINE) continue; /* its disk failed there, and it said so */
         if (k && !k->fenced && !k->in_controlled_shutdown && !p->copies[p->isr[i]].suspect)
             sim_fail(w, 23, "topic-%d-%d: an unclean election in epoch %d, though node %d is in sync and alive", topic, x->index, x->leader_epoch, p->isr[i]);
     }
