@@ -82,7 +82,15 @@ static bool consumed(struct sim_run *r, struct sim_role *role, const char *name,
     return true;
 }
 
+/* A deletion that its client had given up waiting for may be carried out after the topic was made anew: its administrator makes it once more. */
+static void make_again(struct sim_run *r) {
+    for (int t = 0; t < r->model.topic_count; t++)
+        if (r->model.topics[t].churned && sim_admin_idle(r->admin) && !kb_image_topic(&r->cluster->image, kw_str_of(r->model.topics[t].name)))
+            sim_admin_create(r->admin, t, r->configs[t]);
+}
+
 static bool through(struct sim_run *r, bool whole, char *why, size_t size) {
+    make_again(r);
     if (!nodes_are_up(r, why, size)) return false;
     if (!sim_admin_idle(r->admin)) {
         snprintf(why, size, "the administrator has not had its will");
