@@ -108,7 +108,6 @@ bool kb_raft_contested(struct kb_raft *r, struct kb_raft_replica *o, struct kw_u
     o->directory = directory;
     if (now.mono_us >= o->contested_until_us) return false;
     o->fetched_us = now.mono_us;
-    o->fetched_ms = now.wall_ms;
     o->end = -1;
     if (may_say(r, now))
         kb_say(r->s->o.env->logger, KB_ERROR,

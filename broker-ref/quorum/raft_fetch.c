@@ -84,9 +84,15 @@ static void ended(void *ctx, struct kb_link *l, enum kb_link_end how, struct kb_
 
 static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
     struct kb_raft *r = ctx;
-    (void)log;
     r->follow.cutting = false;
     if (err) return; /* the log has failed, and tells so itself */
+    if (log->leo < r->hw) {
+        kb_store_fail(r->s, now,
+                      "%s: leader %d of epoch %d had the log cut at offset %lld, up to where it is committed, in the middle of a batch that begins at %lld: "
+                      "no leader's log can be like that",
+                      r->s->load.meta_dir, (int)r->follow.leader, (int)r->epoch, (long long)r->follow.cut_to, (long long)log->leo);
+        return;
+    }
     if (r->stopped) return;
     if (r->leading)
         kb_raft_lead_step(r, now);

@@ -25,7 +25,7 @@ void kb_raft_lead(struct kb_raft *r, struct kb_now now) {
     r->leading = true;
     r->epoch_start = r->lead_end = -1;
     for (size_t i = 0; i < r->voter_count; i++)
-        r->replicas[i] = (struct kb_raft_replica){.id = r->voters[i], .end = -1, .fetched_us = -1, .fetched_ms = -1, .caught_up_ms = -1};
+        r->replicas[i] = (struct kb_raft_replica){.id = r->voters[i], .end = -1, .fetched_us = -1, .caught_up_us = -1};
     struct kb_raft_replica *o;
     for (size_t it = 0; (o = kw_map_next(&r->observers, &it));) kw_free(o);
     kw_map_deinit(&r->observers);
@@ -134,7 +134,7 @@ static struct kb_raft_replica *observer_of(struct kb_raft *r, int32_t id, struct
         }
     o = r->observers.count < KB_RAFT_OBSERVERS_MAX ? kw_calloc(1, sizeof(*o)) : NULL;
     if (!o) return NULL; /* only for DescribeQuorum */
-    *o = (struct kb_raft_replica){.id = id, .end = -1, .fetched_us = -1, .fetched_ms = -1, .caught_up_ms = -1};
+    *o = (struct kb_raft_replica){.id = id, .end = -1, .fetched_us = -1, .caught_up_us = -1};
     if (kw_map_put_u64(&r->observers, (uint32_t)id, o) == KW_OK) return o;
     kw_free(o);
     return NULL;
@@ -143,9 +143,8 @@ static struct kb_raft_replica *observer_of(struct kb_raft *r, int32_t id, struct
 /* Of a voter that forgot: what it acknowledged once it may have no more. */
 static void note_forgetful(const struct kb_raft *r, struct kb_raft_replica *o, struct kb_now now) {
     o->directory = (struct kw_uuid){{0}};
-    o->end = o->caught_up_ms = -1;
+    o->end = o->caught_up_us = -1;
     o->fetched_us = now.mono_us;
-    o->fetched_ms = now.wall_ms;
     o->end_then = r->s->log->leo;
 }
 
@@ -167,11 +166,10 @@ void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory,
     int64_t leo = r->s->log->leo;
     o->directory = directory;
     if (offset >= leo)
-        o->caught_up_ms = now.wall_ms;
+        o->caught_up_us = now.mono_us;
     else if (offset >= 0 && o->fetched_us >= 0 && offset >= o->end_then)
-        o->caught_up_ms = KW_MAX(o->caught_up_ms, o->fetched_ms);
+        o->caught_up_us = KW_MAX(o->caught_up_us, o->fetched_us);
     o->fetched_us = now.mono_us;
-    o->fetched_ms = now.wall_ms;
     o->end_then = leo;
     if (offset >= 0) o->end = offset; /* back, too: a replica says what it has now */
     kb_raft_advance(r, now);
@@ -179,12 +177,17 @@ void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory,
 
 /* ---- DescribeQuorum ---- */
 
-static void describe_replica(const struct kb_raft_replica *o, struct kw_describe_quorum_response_replica_state *out) {
+/* By the wall clock as it is now: one that was set back or ahead since makes nobody seem older or younger. */
+static int64_t wall_ms_of(int64_t us, struct kb_now now) {
+    return us < 0 ? -1 : now.wall_ms - (now.mono_us - us) / 1000;
+}
+
+static void describe_replica(const struct kb_raft_replica *o, struct kw_describe_quorum_response_replica_state *out, struct kb_now now) {
     out->replica_id = o->id;
     out->replica_directory_id = o->directory;
     out->log_end_offset = o->end;
-    out->last_fetch_timestamp = o->fetched_ms;
-    out->last_caught_up_timestamp = o->caught_up_ms;
+    out->last_fetch_timestamp = wall_ms_of(o->fetched_us, now);
+    out->last_caught_up_timestamp = wall_ms_of(o->caught_up_us, now);
 }
 
 kw_err kb_raft_describe(struct kb_request *rq, struct kw_describe_quorum_response_partition_data *out) {
@@ -198,7 +201,7 @@ kw_err kb_raft_describe(struct kb_request *rq, struct kw_describe_quorum_respons
     if (!out->current_voters.v || !out->observers.v) return KW_ENOMEM;
     for (size_t i = 0; i < r->voter_count; i++) {
         struct kw_describe_quorum_response_replica_state *v = &out->current_voters.v[i];
-        describe_replica(&r->replicas[i], v);
+        describe_replica(&r->replicas[i], v, now);
         if (r->voters[i] != r->id) continue;
         v->replica_directory_id = r->s->load.directory_id;
         v->log_end_offset = r->s->log->leo;
@@ -207,6 +210,6 @@ kw_err kb_raft_describe(struct kb_request *rq, struct kw_describe_quorum_respons
     out->current_voters.n = (int32_t)r->voter_count;
     struct kb_raft_replica *o;
     for (size_t it = 0; (o = kw_map_next(&r->observers, &it));)
-        if (!is_forgotten(o, now)) describe_replica(o, &out->observers.v[out->observers.n++]);
+        if (!is_forgotten(o, now)) describe_replica(o, &out->observers.v[out->observers.n++], now);
     return KW_OK;
 }

@@ -31,7 +31,7 @@ struct kb_raft_replica { /* one that fetches from this leader */
     int32_t id;
     struct kw_uuid directory;
     int64_t end;       /* everything below is synced there; -1: not known in this epoch */
-    int64_t fetched_us, fetched_ms, caught_up_ms;
+    int64_t fetched_us, caught_up_us; /* -1: never */
     int64_t end_then;  /* this log's end at its last fetch */
     int64_t contested_until_us; /* another process fetches under its id */
 };

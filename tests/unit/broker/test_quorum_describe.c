@@ -119,11 +119,43 @@ static void test_silent_observers_make_room(void **state) {
     free(q);
 }
 
+/* The wall clock of the leader is set back and ahead by hours: how long ago it heard of whom stays what it is. */
+static void test_ages_do_not_jump_with_the_clock(void **state) {
+    static const int64_t jumps_ms[] = {-3600000, 7200000, -3600000};
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    struct told t;
+    q_init(q, 3, 3, 1);
+    q_boot_all(q);
+    struct host *l = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(l);
+    append_some(q, l, 3);
+    q_agree(q, SECOND);
+    struct host *dead = &q->h[(l->id + 1) % 3];
+    q_kill(dead, false);
+    int64_t since_us = q->now.mono_us;
+    for (size_t i = 0; i < KW_COUNTOF(jumps_ms); i++) {
+        q_pass(q, 3 * SECOND);
+        q->now.wall_ms += jumps_ms[i];
+        describe(l, &t);
+        int64_t away_ms = (q->now.mono_us - since_us) / 1000;
+        const struct kw_describe_quorum_response_replica_state *v = voter_of(&t, dead->id), *live = voter_of(&t, (l->id + 2) % 3);
+        assert_in_range(q->now.wall_ms - v->last_fetch_timestamp, away_ms, away_ms + 1000);
+        assert_in_range(q->now.wall_ms - live->last_fetch_timestamp, 0, 1000);
+        assert_in_range(q->now.wall_ms - live->last_caught_up_timestamp, 0, 1000);
+        told_deinit(&t);
+    }
+    assert_ptr_equal(q_leader(q), l);
+    q_deinit(q);
+    free(q);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_voter_that_forgot_is_told_once),
         cmocka_unit_test(test_silent_observers_make_room),
+        cmocka_unit_test(test_ages_do_not_jump_with_the_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,6 +222,38 @@ static void test_snapshot_at_what_is_committed(void **state) {
     free(q);
 }
 
+/* A high watermark within a batch, and a cut just there: batches go whole, so what counts as committed would be gone (fuzz_broker_quorum). */
+static void test_cut_within_a_batch(void **state) {
+    (void)state;
+    struct quorum *q = malloc(sizeof(*q));
+    q_init(q, 3, 3, 1);
+    q_boot_all(q);
+    struct host *old = q_wait_leader(q, 5 * SECOND);
+    assert_non_null(old);
+    append_some(q, old, 5);
+    q_agree(q, SECOND);
+    for (int i = 0; i < 3; i++)
+        if (i != old->id) q->cut[old->id][i] = q->cut[i][old->id] = true;
+    struct kw_config_record c;
+    kw_msg_init(&kw_config_record_desc, &c);
+    c.resource_type = 32;
+    c.resource_name = c.name = c.value = kw_str_of("x");
+    struct kb_store_record three[3];
+    for (int i = 0; i < 3; i++) three[i] = (struct kb_store_record){.type = KW_RECORD_CONFIG, .version = 0, .message = &c};
+    int64_t last;
+    assert_int_equal(kb_store_append(q_store(old), three, 3, &last, q->now), KW_OK);
+    q_pass(q, 4 * SECOND);
+    assert_false(q_leads(old));
+    struct kb_raft *r = q_store(old)->raft;
+    r->hw = last; /* as a leader might tell that is none */
+    kb_raft_cut(r, last, q->now);
+    q_pass(q, SECOND / 10);
+    assert_true(old->failed);
+    assert_true(said(old, "in the middle of a batch"));
+    q_deinit(q);
+    free(q);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
@@ -232,6 +264,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_idle_leader_is_heard_of),
         cmocka_unit_test(test_one_that_is_away_is_asked_seldom),
         cmocka_unit_test(test_snapshot_at_what_is_committed),
+        cmocka_unit_test(test_cut_within_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
