@@ -291,6 +291,7 @@ void sim_check_copies(struct sim_broker *b) {
         int t = x->log && (x->state == KB_PART_ONLINE || x->state == KB_PART_OFFLINE) ? sim_topic_number(x->topic) : -1;
         if (t < 0 || x->index >= SIM_PARTS_MAX || sim_part_is_open(c, t, x->index)) continue;
         struct sim_part *p = &c->parts[t][x->index];
+        if (c->rot.part == p && c->rot.node == b->index) continue; /* until it is mended, or found */
         if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
             struct sim_copy *y = &p->copies[b->index];
             if (y->led && y->life == b->lives && y->end >= x->hw) sim_check_leader(c, p, b, x, t);

@@ -68,6 +68,7 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->leave_s = sim_often(w, 30, 3, 20);
     p->spike_s = sim_often(w, 25, 8, 40);
     p->meta_rot_ppm = sim_ppm(w, 25, 900000);
+    p->rot_ppm = sim_ppm(w, 25, 700000);
     p->state_ppm = sim_ppm(w, 25, 500000);
     p->tamper_ppm = sim_ppm(w, 30, 700000);
     p->drift = sim_below(w, 4) == 0;
@@ -139,6 +140,7 @@ static void on_turn(struct sim_broker *b) {
 }
 static void on_ready(struct sim_broker *b) {
     sim_fault_meta_ready(b->ctx, b);
+    sim_disks_ready(((struct sim_run *)b->ctx)->cluster, b);
 }
 static void on_death(struct sim_broker *b, enum sim_death how) {
     (void)how;

@@ -103,7 +103,7 @@ struct sim_cluster_plan {
         pause_client_s, client_kill_s, client_close_s, cut_client_s, hang_s, full_s, config_s, grow_s, delete_s, alloc_s, eio_s,
         bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s, attack_s, leave_s, spike_s;
     uint32_t tamper_ppm; /* at a start: an index, a checkpoint or a snapshot is missing, cut or zeroed */
-    uint32_t meta_rot_ppm, state_ppm; /* a bit of the metadata is not what it was; quorum-state is cut or zeroed */
+    uint32_t meta_rot_ppm, state_ppm, rot_ppm; /* a bit of the metadata is not what it was; quorum-state is cut or zeroed */
     bool drift, joins;
 };
 struct sim_cluster {
@@ -131,6 +131,13 @@ struct sim_cluster {
     } owes[SIM_NODES_MAX];
     bool left_out[SIM_NODES_MAX]; /* of the core that is healed first */
     bool late[SIM_NODES_MAX], gone[SIM_NODES_MAX]; /* late: not started yet, for the first time; gone: for ever */
+    struct { /* a bit of a copy has turned; mended when its node is ready and has not found it */
+        struct sim_part *part; /* NULL: none's has */
+        int node;
+        char file[160];
+        size_t at;
+        uint8_t mask, rotten;
+    } rot;
     struct { /* the file that says whom a node has voted for is damaged; as it was */
         int node; /* -1: none's is */
         uint64_t ready_lives;
@@ -172,6 +179,7 @@ void sim_cluster_dead(struct sim_broker *b, enum sim_death how);
 
 /* cluster_atlas.c */
 bool sim_atlas_may_lose(struct sim_cluster *c, int node, bool disk); /* its power, or its whole disk */
+bool sim_atlas_may_rot(struct sim_cluster *c, const struct sim_part *p, int node); /* a bit of its copy */
 bool sim_atlas_fragile(struct sim_cluster *c); /* a copy is suspect and still counts: nothing else may break now */
 
 /* check_copies.c: 6, 7, 8, 11, 14, 15, 21, 22, and what a node's files hold */

@@ -68,3 +68,17 @@ bool sim_atlas_may_lose(struct sim_cluster *c, int node, bool disk) {
             if (!spare(c, &c->parts[t][i], node)) return false;
     return true;
 }
+
+/* Of a node that is down: the others have what is in its copy, and are there to stay. */
+bool sim_atlas_may_rot(struct sim_cluster *c, const struct sim_part *p, int node) {
+    int others = 0;
+    if (!p->known || sim_atlas_fragile(c) || cut_off(c) || c->run->w.now_us - p->moved_us < QUIET_US / 2) return false;
+    for (int n = 0; n < c->run->node_count; n++)
+        if (n != node && !well(c, n)) return false;
+    for (int i = 0; i < p->isr_count; i++) {
+        if (p->isr[i] == node) continue;
+        if (p->copies[p->isr[i]].suspect) return false;
+        others++;
+    }
+    return others > 0;
+}

@@ -210,10 +210,48 @@ void sim_disks_after_death(struct sim_cluster *c, struct sim_broker *b) {
     c->state.node = -1;
 }
 
+/* What it hit may be lost, while others have it. It must not be served, nor may its node count as one that has it. */
+static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
+    struct sim_world *w = &c->run->w;
+    char path[160];
+    size_t size;
+    int t, i;
+    if (c->rot.part || !sim_fault_segment(w, b, false, path, sizeof path, &size) || sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &i) != 2) return;
+    struct sim_part *p = &c->parts[t][i];
+    if (sim_part_is_open(c, t, i) || !sim_atlas_may_rot(c, p, b->index)) return;
+    c->rot.part = p;
+    c->rot.node = b->index;
+    c->rot.at = sim_below(w, size);
+    c->rot.mask = (uint8_t)(1u << sim_below(w, 8));
+    snprintf(c->rot.file, sizeof c->rot.file, "%s", path);
+    sim_steady(c);
+    sim_disk_rot(b->disk, path, c->rot.at, c->rot.mask);
+    c->rot.rotten = sim_disk_peek(b->disk, path, &size)[c->rot.at];
+    p->copies[b->index].suspect = true;
+    p->copies[b->index].have.count = p->copies[b->index].agreed = 0; /* nothing of it is demanded */
+    p->copies[b->index].out = !sim_part_in_isr(p, b->index);
+    const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[b->index]);
+    p->copies[b->index].lost_in = k ? k->epoch : -1;
+    c->trouble_us = w->now_us;
+    sim_trace(w, "%s: %s: a bit turns at %zu", b->host.name, path, c->rot.at);
+}
+
+static void mend_log(struct sim_cluster *c, struct sim_broker *b) {
+    size_t n;
+    const uint8_t *p = sim_disk_peek(b->disk, c->rot.file, &n);
+    if (p && c->rot.at < n && p[c->rot.at] == c->rot.rotten) sim_disk_rot(b->disk, c->rot.file, c->rot.at, c->rot.mask);
+    c->rot.part = NULL;
+}
+
+void sim_disks_ready(struct sim_cluster *c, struct sim_broker *b) {
+    if (c->rot.part && c->rot.node == b->index) mend_log(c, b);
+}
+
 void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b) {
     struct sim_world *w = &c->run->w;
     if (sim_chance(w, c->plan.tamper_ppm)) sim_fault_tamper(w, b, true);
     if (sim_chance(w, c->plan.meta_rot_ppm) && b->death == SIM_DEATH_STOP) sim_fault_rot_meta(c->run, b);
+    if (sim_chance(w, c->plan.rot_ppm)) rot_log(c, b);
     if (sim_chance(w, c->plan.state_ppm)) damage_state(c, b);
 }
 
@@ -223,5 +261,6 @@ void sim_disks_heal(struct sim_cluster *c, struct sim_broker *b) {
     f->slow_ppm = 0;
     f->hung_until_us = 0;
     sim_disk_remap(b->disk);
+    if (c->rot.part && c->rot.node == b->index && b->life == SIM_DOWN) mend_log(c, b);
     if (c->state.node == b->index && b->life == SIM_DOWN) restore_state(c);
 }
