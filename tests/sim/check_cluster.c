@@ -36,6 +36,17 @@ static bool nodes_are_up(struct sim_run *r, char *why, size_t size) {
     return leads;
 }
 
+/* Every node has heard of all that was committed. */
+static bool metadata_is_everywhere(struct sim_run *r, char *why, size_t size) {
+    for (int i = 0; i < r->node_count; i++) {
+        if (r->cluster->left_out[i] || r->nodes[i].node->image.offset >= r->cluster->image.offset) continue;
+        snprintf(why, size, "node %d has the metadata up to %lld of %lld", i, (long long)r->nodes[i].node->image.offset,
+                 (long long)r->cluster->image.offset);
+        return false;
+    }
+    return true;
+}
+
 static bool copy_is_whole(struct sim_run *r, const struct sim_part *p, int node, int topic, int partition,
                           const struct kb_partition *leader, char *why, size_t size) {
     const char *name = r->model.topics[topic].name;
@@ -62,6 +73,10 @@ static bool partition_is_whole(struct sim_run *r, int topic, int partition, bool
     if (!x || x->state != KB_PART_ONLINE || x->role != KB_PART_LEADS || x->leader_epoch != p->leader_epoch || !x->log || x->log->poisoned) {
         snprintf(why, size, "%s-%d: node %d does not lead in epoch %d, as the metadata has it (state %d, role %d, epoch %d)", name,
                  partition, p->leader, p->leader_epoch, x ? (int)x->state : -1, x ? (int)x->role : -1, x ? x->leader_epoch : -1);
+        return false;
+    }
+    if (whole && p->adding_count) {
+        snprintf(why, size, "%s-%d is still to be moved", name, partition);
         return false;
     }
     for (int i = 0; i < p->replica_count && whole; i++)
@@ -108,6 +123,7 @@ static bool through(struct sim_run *r, bool whole, char *why, size_t size) {
         }
         if (r->consumers[i] && !consumed(r, r->consumers[i], name, why, size)) return false;
     }
+    if (whole && !metadata_is_everywhere(r, why, size)) return false;
     return !whole || consumed(r, r->verifier, "the verifier", why, size);
 }
 
@@ -139,17 +155,17 @@ static void one_record(void *ctx, const struct sim_batch *b, const struct kw_rec
     k->r->model.records[id].copies++;
 }
 
-static void compare(struct sim_run *r, const char *name, int a, const struct sim_scan *x, int b, const struct sim_scan *y) {
+static void compare(struct sim_run *r, int invariant, const char *name, int a, const struct sim_scan *x, int b, const struct sim_scan *y) {
     size_t i = 0, k = 0;
     while (i < x->count && y->count && x->v[i].last < y->v[0].h.base_offset) i++; /* one of them may begin later */
     while (k < y->count && x->count && y->v[k].last < x->v[0].h.base_offset) k++;
     for (; i < x->count && k < y->count; i++, k++)
         if (x->v[i].h.base_offset != y->v[k].h.base_offset || x->v[i].h.crc != y->v[k].h.crc || x->v[i].size != y->v[k].size ||
             x->v[i].h.leader_epoch != y->v[k].h.leader_epoch)
-            sim_fail(&r->w, 9, "%s: node %d and node %d differ at offsets %lld and %lld", name, a, b, (long long)x->v[i].h.base_offset,
+            sim_fail(&r->w, invariant, "%s: node %d and node %d differ at offsets %lld and %lld", name, a, b, (long long)x->v[i].h.base_offset,
                      (long long)y->v[k].h.base_offset);
     if (i < x->count || k < y->count)
-        sim_fail(&r->w, 9, "%s: node %d ends at %lld, node %d at %lld", name, a, (long long)sim_scan_end(x), b, (long long)sim_scan_end(y));
+        sim_fail(&r->w, invariant, "%s: node %d ends at %lld, node %d at %lld", name, a, (long long)sim_scan_end(x), b, (long long)sim_scan_end(y));
 }
 
 static void scan_copies(struct sim_run *r, int topic, int partition, struct kw_compressor *c) {
@@ -167,7 +183,35 @@ static void scan_copies(struct sim_run *r, int topic, int partition, struct kw_c
         int node = p->replicas[i];
         sim_scan_log(r->nodes[node].disk, dir, &other);
         if (other.torn) sim_fail(&r->w, 10, "%s on node %d: a torn or corrupt end, at rest", p->name, node);
-        compare(r, p->name, p->leader, &first, node, &other);
+        compare(r, 9, p->name, p->leader, &first, node, &other);
+        sim_scan_deinit(&other);
+    }
+    sim_scan_deinit(&first);
+}
+
+/* 12, 6: after a clean stop every copy's indexes are whole. */
+static void scan_indexes(struct sim_run *r, int topic, int partition) {
+    struct sim_part *p = &r->cluster->parts[topic][partition];
+    for (int i = 0; i < p->replica_count; i++) {
+        struct sim_disk *d = r->nodes[p->replicas[i]].disk;
+        struct sim_scan s;
+        char dir[96];
+        snprintf(dir, sizeof dir, SIM_DATA "/%s", p->name);
+        sim_scan_log(d, dir, &s);
+        if (s.torn) sim_fail(&r->w, 10, "%s on node %d: a torn or corrupt end after a clean stop", p->name, p->replicas[i]);
+        sim_check_gaps(&r->w, dir, &s);
+        sim_check_indexes(&r->w, d, &s);
+        sim_scan_deinit(&s);
+    }
+}
+
+/* 24: the metadata's log is the same on every node. */
+static void scan_metadata(struct sim_run *r) {
+    struct sim_scan first, other;
+    sim_scan_log(r->nodes[0].disk, SIM_DATA "/__cluster_metadata-0", &first);
+    for (int i = 1; i < r->node_count; i++) {
+        sim_scan_log(r->nodes[i].disk, SIM_DATA "/__cluster_metadata-0", &other);
+        compare(r, 24, "the metadata", 0, &first, i, &other);
         sim_scan_deinit(&other);
     }
     sim_scan_deinit(&first);
@@ -180,6 +224,7 @@ void sim_check_cluster_final(struct sim_run *r) {
     for (int t = 0; t < r->model.topic_count; t++)
         for (int i = 0; i < r->model.topics[t].partitions; i++) scan_copies(r, t, i, c);
     kw_compressor_free(c);
+    scan_metadata(r);
     r->cluster->ending = true;
     bool one_by_one = sim_below(w, 2);
     for (int i = 0; i < r->node_count; i++) {
@@ -189,4 +234,6 @@ void sim_check_cluster_final(struct sim_run *r) {
     }
     for (int i = 0; i < r->node_count; i++)
         if (r->nodes[i].life != SIM_DOWN) sim_fail(w, 36, "node %d has not stopped within %d s", i, STOP_S);
+    for (int t = 0; t < r->model.topic_count; t++)
+        for (int i = 0; i < r->model.topics[t].partitions && !r->model.topics[t].churned; i++) scan_indexes(r, t, i);
 }

@@ -177,10 +177,12 @@ static void check_pids(struct sim_cluster *c, const struct sim_part *p, struct s
     sim_scan_deinit(&scan);
 }
 
-/* What was there when the process died is there: all that was written, or after a loss of power all that was synced. */
-static void check_kept(struct sim_cluster *c, const struct sim_part *p, int node, const struct sim_batches *old, int64_t start) {
+/* What was there when the process died is there: all that was written, or after a loss of power all that was synced; where a cut was under way, all
+ * that was committed. */
+static void check_kept(struct sim_cluster *c, const struct sim_part *p, int node, const struct sim_batches *old, size_t agreed, int64_t start) {
     const struct sim_copy *y = &p->copies[node];
-    for (size_t i = 0, k = 0; i < old->count && !(y->powerless && old->v[i].last >= y->synced); i++) {
+    size_t count = y->was_cut ? agreed : old->count;
+    for (size_t i = 0, k = 0; i < count && !(y->powerless && old->v[i].last >= y->synced); i++) {
         if (old->v[i].last < start) continue;
         while (k < y->have.count && y->have.v[k].base < old->v[i].base) k++;
         if (k == y->have.count || !same(&y->have.v[k], &old->v[i]))
@@ -193,17 +195,18 @@ static void check_kept(struct sim_cluster *c, const struct sim_part *p, int node
 static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, const struct kb_log *g, bool anew) {
     struct sim_copy *y = &p->copies[b->index];
     struct sim_batches old = y->have;
+    size_t agreed = y->agreed;
     y->have = (struct sim_batches){0};
     y->end = first_segment(b, g);
     y->agreed = 0;
     sim_copy_follow(c, p, b->index, g->written);
-    if (!anew) check_kept(c, p, b->index, &old, g->start);
+    if (!anew) check_kept(c, p, b->index, &old, agreed, g->start);
     check_pids(c, p, b, g);
     free(old.v);
     compare(p, y);
     y->life = b->lives;
     y->hw_epoch = NO_EPOCH;
-    y->led = y->enough = y->powerless = false;
+    y->led = y->enough = y->powerless = y->was_cut = false;
     y->failed_at = -1;
     y->looked_epoch = INT32_MAX;
 }
@@ -291,14 +294,20 @@ void sim_check_copies(struct sim_broker *b) {
         int t = x->log && (x->state == KB_PART_ONLINE || x->state == KB_PART_OFFLINE) ? sim_topic_number(x->topic) : -1;
         if (t < 0 || x->index >= SIM_PARTS_MAX || sim_part_is_open(c, t, x->index)) continue;
         struct sim_part *p = &c->parts[t][x->index];
+<<<<<<< HEAD
         if (c->rot.part == p && c->rot.node == b->index) continue; /* until it is mended, or found */
         if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
             struct sim_copy *y = &p->copies[b->index];
             if (y->led && y->life == b->lives && y->end >= x->hw) sim_check_leader(c, p, b, x, t);
             y->led = false;
+=======
+        if (p->copies[b->index].life == b->lives) p->copies[b->index].was_cut = x->log->busy || x->log->poisoned;
+        if (x->state == KB_PART_OFFLINE) {
+            sim_check_leader_failed(c, p, b, x, t);
+>>>>>>> d2f8cdf (Simulator, cluster: at the end lookups, indexes of every copy, the metadata's log on every node; a leader whose log fails within a turn has led; a wiped broker comes back before all who have what it lost)
             continue;
         }
-        if (p->known && !sim_part_has_replica(p, b->index)) continue; /* on its way out */
+        if (p->known && !sim_part_has_replica(p, b->index) && x->role != KB_PART_LEADS) continue; /* on its way out, and has heard of it */
         struct sim_look now = look_at(p, b, x), *last = &p->copies[b->index].look;
         if (memcmp(&now, last, sizeof now) == 0) continue;
         sim_copy_look(c, p, b, x->log);

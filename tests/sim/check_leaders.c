@@ -82,6 +82,16 @@ static bool has_led(const struct sim_copy *y, const struct kb_partition *x) {
     return led && x->role != KB_PART_LEADS;
 }
 
+/* Its log failed in this turn; what it told before counts. */
+void sim_check_leader_failed(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
+    struct sim_copy *y = &p->copies[b->index];
+    if (!y->led || y->life != b->lives || !p->known || !kw_uuid_eq(p->id, x->topic_id)) return;
+    y->led = false;
+    if (x->hw <= p->end || x->log->leo < y->end) return;
+    sim_copy_follow(c, p, b->index, KW_MIN(x->log->written, x->log->leo));
+    if (sim_copy_agrees(p, b->index)) commit(c, p, b, x, topic);
+}
+
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
     struct sim_world *w = &c->run->w;
     const char *name = c->run->model.topics[topic].name;
@@ -161,6 +171,9 @@ static void check_replicas(struct sim_cluster *c, const struct sim_part *p, cons
     for (int32_t i = 0; i < x->isr_count; i++)
         if (!is_among(x->replicas, x->replica_count, x->isr[i]))
             sim_fail(w, 26, "%s-%d: broker %d is in sync and has no replica", topic, x->index, x->isr[i]);
+    for (int32_t i = 0; p->replica_count && i < x->replica_count; i++)
+        if (!is_among(p->replicas, p->replica_count, sim_cluster_node(c, x->replicas[i])) && !is_among(x->adding, x->adding_count, x->replicas[i]))
+            sim_fail(w, 26, "%s-%d: broker %d has a replica all at once, and is not in sync", topic, x->index, x->replicas[i]);
     for (int i = 0; i < p->adding_count; i++) done = done && is_among(x->replicas, x->replica_count, c->ids[p->adding[i]]); /* else it was given up */
     for (int i = 0; done && i < p->adding_count; i++)
         if (!is_among(x->isr, x->isr_count, c->ids[p->adding[i]]))

@@ -1,11 +1,12 @@
-/* check_lookup.c - invariant 12 from outside: ListOffsets by time, of the start and of the end, against a full scan. */
+/* check_lookup.c - invariant 12 from outside: ListOffsets by time, of the start and of the end, against a full scan.
+ * In a cluster of the leader's files. Called when all is through, by workload.c and cluster.c. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cluster.h"
 #include "node_priv.h"
 #include "replica/partition.h"
 #include "scan.h"
-#include "workload.h"
 
 enum { TIMES = 6, LOOKUP_S = 60 };
 
@@ -28,13 +29,13 @@ static void done(void *ctx, struct sim_lookup *items, size_t n) {
     answered = true;
 }
 
-static void check_partition(struct sim_run *r, struct kb_partition *p, int topic, struct kw_compressor *c) {
+static void check_partition(struct sim_run *r, struct sim_broker *b, struct kb_partition *p, int topic, struct kw_compressor *c) {
     struct sim_world *w = &r->w;
     struct sim_scan s;
     struct times t = {0};
-    sim_scan_log(r->nodes[0].disk, p->log->dir, &s);
+    sim_scan_log(b->disk, p->log->dir, &s);
     for (size_t i = 0; i < s.count; i++)
-        if (!sim_scan_records(r->nodes[0].disk, &s, &s.v[i], c, one, &t))
+        if (!sim_scan_records(b->disk, &s, &s.v[i], c, one, &t))
             sim_fail(w, 10, "%s: the batch at %lld does not decode", p->log->dir, (long long)s.v[i].h.base_offset);
     struct sim_lookup q[TIMES + 2];
     int64_t expected[TIMES + 2];
@@ -71,10 +72,11 @@ static void check_partition(struct sim_run *r, struct kb_partition *p, int topic
 
 void sim_check_lookups(struct sim_run *r) {
     struct kw_compressor *c = sim_need(kw_compressor_new());
-    for (struct kb_partition *p = NULL; (p = kb_partitions_next(r->nodes[0].node, p));) {
-        int t = sim_topic_number(p->topic);
-        if (t >= 0 && !r->model.topics[t].churned && !sim_model_log(&r->model, t, p->index)->tainted)
-            check_partition(r, p, t, c);
-    }
+    for (int t = 0; t < r->model.topic_count; t++)
+        for (int i = 0; i < r->model.topics[t].partitions && !r->model.topics[t].churned; i++) {
+            struct sim_broker *b = &r->nodes[r->cluster ? KW_MAX(r->cluster->parts[t][i].leader, 0) : 0]; /* all is well: it has one */
+            struct kb_partition *p = sim_node_partition(b, r->model.topics[t].name, i);
+            if (p && p->log && !sim_model_log(&r->model, t, i)->tainted) check_partition(r, b, p, t, c);
+        }
     kw_compressor_free(c);
 }

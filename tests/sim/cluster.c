@@ -326,6 +326,7 @@ void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud) {
     memset(r->cluster->left_out, 0, sizeof r->cluster->left_out);
     sim_consumer_restart(r->verifier);
     sim_check_cluster_live(r, true);
+    sim_check_lookups(r);
     for (int i = 1; i <= r->plan.clients; i++)
         if (r->producers[i]) sim_producer_close(r->producers[i], 10 * SIM_S);
     sim_run_until(w, w->now_us + 11 * SIM_S);

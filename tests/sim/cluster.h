@@ -42,6 +42,7 @@ struct sim_copy { /* a partition on one node */
     uint64_t life;           /* of the node's; 0: not seen yet */
     bool suspect;            /* the power, or its whole disk, was lost since it was last in sync: what was committed may be missing */
     bool out;                /* and it has been out of the ISR since */
+    bool was_cut;            /* its end was being cut off at the last look, or its log had failed, maybe at that */
     bool powerless;          /* the power was lost since the last look */
     int64_t failed_at;       /* so many were written when a write or a sync failed; -1: none has, in this life */
     int32_t leader_epoch;    /* as the node knew it last */
@@ -195,6 +196,7 @@ struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic,
 
 /* check_leaders.c: 2, 16 to 20, 23, 26 */
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
+void sim_check_leader_failed(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
 void sim_check_returned(struct sim_cluster *c); /* after the metadata moved */
 kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *t, struct kb_image_partition *p);
 

@@ -12,6 +12,20 @@
 
 /* ---- All of it ---- */
 
+static void come_back(void *ctx, uint64_t node) {
+    struct sim_cluster *c = ctx;
+    sim_start_later(c, &c->run->nodes[node], SIM_S);
+}
+
+/* Who has what this one lost is away when it comes back: it is in sync by the metadata still, with all of them, and must not lead. */
+static void take_the_others(struct sim_cluster *c, const struct sim_broker *b) {
+    for (int i = 0; i < c->run->node_count; i++) {
+        if (!c->broker[i] || i == b->index) continue;
+        sim_broker_kill(&c->run->nodes[i]);
+        sim_at(&c->run->w, c->run->w.now_us + sim_range(&c->run->w, 3 * SIM_S, 8 * SIM_S), come_back, c, (uint64_t)i);
+    }
+}
+
 /* All it had is gone, and it comes back under its id. */
 void sim_disks_wipe(struct sim_cluster *c) {
     struct sim_broker *b = sim_any_node(c);
@@ -25,7 +39,9 @@ void sim_disks_wipe(struct sim_cluster *c) {
     sim_trace(w, "%s: its disk is replaced by an empty one", b->host.name);
     sim_check_copies_lost(c, b->index, true);
     sim_check_quorum_wiped(c, b->index);
-    sim_start_later(c, b, sim_below(w, 2) ? SIM_S : 10 * SIM_S);
+    bool first = c->plan.apart && c->broker[b->index] && sim_below(w, 2); /* the quorum stays */
+    if (first) take_the_others(c, b);
+    sim_start_later(c, b, first || sim_below(w, 2) ? SIM_S : 10 * SIM_S);
 }
 
 static bool voters_agree(struct sim_cluster *c) {
