@@ -28,12 +28,8 @@ void kb_follower_set_writing(struct kb_follower *f, bool writing) {
     if (f->writing == writing) return;
     f->writing = writing;
     if (!f->peer) return;
-    if (writing) {
-        f->peer->writing++;
-    } else {
-        f->peer->writing--;
-        kb_follower_changed(f);
-    }
+    f->peer->writing += writing ? 1 : SIZE_MAX;
+    kb_follower_changed(f); /* begun: out of the session, unless it ends before the next fetch */
 }
 
 void kb_follower_delay(struct kb_follower *f, enum kb_delay why) {

@@ -545,6 +545,26 @@ static void test_flush_on_ack(void **state) {
     down(&l);
 }
 
+/* What is still being written is not asked for again: the others' fetches go on without that partition. */
+static void test_slow_write(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 14, 2);
+    start(&l);
+    join_all(&l, 2);
+    sim_disk_faults(l.c.h[0].r.disk)->hung_until_us = l.c.now.mono_us + 100000;
+    give(&l, 0, 0, 4, 4);
+    assert_true(fetched(&l, 50000));
+    assert_int_equal(log_of(&l, 0)->leo, 4);
+    assert_int_equal(log_of(&l, 0)->written, 0);
+    assert_true(forgot(&l, 0)); /* else the leader sends the same once more, for nothing */
+    answer_none(&l);
+    wait_asked(&l, 0);
+    expect_asked(&l, 0, 4, 0, 0);
+    assert_int_equal(stats(&l)->batches, 1);
+    down(&l);
+}
+
 /* A full disk: refused, left alone for a while, tried again. */
 static void test_disk_full(void **state) {
     (void)state;
@@ -679,7 +699,7 @@ int main(void) {
         cmocka_unit_test(test_br05_parted_below_the_high_watermark_told),
         cmocka_unit_test(test_start_inside_batch),
         cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),
-        cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_slow_write),   cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
