@@ -44,7 +44,7 @@ kw_err kb_net_configure(struct kb_node *n) {
     const struct kb_config *c = n->parts.config;
     int64_t idle_ms = kb_config_int(c, "connections.max.idle.ms"), memory = kb_config_int(c, "queued.max.request.bytes");
     n->net.frame_size_max = (size_t)kb_config_int(c, "socket.request.max.bytes");
-    n->net.memory_max = memory > 0 ? (size_t)memory : 24u << 20;
+    n->net.memory_max = memory > 0 ? (size_t)memory : KB_POOL_BYTES;
     n->net.idle_max_us = idle_ms < 0 || idle_ms > INT64_MAX / 2000 ? KW_NEVER : idle_ms * 1000;
     return kw_timers_reserve(&n->parts.timers, 64); /* the timers of the node's own life cannot fail */
 }
@@ -259,20 +259,14 @@ void kb_net_end_of_turn(struct kb_node *n) {
         kb_conn_ready(c);
         parse(c);
     }
-    if (n->net.pool.free_bytes > 0 && !kw_timer_armed(&n->net.trim_timer)) {
-        n->net.trim_takes = n->net.pool.takes;
+    if (n->net.pool.free_bytes > 0 && !kw_timer_armed(&n->net.trim_timer))
         (void)!kw_timers_set(&n->parts.timers, &n->net.trim_timer, n->now.mono_us + TRIM_US); /* room was reserved */
-    }
 }
 
 static void trim_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kb_node *n = ctx;
-    if (n->net.trim_takes == n->net.pool.takes) {
-        kb_pool_trim(&n->net.pool);
-        return;
-    }
-    n->net.trim_takes = n->net.pool.takes;
-    (void)!kw_timers_set(&n->parts.timers, t, now_us + TRIM_US);
+    kb_pool_trim(&n->net.pool);
+    if (n->net.pool.free_bytes > 0) (void)!kw_timers_set(&n->parts.timers, t, now_us + TRIM_US);
 }
 
 static void idle_fire(struct kw_timer *t, void *ctx, int64_t now_us) {

@@ -19,7 +19,6 @@ struct kb_net {             /* all connections of a node, and the memory that th
     size_t conn_count, spare_count;
     struct kw_timer idle_timer, trim_timer;
     struct kb_pool pool;
-    uint64_t trim_takes; /* pool.takes when the trim timer was set */
     size_t frame_size_max, memory_max;
     int64_t idle_max_us;
     struct kw_map hosts; /* peer address -> number of its connections */

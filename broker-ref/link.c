@@ -16,15 +16,12 @@ enum {
     SMALL_SIZE = 4096,
     POOLED_MIN = 32 << 10, /* larger answers come from the node's pool */
     CALLS_MAX = 4096,
+    OUT_KEPT_MAX = 64 << 10, /* memory for requests on their way out, while there are none */
     CONNECT_US = 1000000,
     ANSWER_SIZE_MIN = 4,         /* the correlation id */
     ANSWER_MORE_MAX = 16 << 20, /* over the largest request: a fetch answers with several partitions */
 };
 
-struct frame { /* a request on its way out */
-    struct kw_list link;
-    struct kw_out bytes;
-};
 struct sent { /* a call, until its answer */
     struct kw_list link;
     struct kb_call *call; /* NULL: cancelled */
@@ -41,8 +38,8 @@ struct kb_dial {
     void *shell;
     bool connected;
     int64_t connect_by_us;
-    struct kw_list frames;
-    size_t first_sent, out_bytes; /* of the first frame; of all, not sent yet */
+    struct kw_out out; /* requests on their way out, one behind the other */
+    size_t out_sent;   /* of these bytes */
     uint64_t queued_end, sent_end;
     struct kw_blk *blk, *big;
     size_t pos, end, big_fill, big_size;
@@ -53,6 +50,7 @@ struct kb_link {
     struct kb_link_options o;
     struct kb_dial *dial;
     struct kw_list sent, closing;
+    struct sent *spare; /* for the next call; may be NULL */
     size_t sent_count;
     int32_t correlation;
     struct kw_timer timer; /* connecting, or the first answer that is due: may be armed too early, never too late */
@@ -63,7 +61,9 @@ struct kb_link {
 
 /* ---- The node's ---- */
 
-void kb_links_init(struct kb_links *ls) {
+void kb_links_init(struct kb_links *ls, int32_t id) {
+    snprintf(ls->client_id, sizeof(ls->client_id), "kbroker-%d", id);
+    snprintf(ls->asking_id, sizeof(ls->asking_id), "kbroker-%d%s", id, KB_NODE_ASKS);
     kw_list_init(&ls->dials);
     kw_list_init(&ls->ready);
     kw_list_init(&ls->closing);
@@ -72,11 +72,7 @@ void kb_links_init(struct kb_links *ls) {
 static void dial_free(struct kb_dial *d) {
     kw_list_remove(&d->link);
     kw_list_remove(&d->ready);
-    for (struct kw_list *l; (l = kw_list_shift(&d->frames));) {
-        struct frame *f = KW_CONTAINER_OF(l, struct frame, link);
-        kw_out_deinit(&f->bytes);
-        kw_free(f);
-    }
+    kw_out_deinit(&d->out);
     kw_blk_unref(d->blk);
     kw_blk_unref(d->big);
     kw_free(d);
@@ -149,13 +145,16 @@ static struct kb_call *take_call(struct kb_link *l, struct sent *s) {
     struct kb_call *c = s->call;
     kw_list_remove(&s->link);
     l->sent_count--;
-    kw_free(s);
+    kw_free(l->spare);
+    l->spare = s;
     if (c) c->cancel = NULL;
     return c;
 }
 
 static void leave(struct kb_link *l) {
-    if (--l->depth == 0 && l->dead) kw_free(l);
+    if (--l->depth > 0 || !l->dead) return;
+    kw_free(l->spare);
+    kw_free(l);
 }
 
 void kb_link_free(struct kb_link *l) {
@@ -199,7 +198,7 @@ kw_err kb_link_dial(struct kb_link *l, struct kb_now now) {
     d->connect_by_us = now.mono_us + CONNECT_US;
     kw_list_init(&d->link);
     kw_list_init(&d->ready);
-    kw_list_init(&d->frames);
+    kw_out_init(&d->out);
     kw_list_push(&d->node->links.dials, &d->link);
     d->l = l;
     l->dial = d;
@@ -269,13 +268,12 @@ struct request {
 
 kw_err kb_link_frame(struct kb_node *n, struct kw_out *out, const struct kw_api *api, int16_t version, int32_t correlation, const void *msg,
                      const uint8_t *body, size_t size) {
-    char id[40];
-    snprintf(id, sizeof(id), "kbroker-%d%s", n->id, kb_forward_passes_on(api->key) ? KB_NODE_ASKS : "");
-    if (msg) return kw_frame_request(out, api, version, correlation, kw_str_of(id), msg);
+    struct kw_str id = kw_str_of(kb_forward_passes_on(api->key) ? n->links.asking_id : n->links.client_id);
+    if (msg) return kw_frame_request(out, api, version, correlation, id, msg);
     struct kw_request_header h = {.request_api_key = api->key,
                                   .request_api_version = version,
                                   .correlation_id = correlation,
-                                  .client_id = kw_str_of(id)};
+                                  .client_id = id};
     size_t start = out->len;
     kw_out_i32(out, 0);
     kw_err err = kw_encode(&kw_request_header_desc, kw_request_header_version(api, version), &h, out);
@@ -292,17 +290,21 @@ static kw_err begin(struct kb_link *l, struct kb_call *c, const struct request *
     KW_ASSERT(rq->api && c->done && !kb_call_is_under_way(c));
     if (!d || l->ending) return KW_EBUSY;
     struct kb_node *n = l->o.node;
-    if (l->sent_count >= CALLS_MAX || d->out_bytes > n->net.frame_size_max) return KW_ELIMIT;
-    struct frame *f = kw_calloc(1, sizeof(*f));
-    struct sent *s = kw_calloc(1, sizeof(*s));
-    kw_err err = f && s ? KW_OK : KW_ENOMEM;
-    if (f) kw_out_init(&f->bytes);
-    if (!err) err = kb_link_frame(n, &f->bytes, rq->api, rq->version, l->correlation, rq->msg, rq->body, rq->size);
+    size_t before = d->out.len;
+    if (l->sent_count >= CALLS_MAX || before - d->out_sent > n->net.frame_size_max) return KW_ELIMIT;
+    struct sent *s = l->spare ? l->spare : kw_malloc(sizeof(*s));
+    l->spare = s;
+    if (!s) return KW_ENOMEM;
+    kw_err err = kb_link_frame(n, &d->out, rq->api, rq->version, l->correlation, rq->msg, rq->body, rq->size);
     int64_t deadline = now.mono_us + timeout_us;
     if (!err && (!kw_timer_armed(&l->timer) || l->timer.at_us > deadline)) err = kw_timers_set(timers_of(l), &l->timer, deadline);
-    if (err) goto fail;
-    d->queued_end += f->bytes.len;
-    d->out_bytes += f->bytes.len;
+    if (err) {
+        d->out.len = before;
+        d->out.err = KW_OK;
+        return err;
+    }
+    l->spare = NULL;
+    d->queued_end += d->out.len - before;
     *s = (struct sent){.call = c,
                        .api = rq->api,
                        .version = rq->version,
@@ -310,20 +312,13 @@ static kw_err begin(struct kb_link *l, struct kb_call *c, const struct request *
                        .deadline_us = deadline,
                        .end = d->queued_end};
     l->correlation = l->correlation == INT32_MAX ? 0 : l->correlation + 1;
-    kw_list_init(&f->link);
     kw_list_init(&s->link);
-    kw_list_push(&d->frames, &f->link);
     kw_list_push(&l->sent, &s->link);
     l->sent_count++;
     c->carrier = s;
     c->cancel = cancel_sent;
     if (d->connected) dial_ready(d);
     return KW_OK;
-fail:
-    if (f) kw_out_deinit(&f->bytes);
-    kw_free(f);
-    kw_free(s);
-    return err;
 }
 
 kw_err kb_link_call(struct kb_link *l, struct kb_call *c, const struct kw_desc *request, int16_t version, const void *msg,
@@ -367,30 +362,25 @@ bool kb_dial_wants_close(const struct kb_dial *d) {
 }
 
 size_t kb_dial_send(const struct kb_dial *d, struct kb_iov *iov, size_t max) {
-    if (!d->l || !d->connected) return 0;
-    size_t n = 0, skip = d->first_sent;
-    for (const struct kw_list *i = d->frames.next; i != &d->frames && n < max; i = i->next, skip = 0) {
-        const struct kw_out *o = &KW_CONTAINER_OF(i, const struct frame, link)->bytes;
-        iov[n++] = (struct kb_iov){o->p + skip, o->len - skip};
-    }
-    return n;
+    if (!d->l || !d->connected || d->out_sent == d->out.len || max == 0) return 0;
+    iov[0] = (struct kb_iov){d->out.p + d->out_sent, d->out.len - d->out_sent};
+    return 1;
 }
 
 void kb_dial_sent(struct kb_dial *d, size_t bytes, struct kb_now now) {
+    struct kw_out *o = &d->out;
     d->node->now = now;
-    KW_ASSERT(bytes <= d->out_bytes);
-    d->out_bytes -= bytes;
+    KW_ASSERT(bytes <= o->len - d->out_sent);
     d->sent_end += bytes;
-    bytes += d->first_sent;
-    while (!kw_list_empty(&d->frames)) {
-        struct frame *f = KW_CONTAINER_OF(d->frames.next, struct frame, link);
-        if (bytes < f->bytes.len) break;
-        bytes -= f->bytes.len;
-        kw_list_remove(&f->link);
-        kw_out_deinit(&f->bytes);
-        kw_free(f);
+    d->out_sent += bytes;
+    if (d->out_sent < o->len / 2 + OUT_KEPT_MAX && d->out_sent < o->len) return;
+    if (o->cap > OUT_KEPT_MAX && d->out_sent == o->len) {
+        kw_out_deinit(o);
+    } else { /* what is left moves to the front: seldom, and at most as much as was sent */
+        memmove(o->p, o->p + d->out_sent, o->len - d->out_sent);
+        o->len -= d->out_sent;
     }
-    d->first_sent = bytes;
+    d->out_sent = 0;
 }
 
 /* ---- The shell: what came ---- */

@@ -56,9 +56,10 @@ size_t kb_link_call_count(const struct kb_link *l); /* calls that wait for their
 
 struct kb_links { /* of a node: what the shell has to look at, and what it holds */
     struct kw_list dials, ready, closing;
+    char client_id[24], asking_id[40]; /* kbroker-<id>; of what this node asks of the controller for itself or others */
 };
 void kb_links_end_of_turn(struct kb_node *n);
-void kb_links_init(struct kb_links *ls);
+void kb_links_init(struct kb_links *ls, int32_t id);
 void kb_links_deinit(struct kb_links *ls); /* every link is free; the shell has closed its sockets */
 /* A request's whole frame, as this node sends it: msg, or a body that is encoded already. */
 kw_err kb_link_frame(struct kb_node *n, struct kw_out *out, const struct kw_api *api, int16_t version, int32_t correlation, const void *msg,

@@ -141,7 +141,7 @@ kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) {
     kb_disk_init(&n->parts.disk);
     kb_image_init(&n->image);
     kb_net_init(n);
-    kb_links_init(&n->links);
+    kb_links_init(&n->links, n->id);
     kw_list_init(&n->forwards);
     kw_err err = make_parts(n, o);
     if (err != KW_OK) {

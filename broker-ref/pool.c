@@ -1,4 +1,6 @@
-/* pool.c - size classes of receive blocks, last in first out, so that the memory touched is the memory still in the cache. */
+/* pool.c - size classes of receive blocks, last in first out, so that the memory touched is the memory still in the cache. Memory that goes back to
+ * the system costs more the next time (a page fault for every 4 kB, and zeros) than to receive into it: so what a load uses is kept while it lasts.
+ */
 #include "pool.h"
 
 /* A producer's batch.size of 16 kB, 1 MB (librdkafka: 1,000,000; Java users: 1,048,576) and its frame around it. */
@@ -7,18 +9,26 @@ static const size_t class_size[KB_POOL_CLASSES] = {64u << 10, 256u << 10, (1u <<
 
 void kb_pool_init(struct kb_pool *p) {
     memset(p, 0, sizeof(*p));
-    p->free_bytes_max = 8u << 20;
+    p->free_bytes_max = KB_POOL_BYTES;
+}
+
+static void drop(struct kb_pool *p, size_t i) {
+    struct kw_blk *b = p->classes[i].free[--p->classes[i].count];
+    p->free_bytes -= b->cap;
+    kw_free(b);
 }
 
 void kb_pool_trim(struct kb_pool *p) {
-    for (size_t i = 0; i < KB_POOL_CLASSES; i++)
-        for (; p->classes[i].count > 0; p->classes[i].count--) kw_free(p->classes[i].free[p->classes[i].count - 1]);
-    p->free_bytes = 0;
+    size_t keep = p->free_bytes - p->idle_bytes;
+    for (size_t i = KB_POOL_CLASSES; i-- > 0;)
+        while (p->classes[i].count > 0 && p->free_bytes >= keep + class_size[i]) drop(p, i);
+    p->idle_bytes = p->free_bytes;
 }
 
 void kb_pool_deinit(struct kb_pool *p) {
     KW_ASSERT(p->used_bytes == 0);
-    kb_pool_trim(p);
+    for (size_t i = 0; i < KB_POOL_CLASSES; i++)
+        while (p->classes[i].count > 0) drop(p, i);
 }
 
 static size_t class_of(size_t size) {
@@ -51,6 +61,7 @@ struct kw_blk *kb_pool_take(struct kb_pool *p, size_t size) {
     if (i < KB_POOL_CLASSES && p->classes[i].count > 0) {
         b = p->classes[i].free[--p->classes[i].count];
         p->free_bytes -= b->cap;
+        p->idle_bytes = KW_MIN(p->idle_bytes, p->free_bytes);
         atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
     } else {
         b = kw_blk_new(i < KB_POOL_CLASSES ? class_size[i] : size);
@@ -58,7 +69,6 @@ struct kw_blk *kb_pool_take(struct kb_pool *p, size_t size) {
         b->release = give_back;
         b->ctx = p;
     }
-    p->takes++;
     p->used_bytes += b->cap;
     return b;
 }

@@ -19,8 +19,8 @@ void kb_peer_touch(struct kb_peer *peer) {
 }
 
 void kb_follower_changed(struct kb_follower *f) {
-    if (!f->peer || !kw_list_empty(&f->changed)) return;
-    kw_list_push(&f->peer->changed, &f->changed);
+    if (!f->peer) return;
+    if (kw_list_empty(&f->changed)) kw_list_push(&f->peer->changed, &f->changed);
     kb_peer_touch(f->peer);
 }
 
@@ -36,7 +36,7 @@ void kb_follower_delay(struct kb_follower *f, enum kb_delay why) {
     struct kb_peer *peer = f->peer;
     struct kb_node *n = peer->fs->node;
     if (why == KB_DELAY_METADATA && ++f->refusals > METADATA_PATIENCE) why = KB_DELAY_TROUBLE;
-    int64_t us = why == KB_DELAY_METADATA ? METADATA_US : kb_partitions_config_us(n, "replica.fetch.backoff.ms");
+    int64_t us = why == KB_DELAY_METADATA ? METADATA_US : peer->fs->set.backoff_us;
     f->asked = false;
     f->until_us = n->now.mono_us + us;
     kw_list_remove(&f->delayed);
@@ -319,11 +319,22 @@ static void starved_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     (void)t, (void)ctx, (void)now_us; /* the turn's end does it */
 }
 
+static void take_config(struct kb_followers *fs, const struct kb_config *c) {
+    fs->set.wait_ms = kb_config_int(c, "replica.fetch.wait.max.ms");
+    fs->set.timeout_us = kb_partitions_config_us(fs->node, "replica.socket.timeout.ms");
+    fs->set.backoff_us = kb_partitions_config_us(fs->node, "replica.fetch.backoff.ms");
+    fs->set.bytes_max = (int32_t)kb_config_int(c, "replica.fetch.max.bytes");
+    fs->set.bytes_min = (int32_t)kb_config_int(c, "replica.fetch.min.bytes");
+    fs->set.response_bytes_max = (int32_t)kb_config_int(c, "replica.fetch.response.max.bytes");
+}
+
 kw_err kb_followers_new(struct kb_node *n) {
     struct kb_followers *fs = kw_calloc(1, sizeof(*fs));
     if (!fs) return KW_ENOMEM;
     fs->node = n;
     fs->moved_us = INT64_MIN / 2;
+    take_config(fs, n->parts.config);
+    kw_arena_init(&fs->arena, 0);
     kw_map_init(&fs->peers);
     kw_list_init(&fs->dirty);
     kw_timer_init(&fs->timer, starved_fire, fs);
@@ -357,6 +368,7 @@ void kb_followers_free(struct kb_node *n) {
     if (!fs) return;
     leave_all(fs);
     kw_map_deinit(&fs->peers);
+    kw_arena_deinit(&fs->arena);
     kw_free(fs);
     n->followers = NULL;
 }

@@ -148,7 +148,7 @@ static bool take_session(struct kb_peer *peer, const struct kw_fetch_response *r
         if (peer->failures++ == 0) break;
         /* fall through */
     default:
-        peer->not_before_us = now.mono_us + kb_partitions_config_us(peer->fs->node, "replica.fetch.backoff.ms");
+        peer->not_before_us = now.mono_us + peer->fs->set.backoff_us;
         break;
     }
     kb_peer_session_reset(peer);
@@ -163,19 +163,18 @@ void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct 
         kb_peer_session_reset(peer);
         return;
     }
-    struct kw_arena arena;
+    struct kw_arena *arena = &peer->fs->arena;
     struct kw_fetch_response resp;
-    kw_arena_init(&arena, 0);
-    err = kw_decode(api->response, api->max, body, &arena, &resp);
+    err = kw_decode(api->response, api->max, body, arena, &resp);
     if (err == KW_OK) {
         if (take_session(peer, &resp, now)) take_all(peer, &resp, blk, now);
     } else { /* what it told is not told again in this session */
         kb_peer_session_reset(peer);
-        peer->not_before_us = now.mono_us + kb_partitions_config_us(peer->fs->node, "replica.fetch.backoff.ms");
+        peer->not_before_us = now.mono_us + peer->fs->set.backoff_us;
         if (err != KW_ENOMEM) {
             KB_SAY(peer->fs->node, KB_ERROR, "broker %d (%s:%u) answered a fetch with what is none", peer->id, peer->host, peer->port);
             kb_link_close(peer->link, now);
         }
     }
-    kw_arena_deinit(&arena);
+    kw_arena_reset(arena);
 }

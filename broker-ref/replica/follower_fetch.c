@@ -104,7 +104,7 @@ static size_t list_count(const struct kw_list *l) {
 
 static int32_t wait_ms(const struct kb_peer *peer, struct kb_now now) {
     const struct kb_followers *fs = peer->fs;
-    int64_t ms = kb_config_int(fs->node->parts.config, "replica.fetch.wait.max.ms");
+    int64_t ms = fs->set.wait_ms;
     bool soon = peer->writing > 0 || !kw_list_empty(&peer->changed) || kb_partitions_opening(fs->node) > 0 || now.mono_us - fs->moved_us < GATHERING_US;
     if (soon) ms = KW_MIN(ms, SHORT_WAIT_MS);
     const struct kw_list *delays = &peer->delays[KB_DELAY_METADATA];
@@ -121,7 +121,7 @@ static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_re
     kw_msg_init(&kw_fetch_request_desc, m);
     if (b.full) kb_peer_session_reset(peer);
     size_t count = b.full ? peer->count : list_count(&peer->changed), forgotten = count + peer->forgotten_count;
-    b.bytes_max = (int32_t)kb_config_int(n->parts.config, "replica.fetch.max.bytes");
+    b.bytes_max = peer->fs->set.bytes_max;
     b.parts = kw_arena_alloc(a, count * sizeof(*b.parts));
     b.forget = kw_arena_alloc(a, count * sizeof(*b.forget));
     m->topics.v = kw_arena_alloc(a, count * sizeof(topic_request));
@@ -136,8 +136,8 @@ static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_re
     m->replica_state.replica_id = n->id;
     m->replica_state.replica_epoch = kb_node_broker_epoch(n);
     m->max_wait_ms = wait_ms(peer, now);
-    m->min_bytes = (int32_t)kb_config_int(n->parts.config, "replica.fetch.min.bytes");
-    m->max_bytes = (int32_t)kb_config_int(n->parts.config, "replica.fetch.response.max.bytes");
+    m->min_bytes = peer->fs->set.bytes_min;
+    m->max_bytes = peer->fs->set.response_bytes_max;
     m->session_id = peer->session_id;
     m->session_epoch = peer->session_epoch;
     return KW_OK;
@@ -145,16 +145,15 @@ static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_re
 
 kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) {
     const struct kw_api *api = kw_api_by_key(KW_API_FETCH);
-    struct kw_arena arena;
+    struct kw_arena *arena = &peer->fs->arena;
     struct kw_fetch_request m;
-    kw_arena_init(&arena, 0);
-    kw_err err = build(peer, &arena, &m, now);
+    kw_err err = build(peer, arena, &m, now);
     bool none = peer->session_count == 0 && kw_list_empty(&peer->changed); /* can be fetched now; what can again, comes back here */
     if (err == KW_OK && !none) {
-        int64_t timeout_us = kb_partitions_config_us(peer->fs->node, "replica.socket.timeout.ms") + (int64_t)m.max_wait_ms * 1000;
+        int64_t timeout_us = peer->fs->set.timeout_us + (int64_t)m.max_wait_ms * 1000;
         err = kb_link_call(peer->link, &peer->call, api->request, api->max, &m, timeout_us, now);
     }
-    kw_arena_deinit(&arena);
+    kw_arena_reset(arena);
     if (err != KW_OK || none) {
         kb_peer_session_reset(peer); /* what was taken for told was not */
         return err;

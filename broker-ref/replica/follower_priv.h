@@ -82,6 +82,11 @@ struct kb_peer { /* a broker that leads something that we follow */
 
 struct kb_followers {
     struct kb_node *node;
+    struct { /* of the configuration, looked up once */
+        int64_t wait_ms, timeout_us, backoff_us;
+        int32_t bytes_max, bytes_min, response_bytes_max;
+    } set;
+    struct kw_arena arena; /* of one request being built, or one answer being taken */
     struct kw_map peers; /* broker id -> struct kb_peer */
     struct kw_list dirty;
     struct kw_timer timer; /* tries again what found no memory */

@@ -545,6 +545,28 @@ static void test_flush_on_ack(void **state) {
     down(&l);
 }
 
+/* What is written at once is asked for at once. */
+static void test_quick_write(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 15, 1);
+    start(&l);
+    join_all(&l, 1);
+    for (int64_t at = 0; at < 40; at += 2) {
+        give(&l, at, 0, 2, at);
+        int64_t given = l.c.now.mono_us;
+        while (log_of(&l, 0)->written == at) cl_pass(&l.c, 10);
+        if (l.c.now.mono_us - given > 1900) { /* that was not quick */
+            wait_asked(&l, 0);
+            continue;
+        }
+        assert_true(fetched(&l, 0));
+        expect_asked(&l, 0, at + 2, 0, 0);
+        assert_int_equal(l.rq.forgotten_topics_data.n, 0);
+    }
+    down(&l);
+}
+
 /* What is still being written is not asked for again: the others' fetches go on without that partition. */
 static void test_slow_write(void **state) {
     (void)state;
@@ -699,7 +721,7 @@ int main(void) {
         cmocka_unit_test(test_br05_parted_below_the_high_watermark_told),
         cmocka_unit_test(test_start_inside_batch),
         cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),
-        cmocka_unit_test(test_slow_write),   cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_slow_write), cmocka_unit_test(test_quick_write),   cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
