@@ -1,6 +1,6 @@
 /* fetch.c - Fetch v0-18: reads from the partitions that a consumer or a replica names, or waits until there is something to read.
  *
- * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have). KIP-74
+ * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have), leader_hint. KIP-74
  * (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903, 951. Partitions are read one after the other, since what one takes the
  * next may not; in a session those that gave something go to the end, so that none starves the others.
  *
@@ -8,10 +8,10 @@
  * of the leader alone, and each fetch of theirs tells what they have. A replica's fetch waits for records; news of the high watermark and the log's
  * start alone reach it within NEWS_US.
  */
-#include "admin.h"
 #include "api.h"
 #include "fetch_old.h"
 #include "fetch_session.h"
+#include "leader_hint.h"
 #include "lifecycle.h"
 #include "log/epochs.h"
 #include "log/log.h"
@@ -66,6 +66,7 @@ struct fetch {
     int64_t deadline_us;
     struct kb_waiter waiter;
     struct kb_wait_hook *hooks;
+    struct kb_leader_hints hints;
 };
 
 static void step(struct fetch *f, struct kb_now now);
@@ -281,18 +282,12 @@ static bool judge(struct part *pt, struct kb_now now) {
 
 /* ---- The answer ---- */
 
-/* KIP-951: who leads instead, for clients that need not ask for metadata then. */
 static void tell_leader(const struct part *pt, part_answer *a) {
-    const struct kb_image *im = &pt->f->rq->node->image;
-    if (im->brokers.count <= 1) return; /* nobody else */
-    if (pt->f->rq->head.version < 12 || (pt->code != KE_NOT_LEADER_OR_FOLLOWER && pt->code != KE_FENCED_LEADER_EPOCH)) return;
-    const struct kb_image_topic *t =
-        kw_uuid_is_zero(pt->topic_id) ? kb_image_topic(im, pt->topic) : kb_image_topic_by_id(im, pt->topic_id);
-    if (!t || pt->index < 0 || pt->index >= t->partition_count) return;
-    const struct kb_image_partition *ip = &t->partitions[pt->index];
-    if (ip->leader < 0 || (ip->leader == pt->f->rq->node->id && pt->code == KE_NOT_LEADER_OR_FOLLOWER)) return; /* nobody, for now */
-    a->current_leader.leader_id = ip->leader;
-    a->current_leader.leader_epoch = ip->leader_epoch;
+    struct fetch *f = pt->f;
+    bool fenced = pt->code == KE_FENCED_LEADER_EPOCH;
+    if (f->rq->head.version < 12 || (pt->code != KE_NOT_LEADER_OR_FOLLOWER && !fenced)) return;
+    (void)kb_leader_hint(f->rq, &f->hints, pt->topic, pt->topic_id, pt->index, fenced, &a->current_leader.leader_id,
+                         &a->current_leader.leader_epoch);
 }
 
 static void fill(const struct part *pt, part_answer *a) {
@@ -328,24 +323,15 @@ static bool same_topic(const struct part *a, const struct part *b) {
 }
 
 /* Where the leaders are that the partitions name. */
-static void tell_endpoints(struct fetch *f, const part_answer *parts, size_t count) {
-    size_t most = f->rq->node->image.brokers.count, n = 0;
-    if (f->rq->head.version < 16 || most == 0) return;
+static void tell_endpoints(struct fetch *f) {
     struct kw_fetch_response_node_endpoint *v = NULL;
-    for (size_t i = 0; i < count; i++) {
-        int32_t id = parts[i].current_leader.leader_id;
-        bool known = id < 0;
-        for (size_t j = 0; j < n && !known; j++) known = v[j].node_id == id;
-        const struct kb_image_broker *b = known ? NULL : kb_image_broker(&f->rq->node->image, id);
-        if (!b || n == most) continue;
-        if (!v) v = kw_arena_calloc(&f->rq->arena, most, sizeof(*v));
-        if (!v) return; /* the client asks for metadata */
-        if (!kb_admin_address(f->rq, b, &v[n].host, &v[n].port)) continue;
-        v[n].node_id = id;
-        v[n++].rack = kw_str_of(b->rack);
-    }
-    f->resp.node_endpoints.v = v;
-    f->resp.node_endpoints.n = (int32_t)n;
+    struct kb_leader_place p;
+    if (f->rq->head.version < 16 || f->hints.count == 0) return;
+    f->resp.node_endpoints.v = v = kw_arena_calloc(&f->rq->arena, (size_t)f->hints.count, sizeof(*v));
+    for (int32_t i = 0; v && i < f->hints.count; i++)
+        if (kb_leader_place(f->rq, &f->hints, i, &p))
+            v[f->resp.node_endpoints.n++] =
+                (struct kw_fetch_response_node_endpoint){.node_id = p.id, .host = p.host, .port = p.port, .rack = p.rack};
 }
 
 static void answer(struct fetch *f) {
@@ -372,7 +358,7 @@ static void answer(struct fetch *f) {
     }
     f->resp.responses.v = topics;
     f->resp.responses.n = (int32_t)topic_count;
-    tell_endpoints(f, parts, part_count);
+    tell_endpoints(f);
     kb_request_reply(rq, &f->resp);
 }
 
@@ -556,7 +542,7 @@ static kw_err prepare(struct fetch *f) {
     f->waiter.check = check;
     f->waiter.expire = expire;
     f->waiter.ctx = f;
-    size_t most = (size_t)kb_config_int(rq->node->parts.config, "fetch.max.bytes");
+    size_t most = kb_session_bytes_max(rq->node);
     f->bytes_max = KW_MIN((size_t)KW_MAX(f->req.max_bytes, 0), most);
     if (f->bytes_max == 0) f->bytes_max = 1; /* one batch is always given, whole */
     f->deadline_us = rq->node->now.mono_us + (int64_t)KW_MAX(f->req.max_wait_ms, 0) * 1000;

@@ -13,6 +13,7 @@ struct kb_fetch_cache {
     struct kw_list lru;
     struct kw_map by_id;
     size_t count, count_max;
+    size_t bytes_max; /* fetch.max.bytes, looked up once */
 };
 
 kw_err kb_fetch_cache_new(struct kb_node *n) {
@@ -21,8 +22,13 @@ kw_err kb_fetch_cache_new(struct kb_node *n) {
     kw_list_init(&c->lru);
     kw_map_init(&c->by_id);
     c->count_max = (size_t)kb_config_int(n->parts.config, "max.incremental.fetch.session.cache.slots");
+    c->bytes_max = (size_t)kb_config_int(n->parts.config, "fetch.max.bytes");
     n->fetch_cache = c;
     return KW_OK;
+}
+
+size_t kb_session_bytes_max(const struct kb_node *n) {
+    return n->fetch_cache->bytes_max;
 }
 
 size_t kb_fetch_cache_count(const struct kb_node *n) {

@@ -34,6 +34,7 @@ struct kb_session {
 kw_err kb_fetch_cache_new(struct kb_node *n) KW_CHECK;
 void kb_fetch_cache_free(struct kb_node *n);
 size_t kb_fetch_cache_count(const struct kb_node *n);
+size_t kb_session_bytes_max(const struct kb_node *n); /* of any fetch's answer */
 
 enum kb_session_kind {
     KB_SESSION_NONE,        /* the answer stands alone: session id 0, every partition is told */

@@ -1,14 +1,14 @@
 /* produce.c - Produce v0-13: appends what producers send and answers when it is written (acks=1) or committed (acks=-1), or never (acks=0).
  *
- * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition, replica/isr. KIP-13, 98, 467, 516, 951. Transactions:
+ * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition, replica/isr, leader_hint. KIP-13, 98, 467, 516, 951. Transactions:
  * refused until there are any.
  *
  * A wait belongs to the leader epoch that the records were appended in: the next one may have cut them off.
  */
 #include <stdio.h>
 
-#include "admin.h"
 #include "api.h"
+#include "leader_hint.h"
 #include "log/log.h"
 #include "log/pid_state.h"
 #include "node_priv.h"
@@ -67,34 +67,23 @@ static int progress(const struct produce *s, const struct wait *w, int16_t *code
     return (s->req.acks == 1 ? w->p->log->written : w->p->hw) >= w->end;
 }
 
-/* KIP-951: who leads instead, and where, for clients that need not ask for metadata then. */
-static void tell_leader(struct produce *s, const topic_answer *t, part_answer *a) {
-    const struct kb_image *im = &s->rq->node->image;
-    const struct kb_image_topic *topic = kw_uuid_is_zero(t->topic_id) ? kb_image_topic(im, t->name) : kb_image_topic_by_id(im, t->topic_id);
-    if (!topic || a->index < 0 || a->index >= topic->partition_count) return;
-    const struct kb_image_partition *ip = &topic->partitions[a->index];
-    if (ip->leader < 0 || ip->leader == s->rq->node->id) return; /* nobody else leads */
-    a->current_leader.leader_id = ip->leader;
-    a->current_leader.leader_epoch = ip->leader_epoch;
-    const struct kb_image_broker *b = kb_image_broker(im, ip->leader);
-    int32_t n = s->resp.node_endpoints.n;
-    for (int32_t i = 0; i < n; i++)
-        if (b && s->resp.node_endpoints.v[i].node_id == b->id) return;
-    if (!b || (size_t)n == im->brokers.count) return;
-    if (n == 0) s->resp.node_endpoints.v = kw_arena_calloc(&s->rq->arena, im->brokers.count, sizeof(*s->resp.node_endpoints.v));
-    struct kw_produce_response_node_endpoint *e = s->resp.node_endpoints.v ? &s->resp.node_endpoints.v[n] : NULL;
-    if (!e || !kb_admin_address(s->rq, b, &e->host, &e->port)) return;
-    e->node_id = b->id;
-    e->rack = kw_str_of(b->rack);
-    s->resp.node_endpoints.n++;
-}
-
 static void tell_leaders(struct produce *s) {
+    struct kb_leader_hints hints = {0};
     for (int32_t i = 0; i < s->resp.responses.n && s->rq->head.version >= 10; i++)
         for (int32_t j = 0; j < s->resp.responses.v[i].partition_responses.n; j++) {
-            part_answer *a = &s->resp.responses.v[i].partition_responses.v[j];
-            if (a->error_code == KE_NOT_LEADER_OR_FOLLOWER) tell_leader(s, &s->resp.responses.v[i], a);
+            const topic_answer *t = &s->resp.responses.v[i];
+            part_answer *a = &t->partition_responses.v[j];
+            if (a->error_code != KE_NOT_LEADER_OR_FOLLOWER) continue;
+            (void)kb_leader_hint(s->rq, &hints, t->name, t->topic_id, a->index, false, &a->current_leader.leader_id,
+                                 &a->current_leader.leader_epoch);
         }
+    struct kw_produce_response_node_endpoint *v = hints.count ? kw_arena_calloc(&s->rq->arena, (size_t)hints.count, sizeof(*v)) : NULL;
+    struct kb_leader_place p;
+    s->resp.node_endpoints.v = v;
+    for (int32_t i = 0; v && i < hints.count; i++)
+        if (kb_leader_place(s->rq, &hints, i, &p))
+            v[s->resp.node_endpoints.n++] =
+                (struct kw_produce_response_node_endpoint){.node_id = p.id, .host = p.host, .port = p.port, .rack = p.rack};
 }
 
 static void answer(struct produce *s) {
