@@ -1,8 +1,9 @@
 /* fetch.c - Fetch v0-18: reads from the partitions that a consumer or a replica names, or waits until there is something to read.
  *
- * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have), leader_hint. KIP-74
- * (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903, 951. Partitions are read one after the other, since what one takes the
- * next may not; in a session those that gave something go to the end, so that none starves the others.
+ * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have),
+ * leader_hint. KIP-74 (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903. Partitions are read one after the other, since what
+ * one takes the next may not; in a session those that gave something go to the end, so that none starves the others. What moves while a fetch waits
+ * is looked at alone, whatever else is in the session.
  *
  * Consumers read below the high watermark, of the leader or, when they name their rack, of a follower. Other replicas read up to what is written,
  * of the leader alone, and each fetch of theirs tells what they have. A replica's fetch waits for records; news of the high watermark and the log's
@@ -20,13 +21,15 @@
 #include "replica/isr.h"
 #include "replica/purgatory.h"
 
-enum { PARTITIONS_MAX = 200000, NEWS_US = 20000 };
+enum { PARTITIONS_MAX = 200000, NEWS_US = 20000, IN_ARENA_MAX = 32 << 10 };
 
 typedef struct kw_fetch_response_fetchable_topic_response topic_answer;
 typedef struct kw_fetch_response_partition_data part_answer;
 
 struct part {
     struct fetch *f;
+    struct kb_session_partition *sp; /* NULL: look for it */
+    struct kw_list stale;            /* in the fetch's: is to be read (again) in this pass */
     struct kw_str topic;
     struct kw_uuid topic_id;
     int32_t index, leader_epoch, last_fetched_epoch, max_bytes;
@@ -39,9 +42,10 @@ struct part {
     struct kb_partition *p; /* NULL: code says why; hooked, so that its end is heard of, and pinned while it is being read */
     struct kb_wait_hook *hook;
     int16_t code;
-    bool stale; /* is to be read (again) in this pass */
     bool reading;
     bool holds;              /* read has slices */
+    bool news;               /* for a replica that waits: see note_news */
+    bool told;               /* goes into the answer */
     bool counted;            /* its replica was heard */
     int32_t nearest;         /* the replica to read from instead; -1: none */
     int32_t diverging_epoch; /* -1: none */
@@ -60,9 +64,14 @@ struct fetch {
     int32_t replica; /* -1: a consumer */
     int64_t broker_epoch;
     struct part *parts;
-    size_t count, at; /* at: the part being read */
+    size_t count, news_count;
+    uint32_t session_drops;
+    struct kw_list stale; /* parts, in the order in which they are to be looked at */
+    const struct kb_image_topic *topic; /* found last, when the image was at topic_at; NULL: none */
+    int64_t topic_at;
+    struct kw_blk *memory; /* of parts and hooks, where it is the session's */
     size_t bytes, bytes_max, kept_back, full;
-    bool passing, again, expired, failed;
+    bool passing, expired, failed;
     int64_t deadline_us;
     struct kb_waiter waiter;
     struct kb_wait_hook *hooks;
@@ -129,6 +138,13 @@ static void note_failure(struct part *pt) {
     pt->f->failed = pt->f->failed || pt->code != KE_NONE || pt->diverging_epoch >= 0 || pt->nearest >= 0;
 }
 
+/* A replica has to hear of the high watermark and the log's start, though not as urgently as of records. */
+static void note_news(struct part *pt) {
+    bool news = pt->f->replica >= 0 && pt->p && (pt->p->hw != pt->hw_told || pt->p->log->start != pt->start_told);
+    if (news != pt->news) pt->f->news_count += news ? 1 : SIZE_MAX;
+    pt->news = news;
+}
+
 static void forget_partition(struct part *pt) {
     let_go(pt);
     if (pt->hook) kb_waiter_unhook(pt->hook);
@@ -136,6 +152,7 @@ static void forget_partition(struct part *pt) {
     pt->code = kb_partition_error(pt->p, -1);
     pt->p = NULL;
     note_failure(pt);
+    note_news(pt);
 }
 
 static void read_done(struct kb_read *r, struct kb_now now) {
@@ -157,7 +174,6 @@ static void read_done(struct kb_read *r, struct kb_now now) {
         }
         note_failure(pt);
     }
-    f->at++;
     step(f, now); /* may end the request */
     kb_partition_unpin(p);
 }
@@ -223,15 +239,30 @@ static bool names_rack(const struct fetch *f) {
     return f->replica < 0 && f->rq->head.version >= 11 && f->req.rack_id.len > 0;
 }
 
+/* A follower's fetch may be of thousands of partitions of one topic. */
+static int16_t find_copy(struct part *pt, struct kb_partition **p) {
+    struct fetch *f = pt->f;
+    struct kb_node *n = f->rq->node;
+    bool known = f->topic && f->topic_at == n->image.offset && kw_uuid_eq(f->topic->id, pt->topic_id);
+    if (!known) {
+        f->topic = kw_uuid_is_zero(pt->topic_id) ? NULL : kb_image_topic_by_id(&n->image, pt->topic_id);
+        f->topic_at = n->image.offset;
+    }
+    return f->topic ? kb_partition_of_topic(f->topic, pt->index, pt->leader_epoch, p)
+                    : kb_partition_find_copy(n, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, p);
+}
+
 static void find(struct part *pt) {
     struct fetch *f = pt->f;
     if (f->rq->head.version >= 13 && kw_uuid_is_zero(pt->topic_id)) {
         pt->code = KE_UNKNOWN_TOPIC_ID;
         return;
     }
-    pt->code = names_rack(f) ? kb_partition_find_copy(f->rq->node, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, &pt->p)
-                             : kb_partition_find(f->rq->node, pt->topic, pt->topic_id, pt->index, pt->leader_epoch, &pt->p);
+    struct kb_partition *p = NULL;
+    pt->code = find_copy(pt, &p);
+    if (pt->code == KE_NONE && !names_rack(f) && p->role != KB_PART_LEADS) pt->code = KE_NOT_LEADER_OR_FOLLOWER;
     if (pt->code != KE_NONE) return;
+    pt->p = p;
     if (f->replica >= 0) {
         struct kb_replica_fetch told = told_by_replica(pt);
         pt->code = kb_isr_may_fetch(pt->p, &told);
@@ -256,6 +287,12 @@ static void note_seen(struct part *pt) {
     pt->seen.role = (int32_t)pt->p->role;
 }
 
+static void hook(struct part *pt) {
+    pt->hook = kb_waiter_hook(&pt->f->waiter, pt->p);
+    pt->hook->of = pt;
+    note_news(pt);
+}
+
 /* Everything that can be said without reading. True when there is something to read. What a replica tells by its fetch counts only when its log
  * agrees with this one, and before the fetch waits for the partition: it may move it. */
 static bool judge(struct part *pt, struct kb_now now) {
@@ -270,7 +307,7 @@ static bool judge(struct part *pt, struct kb_now now) {
         pt->counted = true;
         kb_isr_fetched(pt->p, &told, now);
     }
-    if (pt->code == KE_NONE && !pt->hook) pt->hook = kb_waiter_hook(&f->waiter, pt->p);
+    if (pt->code == KE_NONE && !pt->hook) hook(pt);
     if (pt->code != KE_NONE || !agrees) return false;
     note_seen(pt);
     if (names_rack(f) && pt->p->role == KB_PART_LEADS) pt->nearest = kb_isr_nearest(pt->p, f->req.rack_id, pt->offset);
@@ -310,11 +347,13 @@ static void fill(const struct part *pt, part_answer *a) {
     if (pt->holds && pt->read->bytes > 0) a->records = (struct kw_records){.len = (int32_t)pt->read->bytes, .ref = pt->read};
 }
 
-static bool told(struct fetch *f, const struct part *pt) {
+static bool is_told(struct fetch *f, const struct part *pt) {
     if (!f->session) return true;
+    bool known = pt->sp && f->session->drops == f->session_drops;
+    struct kb_session_partition *sp = known ? pt->sp : kb_session_partition_find(f->session, pt->topic, pt->topic_id, pt->index);
     int64_t hw = pt->code == KE_NONE ? pt->p->hw : -1, start = pt->code == KE_NONE ? pt->p->log->start : -1;
-    bool news = kb_session_tell(f->session, pt->topic, pt->topic_id, pt->index, pt->code, hw, start, pt->holds ? pt->read->bytes : 0,
-                                pt->diverging_epoch >= 0 || pt->nearest >= 0);
+    bool news = sp && kb_session_tell(f->session, sp, pt->code, hw, start, pt->holds ? pt->read->bytes : 0, /* no sp: forgotten meanwhile */
+                                      pt->diverging_epoch >= 0 || pt->nearest >= 0);
     return news || f->kind == KB_SESSION_FULL;
 }
 
@@ -339,17 +378,19 @@ static void answer(struct fetch *f) {
     kb_waiter_done(&f->waiter, rq->node);
     kw_msg_init(&kw_fetch_response_desc, &f->resp);
     f->resp.session_id = f->session ? f->session->id : 0;
-    topic_answer *topics = kw_arena_calloc(&rq->arena, f->count, sizeof(*topics));
-    part_answer *parts = kw_arena_alloc(&rq->arena, f->count * sizeof(*parts));
-    if (f->count > 0 && (!topics || !parts)) {
+    size_t told = 0;
+    for (size_t i = 0; i < f->count; i++) told += f->parts[i].told = is_told(f, &f->parts[i]);
+    topic_answer *topics = kw_arena_calloc(&rq->arena, told, sizeof(*topics));
+    part_answer *parts = kw_arena_alloc(&rq->arena, told * sizeof(*parts));
+    if (told > 0 && (!topics || !parts)) {
         kb_request_close(rq, "out of memory");
         return;
     }
     size_t topic_count = 0, part_count = 0;
     const struct part *last = NULL;
-    for (size_t i = 0; i < f->count; i++) {
+    for (size_t i = 0; i < f->count && part_count < told; i++) {
         struct part *pt = &f->parts[i];
-        if (!told(f, pt)) continue;
+        if (!pt->told) continue;
         if (!last || !same_topic(last, pt))
             topics[topic_count++] = (topic_answer){.topic = pt->topic, .topic_id = pt->topic_id, .partitions.v = &parts[part_count]};
         fill(pt, &parts[part_count++]);
@@ -364,17 +405,8 @@ static void answer(struct fetch *f) {
 
 /* ---- Passes and waiting ---- */
 
-/* A replica has to hear of the high watermark and the log's start, though not as urgently as of records. */
-static bool has_news(const struct fetch *f) {
-    for (size_t i = 0; i < f->count && f->replica >= 0; i++) {
-        const struct part *pt = &f->parts[i];
-        if (pt->p && (pt->p->hw != pt->hw_told || pt->p->log->start != pt->start_told)) return true;
-    }
-    return false;
-}
-
 static void wait_more(struct fetch *f) {
-    int64_t until = has_news(f) ? KW_MIN(f->deadline_us, f->rq->node->now.mono_us + NEWS_US) : f->deadline_us;
+    int64_t until = f->news_count > 0 ? KW_MIN(f->deadline_us, f->rq->node->now.mono_us + NEWS_US) : f->deadline_us;
     const struct kw_timer *t = &f->waiter.timer;
     if ((kw_timer_armed(t) && t->at_us <= until) || kb_waiter_arm(&f->waiter, f->rq->node, until) == KW_OK) return;
     f->expired = true; /* no memory to wait: what there is now */
@@ -394,20 +426,11 @@ static void decide(struct fetch *f) {
 /* Reads what is stale, in order; ends in decide, or goes on from read_done. */
 static void step(struct fetch *f, struct kb_now now) {
     f->passing = true;
-    for (;;) {
-        while (f->at < f->count) {
-            struct part *pt = &f->parts[f->at];
-            if (pt->stale && judge(pt, now)) {
-                pt->stale = false;
-                if (read_part(pt, now) == 0) return;
-            }
-            pt->stale = false;
-            note_failure(pt);
-            f->at++;
-        }
-        if (!f->again) break;
-        f->again = false;
-        f->at = 0;
+    f->topic = NULL;
+    for (struct kw_list *l; (l = kw_list_shift(&f->stale));) {
+        struct part *pt = KW_CONTAINER_OF(l, struct part, stale);
+        if (judge(pt, now) && read_part(pt, now) == 0) return;
+        note_failure(pt);
     }
     f->passing = false;
     decide(f);
@@ -416,7 +439,7 @@ static void step(struct fetch *f, struct kb_now now) {
 /* Of a partition with several replicas: every written mark would have every consumer look again, though its limit is the high watermark. */
 static bool moved_for(const struct part *pt) {
     const struct kb_partition *p = pt->p;
-    if (p->replica_count <= 1 || p->state != KB_PART_ONLINE || pt->stale) return true;
+    if (p->replica_count <= 1 || p->state != KB_PART_ONLINE) return true;
     return limit_of(pt) != pt->seen.limit || p->leader_epoch != pt->seen.leader_epoch || (int32_t)p->role != pt->seen.role ||
            p->log->start != pt->seen.start || (pt->f->replica >= 0 && p->hw != pt->seen.hw);
 }
@@ -424,29 +447,24 @@ static bool moved_for(const struct part *pt) {
 /* The partition moved: its part is read again. One that is gone must not be held on to. */
 static void check(struct kb_waiter *w, struct kb_partition *moved, struct kb_now now) {
     struct fetch *f = w->ctx;
-    bool any = false;
-    for (size_t i = 0; i < f->count; i++) {
-        struct part *pt = &f->parts[i];
-        if (pt->p == moved && pt->reading && moved->state == KB_PART_DELETED && pt->hook) {
-            kb_waiter_unhook(pt->hook); /* the pin holds it until read_done */
-            pt->hook = NULL;
-        }
-        if (pt->p != moved || pt->reading || !moved_for(pt)) continue;
-        any = true;
-        if (moved->state == KB_PART_DELETED) {
-            forget_partition(pt);
-            continue;
-        }
-        let_go(pt);
-        pt->stale = true;
-    }
-    if (!any) return;
-    if (f->passing) {
-        f->again = true;
+    struct part *pt = w->asked->of;
+    bool deleted = moved->state == KB_PART_DELETED;
+    if (!deleted) note_news(pt);
+    if (pt->reading) {
+        if (!deleted) return;
+        kb_waiter_unhook(pt->hook); /* the pin holds it until read_done */
+        pt->hook = NULL;
         return;
     }
-    f->at = 0;
-    step(f, now);
+    if (!deleted && (!kw_list_empty(&pt->stale) || !moved_for(pt))) return;
+    if (deleted) {
+        kw_list_remove(&pt->stale);
+        forget_partition(pt);
+    } else {
+        let_go(pt);
+        kw_list_push(&f->stale, &pt->stale);
+    }
+    if (!f->passing) step(f, now);
 }
 
 static void expire(struct kb_waiter *w, struct kb_now now) {
@@ -467,6 +485,8 @@ static void cleanup(struct kb_request *rq) {
         }
         let_go(pt);
     }
+    if (f->memory) kb_session_memory_back(f->session, f->memory);
+    f->memory = NULL;
     kb_session_unref(f->session);
     f->session = NULL;
 }
@@ -481,11 +501,12 @@ static void abandon(struct kb_request *rq) {
 
 static void take_from_session(struct fetch *f) {
     for (struct kw_list *l = f->session->partitions.next; l != &f->session->partitions; l = l->next) {
-        const struct kb_session_partition *sp = KW_CONTAINER_OF(l, struct kb_session_partition, link);
+        struct kb_session_partition *sp = KW_CONTAINER_OF(l, struct kb_session_partition, link);
         size_t n = sp->topic ? strlen(sp->topic) : 0;
         const char *name = sp->topic ? kw_arena_dup(&f->rq->arena, sp->topic, n) : NULL; /* the session may forget it while this waits */
         if (sp->topic && !name) continue;
         f->parts[f->count++] = (struct part){.f = f,
+                                             .sp = sp,
                                              .topic = {name ? name : "", (int32_t)n},
                                              .topic_id = sp->topic_id,
                                              .index = sp->index,
@@ -496,7 +517,6 @@ static void take_from_session(struct fetch *f) {
                                              .log_start = sp->log_start,
                                              .hw_told = sp->hw_told,
                                              .start_told = sp->start_told,
-                                             .stale = true,
                                              .nearest = -1,
                                              .diverging_epoch = -1};
     }
@@ -518,11 +538,24 @@ static void take_from_request(struct fetch *f) {
                                                  .log_start = q->log_start_offset,
                                                  .hw_told = -1,
                                                  .start_told = -1,
-                                                 .stale = true,
                                                  .nearest = -1,
                                                  .diverging_epoch = -1};
         }
     }
+}
+
+/* A replica's session of many partitions keeps it from one fetch to the next: the arena would have it from the system, and give it back. */
+static bool take_memory(struct fetch *f, size_t count) {
+    size_t parts = count * sizeof(*f->parts), hooks = count * sizeof(*f->hooks);
+    if (f->session && f->session->privileged && parts + hooks > IN_ARENA_MAX) {
+        f->memory = kb_session_memory(f->session, parts + hooks);
+        f->parts = f->memory ? (void *)f->memory->data : NULL;
+        f->hooks = f->memory ? (void *)(f->memory->data + parts) : NULL;
+    } else {
+        f->parts = kw_arena_alloc(&f->rq->arena, parts);
+        f->hooks = kw_arena_alloc(&f->rq->arena, hooks);
+    }
+    return count == 0 || (f->parts && f->hooks);
 }
 
 static kw_err prepare(struct fetch *f) {
@@ -531,13 +564,17 @@ static kw_err prepare(struct fetch *f) {
     for (int32_t i = 0; i < f->req.topics.n; i++) count += (size_t)f->req.topics.v[i].partitions.n;
     if (f->kind == KB_SESSION_INCREMENTAL) count = f->session->count;
     if (count > PARTITIONS_MAX) return KW_ELIMIT;
-    f->parts = kw_arena_alloc(&rq->arena, count * sizeof(*f->parts));
-    f->hooks = kw_arena_alloc(&rq->arena, count * sizeof(*f->hooks));
-    if (count > 0 && (!f->parts || !f->hooks)) return KW_ENOMEM;
+    if (!take_memory(f, count)) return KW_ENOMEM;
     if (f->kind == KB_SESSION_INCREMENTAL)
         take_from_session(f);
     else
         take_from_request(f);
+    kw_list_init(&f->stale);
+    for (size_t i = 0; i < f->count; i++) {
+        kw_list_init(&f->parts[i].stale);
+        kw_list_push(&f->stale, &f->parts[i].stale);
+    }
+    if (f->session) f->session_drops = f->session->drops;
     kb_waiter_init(&f->waiter, f->hooks, count);
     f->waiter.check = check;
     f->waiter.expire = expire;

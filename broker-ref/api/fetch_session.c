@@ -45,7 +45,7 @@ static size_t make_key(uint8_t key[KEY_SIZE_MAX], bool by_id, struct kw_str topi
     return n + 4;
 }
 
-static struct kb_session_partition *find(const struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index) {
+struct kb_session_partition *kb_session_partition_find(const struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index) {
     uint8_t key[KEY_SIZE_MAX];
     size_t n = make_key(key, s->by_id, topic, id, index);
     return n ? kw_map_get(&s->by_key, key, n) : NULL;
@@ -57,6 +57,7 @@ static void drop_partition(struct kb_session *s, struct kb_session_partition *p)
     kw_map_remove(&s->by_key, key, n);
     kw_list_remove(&p->link);
     s->count--;
+    s->drops++;
     kw_free(p->topic);
     kw_free(p);
 }
@@ -64,7 +65,7 @@ static void drop_partition(struct kb_session *s, struct kb_session_partition *p)
 static kw_err add_partition(struct kb_session *s, const struct kw_fetch_request_fetch_topic *t,
                             const struct kw_fetch_request_fetch_partition *q) {
     uint8_t key[KEY_SIZE_MAX];
-    struct kb_session_partition *p = find(s, t->topic, t->topic_id, q->partition);
+    struct kb_session_partition *p = kb_session_partition_find(s, t->topic, t->topic_id, q->partition);
     if (!p) {
         size_t n = make_key(key, s->by_id, t->topic, t->topic_id, q->partition);
         if (n == 0) return KW_EINVAL;
@@ -106,7 +107,7 @@ static kw_err update(struct kb_session *s, const struct kw_fetch_request *req) {
     for (int32_t i = 0; i < req->forgotten_topics_data.n; i++) {
         const struct kw_fetch_request_forgotten_topic *t = &req->forgotten_topics_data.v[i];
         for (int32_t j = 0; j < t->partitions.n; j++) {
-            struct kb_session_partition *p = find(s, t->topic, t->topic_id, t->partitions.v[j]);
+            struct kb_session_partition *p = kb_session_partition_find(s, t->topic, t->topic_id, t->partitions.v[j]);
             if (p) drop_partition(s, p);
         }
     }
@@ -124,7 +125,21 @@ void kb_session_unref(struct kb_session *s) {
         kw_free(p);
     }
     kw_map_deinit(&s->by_key);
+    kw_blk_unref(s->memory);
     kw_free(s);
+}
+
+struct kw_blk *kb_session_memory(struct kb_session *s, size_t size) {
+    struct kw_blk *b = s->memory;
+    s->memory = NULL;
+    if (b && b->cap >= size && b->cap / 4 <= size) return b;
+    kw_blk_unref(b);
+    return kw_blk_new(size);
+}
+
+void kb_session_memory_back(struct kb_session *s, struct kw_blk *b) {
+    kw_blk_unref(s->memory);
+    s->memory = b;
 }
 
 static void evict(struct kb_fetch_cache *c, struct kb_session *s) {
@@ -234,10 +249,8 @@ int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, i
     return KE_NONE;
 }
 
-bool kb_session_tell(struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index, int16_t code, int64_t hw, int64_t start,
-                     size_t bytes, bool diverging) {
-    struct kb_session_partition *p = find(s, topic, id, index);
-    if (!p) return false; /* forgotten meanwhile */
+bool kb_session_tell(struct kb_session *s, struct kb_session_partition *p, int16_t code, int64_t hw, int64_t start, size_t bytes,
+                     bool diverging) {
     bool news = bytes > 0 || code != KE_NONE || diverging || hw != p->hw_told || start != p->start_told;
     p->hw_told = code == KE_NONE ? hw : -1; /* after an error everything is news */
     p->start_told = code == KE_NONE ? start : -1;

@@ -29,6 +29,8 @@ struct kb_session {
     struct kw_list partitions;
     struct kw_map by_key;
     size_t count;
+    struct kw_blk *memory; /* for the next fetch; may be NULL */
+    uint32_t drops; /* grows when a partition goes: pointers to partitions hold only while it stands */
 };
 
 kw_err kb_fetch_cache_new(struct kb_node *n) KW_CHECK;
@@ -48,7 +50,12 @@ int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, i
 void kb_session_unref(struct kb_session *s); /* NULL is fine */
 /* Notes what is told about a partition; true when it is news, and has to be in an incremental answer. bytes: records that go out; with them
  * the partition goes to the end, so that the others have their turn. */
-bool kb_session_tell(struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index, int16_t code, int64_t hw, int64_t start,
-                     size_t bytes, bool diverging);
+bool kb_session_tell(struct kb_session *s, struct kb_session_partition *p, int16_t code, int64_t hw, int64_t start, size_t bytes,
+                     bool diverging);
+/* A block of so many bytes for a fetch that is under way, which gives it back. NULL: out of memory. */
+struct kw_blk *kb_session_memory(struct kb_session *s, size_t size);
+void kb_session_memory_back(struct kb_session *s, struct kw_blk *b);
+/* NULL: the session has none. */
+struct kb_session_partition *kb_session_partition_find(const struct kb_session *s, struct kw_str topic, struct kw_uuid id, int32_t index);
 
 #endif

@@ -20,8 +20,7 @@ typedef struct kw_produce_response_partition_produce_response part_answer;
 typedef struct kw_produce_response_topic_produce_response topic_answer;
 
 struct wait { /* one partition whose answer waits for its offsets */
-    struct kb_partition *p;
-    struct kb_wait_hook *hook;
+    struct kb_partition *p; /* NULL: no more */
     part_answer *answer;
     int64_t end; /* offset after the last record */
     int32_t leader_epoch;
@@ -93,20 +92,16 @@ static void answer(struct produce *s) {
 }
 
 static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct kb_now now) {
-    (void)now;
+    (void)moved, (void)now;
     struct produce *s = waiter->ctx;
-    for (size_t i = 0; i < s->wait_count; i++) {
-        struct wait *w = &s->waits[i];
-        if (w->p != moved) continue;
-        int16_t code;
-        int r = progress(s, w, &code);
-        if (r == 0) continue;
-        if (r < 0) refuse(s, w->answer, code, text_of(code));
-        kb_waiter_unhook(w->hook);
-        w->p = NULL;
-        s->pending--;
-    }
-    if (s->pending == 0) answer(s);
+    struct wait *w = waiter->asked->of;
+    int16_t code;
+    int r = progress(s, w, &code);
+    if (r == 0) return;
+    if (r < 0) refuse(s, w->answer, code, text_of(code));
+    kb_waiter_unhook(waiter->asked);
+    w->p = NULL;
+    if (--s->pending == 0) answer(s);
 }
 
 static void expire(struct kb_waiter *waiter, struct kb_now now) {
@@ -132,8 +127,8 @@ static void wait_for(struct produce *s, struct kb_partition *p, part_answer *a, 
     int r = progress(s, &w, &code);
     if (r < 0) refuse(s, a, code, text_of(code)); /* a duplicate of what is just being taken back */
     if (r != 0) return;                           /* or of what is long committed */
-    w.hook = kb_waiter_hook(&s->waiter, p);
-    s->waits[s->wait_count++] = w;
+    s->waits[s->wait_count] = w;
+    kb_waiter_hook(&s->waiter, p)->of = &s->waits[s->wait_count++];
     s->pending++;
 }
 

@@ -135,12 +135,12 @@ void kb_isr_fetched(struct kb_partition *p, const struct kb_replica_fetch *f, st
         r->caught_up_us = KW_MAX(r->caught_up_us, r->fetched_us);
     r->leader_end = end;
     r->fetched_us = now.mono_us;
+    bool start_moved = r->log_start != f->log_start, end_moved = r->end != f->offset;
     r->end = f->offset;
-    bool start_moved = r->log_start != f->log_start;
     r->log_start = f->log_start;
     r->broker_epoch = f->broker_epoch;
     maybe_expand(p, r, now);
-    kb_partition_reckon(p, now);
+    if (end_moved) kb_partition_reckon(p, now);
     if (start_moved) kb_purgatory_moved(p, now); /* DeleteRecords may wait for it */
 }
 

@@ -42,6 +42,10 @@ int16_t kb_partition_find_copy(struct kb_node *n, struct kw_str topic, struct kw
     bool by_id = !kw_uuid_is_zero(id);
     const struct kb_image_topic *t = by_id ? kb_image_topic_by_id(&n->image, id) : kb_image_topic(&n->image, topic);
     if (!t) return by_id ? KE_UNKNOWN_TOPIC_ID : KE_UNKNOWN_TOPIC_OR_PARTITION;
+    return kb_partition_of_topic(t, index, leader_epoch, p);
+}
+
+int16_t kb_partition_of_topic(const struct kb_image_topic *t, int32_t index, int32_t leader_epoch, struct kb_partition **p) {
     if (index < 0 || index >= t->partition_count) return KE_UNKNOWN_TOPIC_OR_PARTITION;
     struct kb_partition *found = t->partitions[index].local;
     if (!found) return KE_NOT_LEADER_OR_FOLLOWER;

@@ -61,6 +61,8 @@ int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch);
 /* The same two for what a follower may serve too: reads of consumers that ask for the nearest replica (KIP-392). */
 int16_t kb_partition_find_copy(struct kb_node *n, struct kw_str topic, struct kw_uuid id, int32_t index, int32_t leader_epoch,
                                struct kb_partition **p);
+/* The same of a topic that was found. */
+int16_t kb_partition_of_topic(const struct kb_image_topic *t, int32_t index, int32_t leader_epoch, struct kb_partition **p);
 int16_t kb_partition_copy_error(const struct kb_partition *p, int32_t leader_epoch);
 void kb_partition_dirty(struct kb_partition *p); /* its log was appended to: flushed at the end of the turn */
 void kb_partition_pin(struct kb_partition *p);   /* an asynchronous read of its log is under way */

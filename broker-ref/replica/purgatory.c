@@ -28,6 +28,7 @@ struct kb_wait_hook *kb_waiter_hook(struct kb_waiter *w, struct kb_partition *p)
     struct kb_wait_hook *h = &w->hooks[w->hook_count++];
     h->waiter = w;
     h->partition = p;
+    h->of = NULL;
     kw_list_init(&h->link);
     kw_list_push(&p->waiters, &h->link);
     return h;
@@ -61,6 +62,7 @@ void kb_purgatory_moved(struct kb_partition *p, struct kb_now now) {
     while ((l = kw_list_shift(&asked))) {
         struct kb_wait_hook *h = KW_CONTAINER_OF(l, struct kb_wait_hook, link);
         kw_list_push(&p->waiters, &h->link);
+        h->waiter->asked = h;
         h->waiter->check(h->waiter, p, now);
     }
 }

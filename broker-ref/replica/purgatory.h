@@ -15,12 +15,14 @@ struct kb_wait_hook { /* one per partition waited on, in the request's arena */
     struct kw_list link;
     struct kb_waiter *waiter;
     struct kb_partition *partition; /* NULL once unhooked */
+    void *of;                       /* the waiter's own, NULL at first: which of the things that it waits for */
 };
 struct kb_waiter {
     struct kw_timer timer;
     struct kb_node *node;
     struct kb_wait_hook *hooks;
     size_t hook_count, hook_count_max;
+    struct kb_wait_hook *asked; /* during check: the hook by which */
     void (*check)(struct kb_waiter *w, struct kb_partition *moved, struct kb_now now);
     void (*expire)(struct kb_waiter *w, struct kb_now now);
     void *ctx;
