@@ -1,7 +1,8 @@
 /* check_leaders.c - who leads, and what is committed: invariants 2 (a leader has what others committed before it), 16 (one leader an epoch,
  * epochs grow), 17 (the leader is in its ISR), 18 (what is below a leader's high watermark is on every member of the ISR), 19 (the high
- * watermark moves only with enough members, and all that its leader waits for), 20 (who joins the ISR has what was committed), 23 (who leads was in the ISR), 26 (no ISR is
- * empty; copies never become fewer than were asked for, or than are promised). Called by check_copies.c for each partition of a node after its turn, and for every record of the metadata that is committed. */
+ * watermark moves only with enough members, and all that its leader waits for), 20 (who joins the ISR has what was committed), 23 (who leads
+ * was in the ISR), 26 (no ISR is empty; copies never become fewer than were asked for, or than are promised). Called by check_copies.c for each
+ * partition of a node after its turn, and for every record of the metadata that is committed. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -38,8 +38,10 @@
     F(KILL_LEADER, "kill -9 of a leader") F(KILL_CONTROLLER, "kill -9 of the controller") F(KILL_ALL, "kill -9 of all nodes") \
     F(POWER_SEVERAL, "power loss of several nodes") F(MESH, "mesh with holes") F(ISOLATED, "node cut off from the others") F(WIPED, "disk wiped") \
     F(LEFT_OUT, "node left out of the core") F(SLOW_DISK, "slow disk") \
-    F(REASSIGN, "reassignment") F(CANCEL, "reassignment cancelled") F(ELECT, "election asked for") F(UNREGISTER, "broker unregistered") F(FORGED, "hostile: forged by the name of a node") \
-    F(OLD_VOTER, "voter on an old image") F(STATE, "quorum-state damaged") F(JOINED, "node joined late") F(LEFT, "node left for ever") F(SPIKE, "delay spike") F(UNCLEAN, "unclean election")
+    F(REASSIGN, "reassignment") F(CANCEL, "reassignment cancelled") F(ELECT, "election asked for") F(UNREGISTER, "broker unregistered") \
+    F(FORGED, "hostile: forged by the name of a node") \
+    F(OLD_VOTER, "voter on an old image") F(STATE, "quorum-state damaged") F(JOINED, "node joined late") F(LEFT, "node left for ever") \
+    F(SPIKE, "delay spike") F(UNCLEAN, "unclean election")
 enum sim_fault {
 #define F(name, text) SIM_F_##name,
     SIM_FAULTS(F)
