@@ -294,17 +294,10 @@ void sim_check_copies(struct sim_broker *b) {
         int t = x->log && (x->state == KB_PART_ONLINE || x->state == KB_PART_OFFLINE) ? sim_topic_number(x->topic) : -1;
         if (t < 0 || x->index >= SIM_PARTS_MAX || sim_part_is_open(c, t, x->index)) continue;
         struct sim_part *p = &c->parts[t][x->index];
-<<<<<<< HEAD
         if (c->rot.part == p && c->rot.node == b->index) continue; /* until it is mended, or found */
-        if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
-            struct sim_copy *y = &p->copies[b->index];
-            if (y->led && y->life == b->lives && y->end >= x->hw) sim_check_leader(c, p, b, x, t);
-            y->led = false;
-=======
         if (p->copies[b->index].life == b->lives) p->copies[b->index].was_cut = x->log->busy || x->log->poisoned;
-        if (x->state == KB_PART_OFFLINE) {
+        if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
             sim_check_leader_failed(c, p, b, x, t);
->>>>>>> d2f8cdf (Simulator, cluster: at the end lookups, indexes of every copy, the metadata's log on every node; a leader whose log fails within a turn has led; a wiped broker comes back before all who have what it lost)
             continue;
         }
         if (p->known && !sim_part_has_replica(p, b->index) && x->role != KB_PART_LEADS) continue; /* on its way out, and has heard of it */
