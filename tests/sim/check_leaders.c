@@ -284,6 +284,7 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
     if (!p->known || !kw_uuid_eq(p->id, topic->id)) {
         p->id = topic->id;
         p->known = true;
+        p->isr_count = p->replica_count = p->adding_count = 0; /* of another topic of this name */
         for (int n = 0; n < SIM_NODES_MAX; n++) p->copies[n].named_epoch = -1;
         p->moved_us = c->run->w.now_us;
         p->end = 0;
