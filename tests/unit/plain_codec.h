@@ -13,7 +13,7 @@ struct plain {
     bool unknown;          /* every flexible struct gets an unknown tagged field */
     uint32_t unknown_size;
 };
-enum { PLAIN_TAG_MAX = 64, PLAIN_UNKNOWN_TAG = 20000 }; /* no schema has a tag between */
+enum { PLAIN_TAG_MAX = 64, PLAIN_OURS = 10000, PLAIN_UNKNOWN_TAG = 20000 }; /* Kafka's tags, then ours; no schema has one between or above */
 
 static const size_t plain_size[] = { /* in memory */
     [KW_T_BOOL] = 1, [KW_T_I8] = 1,  [KW_T_I16] = 2, [KW_T_U16] = 2,   [KW_T_I32] = 4,
@@ -110,7 +110,7 @@ static inline void plain_struct(struct plain *c, const struct kw_desc *d, const 
     }
     if (!flexible) return;
     kw_out_uvarint(c->out, tags);
-    for (int32_t tag = 0; tag <= PLAIN_TAG_MAX; tag++) {
+    for (int32_t tag = 0; tag <= PLAIN_OURS + PLAIN_TAG_MAX; tag = tag == PLAIN_TAG_MAX ? PLAIN_OURS : tag + 1) {
         for (size_t i = 0; i < d->field_count; i++) {
             const struct kw_field *f = &d->fields[i];
             if (f->tag == tag && c->version >= f->min && c->version <= f->max) plain_tagged(c, d, f, msg);

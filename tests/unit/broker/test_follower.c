@@ -721,7 +721,8 @@ int main(void) {
         cmocka_unit_test(test_br05_parted_below_the_high_watermark_told),
         cmocka_unit_test(test_start_inside_batch),
         cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_errors),       cmocka_unit_test(test_flush_on_ack),
-        cmocka_unit_test(test_slow_write), cmocka_unit_test(test_quick_write),   cmocka_unit_test(test_disk_full),    cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_slow_write), cmocka_unit_test(test_quick_write),   cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_leave_at_any_time), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
