@@ -637,7 +637,7 @@ static void test_epochs_older_than_the_snapshot(void **state) {
     cl_pass(&c, 5000000);
     up(first);
     until_ready(0, 3, 10000000);
-    char name[8];
+    char name[16];
     struct kb_store *s = c.h[voter].r.node->parts.store;
     for (int i = 0; i < 60 && (s->snapshot_epoch < kb_epochs_latest(s->log->epochs) || s->snapshot_end >= s->log->leo); i++) {
         snprintf(name, sizeof(name), "t%d", i);

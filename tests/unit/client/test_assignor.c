@@ -223,7 +223,7 @@ static void check(bool even, bool whole) {
 }
 
 static void random_group(struct kw_rng *rng, bool alike) {
-    static char ids[MEMBERS][8], lists[MEMBERS][TOPICS + 1];
+    static char ids[MEMBERS][24], lists[MEMBERS][TOPICS + 1];
     r.count = 0;
     for (int t = 0; t < TOPICS; t++) r.partitions[t] = (int32_t)kw_rng_below(rng, 12);
     size_t n = 1 + (size_t)kw_rng_below(rng, MEMBERS);
