@@ -224,9 +224,11 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
         if (x->leader_epoch == p->leader_epoch)
             sim_fail(w, 16, "%s-%d: the leader goes from node %d to node %d within epoch %d", topic, x->index, p->leader, leader,
                      x->leader_epoch);
-        if (leader >= 0 && !sim_part_in_isr(p, leader) && !joins_at_the_end(p, leader, x) && c->run->model.topics[t].unclean)
+        bool outside = leader >= 0 && !sim_part_in_isr(p, leader) && !joins_at_the_end(p, leader, x);
+        bool doubtful = leader >= 0 && p->copies[leader].suspect && x->recovery_state == 1; /* in sync by name: its machine went down since */
+        if ((outside || doubtful) && c->run->model.topics[t].unclean)
             lost = unclean_election(c, p, t, x);
-        else if (leader >= 0 && !sim_part_in_isr(p, leader) && !joins_at_the_end(p, leader, x))
+        else if (outside)
             sim_fail(w, 23, "%s-%d: node %d is elected in epoch %d, and it was not in the ISR", topic, x->index, leader, x->leader_epoch);
         c->leader_elections++;
         p->moved_us = w->now_us;

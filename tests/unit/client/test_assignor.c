@@ -230,7 +230,7 @@ static void random_group(struct kw_rng *rng, bool alike) {
     for (size_t i = 0; i < n; i++) {
         size_t k = 0;
         for (int t = 0; t < TOPICS; t++)
-            if (alike ? t % 2 == 0 : kw_rng_below(rng, 2)) lists[i][k++] = (char)('a' + t);
+            if (alike ? t % 2 == 0 : kw_rng_below(rng, 2) == 0) lists[i][k++] = (char)('a' + t);
         lists[i][k] = 0;
         snprintf(ids[i], sizeof(ids[i]), "m%02zu", i);
         member(ids[i], kw_rng_below(rng, 4) ? NULL : ids[i], lists[i]);
