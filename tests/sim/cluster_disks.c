@@ -17,7 +17,9 @@ static void come_back(void *ctx, uint64_t node) {
     sim_start_later(c, &c->run->nodes[node], SIM_S);
 }
 
-/* Who has what this one lost is away when it comes back: it is in sync by the metadata still, with all of them, and must not lead. */
+/* Who has what this one lost is away when it comes back: it is in sync by the metadata still, with all of them, and must not lead. So their deaths are
+ * seen as one, and before it is back: were the others fenced first, because the network kept this one's from the controller, it would be the last in sync,
+ * and nobody could lead any more but by an unclean election (specs.md 2.9, 2.10, 2.21, 2.22). */
 static void take_the_others(struct sim_cluster *c, const struct sim_broker *b) {
     for (int i = 0; i < c->run->node_count; i++) {
         if (!c->broker[i] || i == b->index) continue;
@@ -34,14 +36,18 @@ void sim_disks_wipe(struct sim_cluster *c) {
     sim_fire(w, SIM_F_WIPED);
     c->trouble_us = w->now_us;
     sim_steady(c);
+    bool first = c->plan.apart && c->broker[b->index] && sim_below(w, 2); /* the quorum stays */
+    if (first) sim_net_deaths_are_seen(c, SIM_S);
     sim_broker_kill(b);
     sim_disk_remove(b->disk, SIM_DATA);
     sim_trace(w, "%s: its disk is replaced by an empty one", b->host.name);
     sim_check_copies_lost(c, b->index, true);
     sim_check_quorum_wiped(c, b->index);
-    bool first = c->plan.apart && c->broker[b->index] && sim_below(w, 2); /* the quorum stays */
     if (first) take_the_others(c, b);
-    sim_start_later(c, b, first || sim_below(w, 2) ? SIM_S : 10 * SIM_S);
+    if (first)
+        sim_at(w, w->now_us + SIM_S / 2, come_back, c, (uint64_t)b->index);
+    else
+        sim_start_later(c, b, sim_below(w, 2) ? SIM_S : 10 * SIM_S);
 }
 
 static bool voters_agree(struct sim_cluster *c) {

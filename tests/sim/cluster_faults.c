@@ -231,6 +231,15 @@ static void spike(struct sim_cluster *c) {
     sim_at(w, w->now_us + t, calm_again, c, 0);
 }
 
+/* Who dies is missed at once: connections end with a word, and dials are answered. */
+void sim_net_deaths_are_seen(struct sim_cluster *c, int64_t for_us) {
+    struct sim_net_faults *f = &c->run->net.faults;
+    f->half_open = f->syn_lost = f->clog = f->tail_delay = 0;
+    for (struct kw_list *l = c->run->net.conns.next; l != &c->run->net.conns; l = l->next)
+        KW_CONTAINER_OF(l, struct sim_conn, link)->clogged_until_us = 0;
+    sim_at(&c->run->w, c->run->w.now_us + for_us, calm_again, c, 0);
+}
+
 static void cut_client(struct sim_cluster *c) {
     struct sim_world *w = &c->run->w;
     int client = (int)sim_below(w, (uint64_t)c->run->plan.clients + 1), side = (int)sim_below(w, 3);

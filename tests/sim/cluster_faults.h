@@ -10,6 +10,7 @@
 struct sim_broker *sim_any_node(struct sim_cluster *c);
 void sim_start_later(struct sim_cluster *c, struct sim_broker *b, int64_t most_us);
 void sim_steady(struct sim_cluster *c); /* what a node holds is about to be lost: nothing that waits to strike another does */
+void sim_net_deaths_are_seen(struct sim_cluster *c, int64_t for_us);
 bool sim_node_broken(struct sim_broker *b); /* a log of it has failed, until its next start */
 
 void sim_cluster_join_later(struct sim_cluster *c, int node);
