@@ -1,10 +1,13 @@
 /* elect.c - kc elect preferred|unclean: leaders of partitions chosen anew. KIP-460. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 
 #define KE_ELECTION_NOT_NEEDED 84
+#define SETTLE_LOOKS 20 /* the broker that is asked may hear a little later than the controller who leads now */
+#define LOOK_NS 100000000
 
 struct election {
     struct cli_session s;
@@ -20,6 +23,26 @@ struct election {
 static int32_t leader_of(const struct election *e, const char *topic, int32_t partition) {
     kc_partition_info p;
     return e->after && cli_part_find(e->after, topic, partition, &p) ? p.leader : -1;
+}
+
+/* The broker that was asked has heard of what was elected. */
+static bool is_known(const struct election *e) {
+    for (size_t i = 0; i < e->count; i++) {
+        kc_partition_info p;
+        if (e->results[i].err != KC_OK || !e->after || !cli_part_find(e->after, e->results[i].name, e->results[i].partition, &p)) continue;
+        if (e->kind == KC_ELECT_PREFERRED && p.replica_count > 0 ? p.leader != p.replicas[0] : p.leader < 0) return false;
+    }
+    return true;
+}
+
+static void look(struct election *e) {
+    for (int i = 0; i < SETTLE_LOOKS; i++) {
+        kc_cluster_info_free(e->after);
+        e->after = NULL;
+        (void)cli_describe(&e->s, NULL, &e->after, NULL);
+        if (is_known(e)) return;
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    }
 }
 
 static void print_one(const struct election *e, const kc_admin_result *r) {
@@ -67,7 +90,7 @@ static int hold(struct election *e) {
     free(items);
     int rc = cli_wait_results(&e->s, e->c->name, err, op, error, &e->results, &e->count);
     if (rc == CLI_OK) {
-        (void)cli_describe(&e->s, NULL, &e->after, NULL);
+        look(e);
         rc = print_all(e);
     }
     free(e->results);
