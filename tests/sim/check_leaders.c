@@ -69,7 +69,7 @@ static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_brok
     commit(c, p, b, x, topic);
     for (int i = 0; i < x->isr_count; i++) { /* whom it waits for itself, be it that the metadata has moved on */
         int m = sim_cluster_node(c, x->isr[i]);
-        if (sim_part_in_isr(p, m) || is_suspect(p, m)) continue;
+        if (sim_part_in_isr(p, m) || !sim_part_has_replica(p, m) || is_suspect(p, m)) continue; /* reassigned: its copy may be gone by now */
         catch_up(c, p, m, topic, x->index);
         if (!sim_copy_agrees(p, m))
             sim_fail(w, 19, "%s: node %d moves the high watermark to %lld; node %d, in sync as it knows, ends at %lld", p->name, b->index,

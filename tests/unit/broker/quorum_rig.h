@@ -154,6 +154,9 @@ static inline void q_watch(struct host *h) {
     struct kb_store *s = q_store(h);
     if (!s || !s->log || !kb_raft_is_up(s->raft)) return;
     h->durable = s->log->synced;
+    const struct kb_epochs *epochs = s->log->epochs; /* recovery tells rot from a torn write by that: what lies before an epoch was synced */
+    if (epochs->count && epochs->v[epochs->count - 1].start > s->log->synced)
+        fail_msg("host %d: an epoch begins at %lld, and synced is up to %lld", h->id, (long long)epochs->v[epochs->count - 1].start, (long long)s->log->synced);
     if (!s->raft->leading || h->led != s->epoch) h->led = -1;
     if (s->raft->leading) {
         /* Copies of an earlier epoch's records prove nothing: one of this epoch comes first. */
