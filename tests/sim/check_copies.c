@@ -303,12 +303,14 @@ void sim_check_copies(struct sim_broker *b) {
         if (p->known && !sim_part_has_replica(p, b->index) && x->role != KB_PART_LEADS) continue; /* on its way out, and has heard of it */
         struct sim_look now = look_at(p, b, x), *last = &p->copies[b->index].look;
         if (memcmp(&now, last, sizeof now) == 0) continue;
+        bool first = p->copies[b->index].life != b->lives;
         sim_copy_look(c, p, b, x->log);
         marks(c, p, b, x);
         if (x->role == KB_PART_LEADS && !p->copies[b->index].led) check_pids(c, p, b, x->log);
         sim_check_leader(c, p, b, x, t);
         note(c, &p->copies[b->index], x);
         *last = look_at(p, b, x);
+        if (first && now.suspect) sim_check_returned(c); /* it may be in the ISR since before it was mended */
     }
 }
 

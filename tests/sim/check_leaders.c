@@ -22,6 +22,18 @@ static void catch_up(struct sim_cluster *c, struct sim_part *p, int node, int to
         sim_copy_follow(c, p, node, KW_MIN(x->log->written, x->log->leo));
 }
 
+/* A bit of the copy is turned, and its node has neither found it nor been seen ready: what it holds is looked at once it is mended (sim_check_returned). */
+static bool is_rotten(const struct sim_cluster *c, const struct sim_part *p, int node) {
+    return c->rot.part == p && c->rot.node == node;
+}
+
+/* It has all that was committed; of a rotten copy: as many. One that failed since it asked is looked at when it is back. */
+static bool may_join(struct sim_cluster *c, struct sim_part *p, int node, int topic, int partition) {
+    if (!is_rotten(c, p, node)) return sim_copy_agrees(p, node);
+    struct kb_partition *x = sim_node_partition(&c->run->nodes[node], c->run->model.topics[topic].name, partition);
+    return !x || !x->log || x->state != KB_PART_ONLINE || KW_MIN(x->log->written, x->log->leo) >= p->end;
+}
+
 static void check_members(struct sim_cluster *c, struct sim_part *p, int leader, int topic, int partition, const char *when) {
     for (int i = 0; i < p->isr_count; i++) {
         int m = p->isr[i];
@@ -247,10 +259,10 @@ static void check_change(struct sim_cluster *c, struct sim_part *p, const char *
                                  : "shutting down");
         if (sim_part_is_open(c, t, x->index)) continue;
         catch_up(c, p, m, t, x->index);
-        if (!sim_copy_agrees(p, m))
+        if (!may_join(c, p, m, t, x->index))
             sim_fail(w, 20, "%s-%d: node %d joins the ISR and lacks something of what was committed up to %lld: it ends at %lld", topic,
                      x->index, m, (long long)p->end, (long long)p->copies[m].end);
-        if (p->copies[m].out) p->copies[m].suspect = p->copies[m].out = false;
+        if (p->copies[m].out && !is_rotten(c, p, m)) p->copies[m].suspect = p->copies[m].out = false;
     }
     if (x->leader >= 0 && !isr_has)
         sim_fail(w, 17, "%s-%d: node %d leads in epoch %d and is not in the ISR", topic, x->index, leader, x->leader_epoch);
@@ -294,9 +306,11 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
         check_change(c, p, topic->name, t, x);
     }
     check_replicas(c, p, topic->name, t, x);
+    bool had[SIM_NODES_MAX]; /* who comes to be a replica begins anew: one that led when it was moved away was looked at until it had heard of that */
+    for (int n = 0; n < SIM_NODES_MAX; n++) had[n] = sim_part_has_replica(p, n);
     take(c, p, x);
     for (int n = 0; n < SIM_NODES_MAX; n++) {
-        if (p->copies[n].life && !sim_part_has_replica(p, n)) sim_copy_gone(p, n);
+        if (p->copies[n].life && !(had[n] && sim_part_has_replica(p, n))) sim_copy_gone(p, n);
         if (p->copies[n].suspect && !sim_part_in_isr(p, n)) p->copies[n].out = true;
     }
     sim_trace(&c->run->w, "metadata %lld: %s-%d: leader node %d, epoch %d.%d, %d in sync", (long long)c->image.offset, topic->name,

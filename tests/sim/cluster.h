@@ -197,7 +197,7 @@ struct kb_partition *sim_node_partition(struct sim_broker *b, const char *topic,
 /* check_leaders.c: 2, 16 to 20, 23, 26 */
 void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
 void sim_check_leader_failed(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic);
-void sim_check_returned(struct sim_cluster *c); /* after the metadata moved */
+void sim_check_returned(struct sim_cluster *c); /* after the metadata moved, and where a copy that was lost is seen again */
 kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *t, struct kb_image_partition *p);
 
 /* check_quorum.c: 16, 22, 24, 25 for the metadata */
