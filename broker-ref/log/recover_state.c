@@ -34,7 +34,18 @@ static kw_err replay_entry(struct replay *y, struct kb_scan *s, int64_t pos, con
     return err;
 }
 
-/* gaps: the segment's checked ranges when it was scanned: what lies between them is corrupt. */
+/* pos, or where it goes on behind what is corrupt there: what lies between the checked ranges of a segment that was scanned. *checked false: nobody has
+ * looked at the checksum of what is there. */
+static int64_t sound(const struct kb_found *g, int64_t pos, int64_t size, bool *checked) {
+    *checked = g && g->scanned;
+    for (size_t i = 0; *checked && i < g->checked_count; i++)
+        if (pos < g->checked[i][1]) return KW_MAX(pos, g->checked[i][0]);
+    if (*checked && g->checked_count < KB_FOUND_RANGES_MAX) return size;
+    *checked = false;
+    return pos;
+}
+
+/* A corrupt batch says nothing of producers, however sane its head looks, nor of where the next one's offsets begin. */
 static kw_err replay_segment(struct replay *y, const char *path, const struct kb_found *g) {
     struct kb_scan s;
     bool missing;
@@ -43,7 +54,15 @@ static kw_err replay_segment(struct replay *y, const char *path, const struct kb
     int64_t pos = 0, previous = -1;
     while (pos < s.size && !err) {
         struct kb_entry e;
-        err = kb_scan_entry(&s, pos, false, &e);
+        bool checked;
+        pos = sound(g, pos, s.size, &checked);
+        if (pos >= s.size) break;
+        err = kb_scan_entry(&s, pos, y->pids && !checked, &e);
+        if (err == KW_ECRC) { /* kept when it was found, or not found yet */
+            err = KW_OK;
+            pos += e.size;
+            continue;
+        }
         if (!err && e.base > previous && e.base < y->to) {
             err = replay_entry(y, &s, pos, &e);
             previous = e.last;

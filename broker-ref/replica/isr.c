@@ -99,12 +99,20 @@ void kb_isr_lead(struct kb_partition *p, struct kb_now now) {
     kb_isrs_watch(all, now);
 }
 
-void kb_isr_changed(struct kb_partition *p, struct kb_now now) {
+/* Of one that is no replica the controller cannot make a member. */
+static bool is_possible(const struct kb_partition *p) {
+    const struct kb_isr *s = p->in_sync;
+    for (int32_t i = 0; i < s->wish_count; i++)
+        if (!kb_ids_have(p->replicas, p->replica_count, s->wish[i].broker_id)) return false;
+    return true;
+}
+
+void kb_isr_changed(struct kb_partition *p, bool later, struct kb_now now) {
     if (p->replica_count <= 1 || !p->in_sync) {
         kb_isr_lead(p, now);
         return;
     }
-    kb_isr_wish_drop(p->in_sync);
+    if (later || !is_possible(p)) kb_isr_wish_drop(p->in_sync);
     (void)take_replicas(p, now); /* it said so */
 }
 

@@ -32,8 +32,9 @@ void kb_isrs_stop(struct kb_isrs *s); /* nothing is asked of the controller any 
 /* p leads in a new leader epoch: what its replicas had told before counts no more. Nothing where it has no other replica. */
 void kb_isr_lead(struct kb_partition *p, struct kb_now now);
 void kb_isr_leave(struct kb_partition *p); /* it does not lead any more; nothing when it did not */
-/* Replicas or ISR changed within the leader epoch: whatever was wished is void. */
-void kb_isr_changed(struct kb_partition *p, struct kb_now now);
+/* Replicas or ISR changed within the leader epoch: whatever was wished in an earlier partition epoch is void. later false: the partition epoch is the
+ * same (the controller's answer told it and the ISR, the image tells what replicas the same record left): a wish of this epoch may be carried out. */
+void kb_isr_changed(struct kb_partition *p, bool later, struct kb_now now);
 
 struct kb_replica_fetch {
     int32_t replica;

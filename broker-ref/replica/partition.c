@@ -167,7 +167,8 @@ static bool take_ids(struct kb_partition *p, int32_t **v, int32_t *n, const int3
 void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic *t, const struct kb_image_partition *ip, struct kb_now now) {
     p->internal = t->internal;
     if (ip->partition_epoch < p->partition_epoch) return; /* the controller's answer to a change of the ISR was here first */
-    bool moved = ip->partition_epoch != p->partition_epoch || !same_ids(p->replicas, p->replica_count, ip->replicas, ip->replica_count);
+    bool later = ip->partition_epoch != p->partition_epoch;
+    bool moved = later || !same_ids(p->replicas, p->replica_count, ip->replicas, ip->replica_count);
     if (!take_ids(p, &p->replicas, &p->replica_count, ip->replicas, ip->replica_count) ||
         !take_ids(p, &p->isr, &p->isr_count, ip->isr, ip->isr_count))
         return;
@@ -178,14 +179,14 @@ void kb_partition_take_image(struct kb_partition *p, const struct kb_image_topic
     if (led_anew)
         take_role(p, now);
     else if (p->role == KB_PART_LEADS && moved)
-        kb_isr_changed(p, now);
+        kb_isr_changed(p, later, now);
     if (p->role == KB_PART_LEADS && p->replica_count > 1) kb_partition_reckon(p, now);
 }
 
 void kb_partition_take_isr(struct kb_partition *p, int32_t partition_epoch, const int32_t *isr, int32_t count, struct kb_now now) {
     if (!take_ids(p, &p->isr, &p->isr_count, isr, count)) return;
     p->partition_epoch = partition_epoch;
-    kb_isr_changed(p, now);
+    kb_isr_changed(p, true, now);
     kb_partition_reckon(p, now);
     kb_purgatory_moved(p, now); /* too few may be in sync now */
 }

@@ -123,12 +123,13 @@ static void cut(struct sim_cluster *c, struct sim_part *p, int node, int64_t to)
         y->agreed = v->count;
     }
     y->end = to;
+    if (y->unread > to) y->unread = 0;
 }
 
 void sim_copy_gone(struct sim_part *p, int node) {
     struct sim_copy *y = &p->copies[node];
     y->have.count = y->agreed = 0;
-    y->end = 0;
+    y->end = y->unread = 0;
     y->life = 0;
     y->suspect = y->out = y->led = false;
     memset(&y->look, 0, sizeof y->look);
@@ -173,7 +174,7 @@ static void check_pids(struct sim_cluster *c, const struct sim_part *p, struct s
     struct sim_scan scan;
     if (p == &c->meta || g->written != g->leo || g->busy || g->poisoned) return;
     sim_scan_log(b->disk, g->dir, &scan);
-    if (sim_scan_end(&scan) == g->leo) sim_check_pids(&c->run->w, g, &scan); /* else a cut is still to be carried out */
+    if (sim_scan_end(&scan) == g->leo) sim_check_pids(&c->run->w, g, &scan, p->copies[b->index].unread); /* else a cut is still to be carried out */
     sim_scan_deinit(&scan);
 }
 
@@ -200,7 +201,10 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     y->end = first_segment(b, g);
     y->agreed = 0;
     sim_copy_follow(c, p, b->index, g->written);
-    if (!anew) check_kept(c, p, b->index, &old, agreed, g->start);
+    if (anew)
+        y->unread = 0;
+    else
+        check_kept(c, p, b->index, &old, agreed, g->start);
     check_pids(c, p, b, g);
     free(old.v);
     compare(p, y);

@@ -148,7 +148,7 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
         if (p->leader_epoch <= c->epoch)
             sim_fail(w, 16, "%s: leader epoch %d after the start, %d before: offsets could be given twice in one epoch", dir,
                      p->leader_epoch, c->epoch);
-        sim_check_pids(w, p->log, &s);
+        sim_check_pids(w, p->log, &s, 0);
     }
     if (c->old) sim_log_lose(&r->model, l, 0, -1, false); /* what an earlier loss had replaced may be back */
     if (c->old) l->hw_max = p->hw;
@@ -199,7 +199,7 @@ void sim_check_disk_final(struct sim_run *r) {
             continue;
         struct sim_scan s;
         sim_scan_log(b->disk, p->log->dir, &s);
-        sim_check_pids(w, p->log, &s);
+        sim_check_pids(w, p->log, &s, 0);
         sim_scan_deinit(&s);
     }
     sim_broker_stop(b);

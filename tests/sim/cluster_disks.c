@@ -9,6 +9,7 @@
 #include "cluster_faults.h"
 #include "node_priv.h"
 #include "quorum/raft_priv.h"
+#include "scan.h"
 
 /* ---- All of it ---- */
 
@@ -240,7 +241,7 @@ static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
     int t, i;
     if (c->rot.part || !sim_fault_segment(w, b, false, path, sizeof path, &size) || sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &i) != 2) return;
     struct sim_part *p = &c->parts[t][i];
-    if (sim_part_is_open(c, t, i) || !sim_atlas_may_rot(c, p, b->index)) return;
+    if (sim_part_is_open(c, t, i) || !sim_atlas_may_rot(c, p, b->index) || p->copies[b->index].unread) return;
     c->rot.part = p;
     c->rot.node = b->index;
     c->rot.at = sim_below(w, size);
@@ -258,10 +259,30 @@ static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
     sim_trace(w, "%s: %s: a bit turns at %zu", b->host.name, path, c->rot.at);
 }
 
+/* The batch that is there again: a start may have found it corrupt, kept it and not read it, so that its producers are known without it (14). */
+static int64_t unread(const struct sim_cluster *c, const struct sim_broker *b) {
+    struct sim_scan s;
+    char dir[160];
+    int64_t end = 0;
+    snprintf(dir, sizeof dir, SIM_DATA "/%s", c->rot.part->name);
+    sim_scan_log(b->disk, dir, &s);
+    size_t n = strlen(c->rot.file) - 4; /* ".log" */
+    for (size_t i = 0; i < s.count; i++) {
+        const char *path = s.segments[s.v[i].segment].path;
+        bool in_it = strlen(path) == n && memcmp(path, c->rot.file, n) == 0;
+        if (in_it && s.v[i].position <= c->rot.at && c->rot.at < s.v[i].position + s.v[i].size) end = s.v[i].last + 1;
+    }
+    sim_scan_deinit(&s);
+    return end;
+}
+
 static void mend_log(struct sim_cluster *c, struct sim_broker *b) {
     size_t n;
     const uint8_t *p = sim_disk_peek(b->disk, c->rot.file, &n);
-    if (p && c->rot.at < n && p[c->rot.at] == c->rot.rotten) sim_disk_rot(b->disk, c->rot.file, c->rot.at, c->rot.mask);
+    if (p && c->rot.at < n && p[c->rot.at] == c->rot.rotten) {
+        sim_disk_rot(b->disk, c->rot.file, c->rot.at, c->rot.mask);
+        c->rot.part->copies[b->index].unread = unread(c, b);
+    }
     c->rot.part = NULL;
 }
 

@@ -1,6 +1,7 @@
 /* test_isr.c - a partition as its leader: the high watermark over its replicas, who is in sync, and how that is changed. Rules of replication by number. */
 #include "isr_rig.h"
 #include "quorum/store_priv.h"
+#include "replica/isr_priv.h"
 
 static const int32_t all3[] = {0, 1, 2}, only0[] = {0}, with1[] = {0, 1};
 
@@ -475,6 +476,42 @@ static void test_replicas_change(void **state) {
     lead_down(&l);
 }
 
+/* Rule 17: the record that ends a reassignment changes ISR and replicas in one partition epoch. The answer tells the ISR, and the next is asked for; then
+ * comes the image with the replicas of that epoch. What was asked for may be carried out, so it is waited for still; but not for one that is no replica. */
+static void test_replicas_of_the_same_epoch(void **state) {
+    static const int32_t all4[] = {0, 1, 2, 3};
+    (void)state;
+    for (int32_t who = 2; who <= 3; who++) { /* 2 stays, 3 goes */
+        struct lead l;
+        lead_up(&l, 24 + (uint64_t)who, 4, 1);
+        lead_broker(&l, (struct lead_broker){.id = 3, .epoch = 103});
+        struct kb_partition *p = lead_part(&l, 0);
+        lead_fill(&l, 0, 2);
+        lead_fetch(&l, BY(.id = 1, .offset = 2, .last_epoch = 5));
+        assert_string_equal(lead_asked_isr(&l, 0), "0,1:101");
+        lead_commit(&l, 11, with1, 2);
+        lead_fetch(&l, BY(.id = who, .offset = 2, .last_epoch = 5));
+        assert_string_equal(lead_asked_isr(&l, 0), who == 2 ? "0,1:101,2:102" : "0,1:101,3:103");
+        struct kw_partition_change_record c;
+        kw_msg_init(&kw_partition_change_record_desc, &c);
+        c.topic_id = lead_topic_id();
+        c.partition_id = 0;
+        c.replicas.v = (int32_t *)(uintptr_t)all4;
+        c.replicas.n = 3;
+        c.isr.v = (int32_t *)(uintptr_t)with1;
+        c.isr.n = 2;
+        lead_tell(&l, KW_RECORD_PARTITION_CHANGE, &c);
+        assert_int_equal(p->partition_epoch, 11);
+        assert_int_equal(p->replica_count, 3);
+        assert_int_equal(p->in_sync->wish_count, who == 2 ? 3 : 0); /* else no other could be wished for until it is answered */
+        rig_pass(&l.r, 2 * LAG_US); /* long enough that it does not count as one that keeps up */
+        lead_fill(&l, 0, 1);
+        lead_fetch(&l, BY(.id = 1, .offset = 3, .last_epoch = 5));
+        assert_int_equal(p->hw, who == 2 ? 2 : 3);
+        lead_down(&l);
+    }
+}
+
 /* Rule 23: with flush.on.ack this node's own end is what is synced. */
 static void test_flush_on_ack(void **state) {
     (void)state;
@@ -649,6 +686,7 @@ int main(void) {
         cmocka_unit_test(test_old_answer),
         cmocka_unit_test(test_batched),
         cmocka_unit_test(test_replicas_change),
+        cmocka_unit_test(test_replicas_of_the_same_epoch),
         cmocka_unit_test(test_flush_on_ack),
         cmocka_unit_test(test_leads_in_this_life),
         cmocka_unit_test(test_refused_as_a_whole),
