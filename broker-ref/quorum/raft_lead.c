@@ -120,12 +120,19 @@ void kb_raft_advance(struct kb_raft *r, struct kb_now now) {
     kb_store_committed(r->s, now);
 }
 
-static struct kb_raft_replica *replica_of(struct kb_raft *r, int32_t id, bool counts) {
-    for (size_t i = 0; i < r->voter_count && counts; i++)
-        if (r->voters[i] == id) return &r->replicas[i];
+static bool is_forgotten(const struct kb_raft_replica *o, struct kb_now now) {
+    return now.mono_us - o->fetched_us >= OBSERVER_FORGET_US;
+}
+
+static struct kb_raft_replica *observer_of(struct kb_raft *r, int32_t id, struct kb_now now) {
     struct kb_raft_replica *o = kw_map_get_u64(&r->observers, (uint32_t)id);
-    if (o || r->observers.count >= KB_RAFT_OBSERVERS_MAX) return o;
-    o = kw_calloc(1, sizeof(*o));
+    if (o) return o;
+    for (size_t it = 0; (o = kw_map_next(&r->observers, &it));)
+        if (is_forgotten(o, now)) {
+            kw_map_remove_u64(&r->observers, (uint32_t)o->id);
+            kw_free(o);
+        }
+    o = r->observers.count < KB_RAFT_OBSERVERS_MAX ? kw_calloc(1, sizeof(*o)) : NULL;
     if (!o) return NULL; /* only for DescribeQuorum */
     *o = (struct kb_raft_replica){.id = id, .end = -1, .fetched_us = -1, .fetched_ms = -1, .caught_up_ms = -1};
     if (kw_map_put_u64(&r->observers, (uint32_t)id, o) == KW_OK) return o;
@@ -133,18 +140,29 @@ static struct kb_raft_replica *replica_of(struct kb_raft *r, int32_t id, bool co
     return NULL;
 }
 
+/* Of a voter that forgot: what it acknowledged once it may have no more. */
+static void note_forgetful(const struct kb_raft *r, struct kb_raft_replica *o, struct kb_now now) {
+    o->directory = (struct kw_uuid){{0}};
+    o->end = o->caught_up_ms = -1;
+    o->fetched_us = now.mono_us;
+    o->fetched_ms = now.wall_ms;
+    o->end_then = r->s->log->leo;
+}
+
 void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory, int64_t offset, struct kb_now now) {
+    struct kb_raft_replica *o = NULL;
     if (id < 0 || id == r->id) return;
-    bool counts = !kw_uuid_is_zero(directory);
-    for (size_t i = 0; i < r->voter_count && !counts; i++)
-        if (r->voters[i] == id) { /* what it acknowledged once it has no more */
-            r->replicas[i].end = -1;
-            r->replicas[i].directory = (struct kw_uuid){{0}};
-        }
-    struct kb_raft_replica *o = replica_of(r, id, counts);
-    bool voter = o && counts && kb_election_is_voter(&r->election, id);
-    if (voter && kb_raft_contested(r, o, directory, now)) return;
-    if (counts) kb_election_fetched(&r->election, id, offset, now.mono_us);
+    for (size_t i = 0; i < r->voter_count; i++)
+        if (r->voters[i] == id) o = &r->replicas[i];
+    if (o && kw_uuid_is_zero(directory)) {
+        note_forgetful(r, o, now);
+        return;
+    }
+    if (o && kb_raft_contested(r, o, directory, now)) return;
+    if (o)
+        kb_election_fetched(&r->election, id, offset, now.mono_us);
+    else
+        o = observer_of(r, id, now);
     if (!o) return;
     int64_t leo = r->s->log->leo;
     o->directory = directory;
@@ -189,6 +207,6 @@ kw_err kb_raft_describe(struct kb_request *rq, struct kw_describe_quorum_respons
     out->current_voters.n = (int32_t)r->voter_count;
     struct kb_raft_replica *o;
     for (size_t it = 0; (o = kw_map_next(&r->observers, &it));)
-        if (now.mono_us - o->fetched_us < OBSERVER_FORGET_US) describe_replica(o, &out->observers.v[out->observers.n++]);
+        if (!is_forgotten(o, now)) describe_replica(o, &out->observers.v[out->observers.n++]);
     return KW_OK;
 }

@@ -175,7 +175,7 @@ void kb_raft_lead(struct kb_raft *r, struct kb_now now);
 void kb_raft_stop_leading(struct kb_raft *r, struct kb_now now);
 void kb_raft_lead_step(struct kb_raft *r, struct kb_now now);
 void kb_raft_advance(struct kb_raft *r, struct kb_now now);
-/* A fetch that agrees with this log, from offset; -1: any other that shows that the replica lives. As a voter's it counts only with a directory. */
+/* A fetch that agrees with this log, from offset; -1: any other that shows that the replica lives. A voter's counts only with a directory. */
 void kb_raft_note_fetch(struct kb_raft *r, int32_t id, struct kw_uuid directory, int64_t offset, struct kb_now now);
 int64_t kb_raft_told_hw(const struct kb_raft *r); /* -1 before this epoch has committed anything */
 /* raft_serve.c */
