@@ -165,12 +165,12 @@ void kb_node_drop(struct kb_node *n) {
     kw_timers_deinit(&n->parts.timers); /* first: timers lie in what goes below, and cancelling an idle one is nothing */
     kb_channel_free(n);
     kb_lifecycle_free(n);
+    kb_dialer_free(n->dialer);
+    if (n->parts.controller) kb_controller_free(n->parts.controller); /* before the requests that its changes lie in */
     kb_net_deinit(n);
     kb_fetch_cache_free(n);
     kb_followers_free(n);
     kb_partitions_free(n);
-    kb_dialer_free(n->dialer);
-    if (n->parts.controller) kb_controller_free(n->parts.controller);
     if (n->parts.store) kb_store_free(n->parts.store);
     kb_pid_source_free(n);
     kb_links_deinit(&n->links);

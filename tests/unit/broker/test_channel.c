@@ -118,6 +118,24 @@ static void test_dropped_under_way(void **state) {
     }
 }
 
+/* What the disk's end answers nobody: a change that is settled and not yet told of lies in its request's memory. */
+static void test_dropped_when_settled(void **state) {
+    (void)state;
+    struct rig r;
+    struct test_call t;
+    rig_init(&r, 6);
+    rig_start(&r);
+    assert_int_equal(create(&r, &t, "no/name", 1000000, false), KW_OK);
+    kb_node_tick(r.node, r.now);
+    assert_false(kw_list_empty(&r.node->net.orphans));
+    rig_kill(&r);
+    assert_int_equal(t.done, 0);
+    assert_false(kb_call_is_under_way(&t.c));
+    test_call_deinit(&t);
+    rig_start(&r);
+    rig_deinit(&r);
+}
+
 static void test_no_memory(void **state) {
     (void)state;
     struct rig r;
@@ -181,7 +199,7 @@ static void test_addresses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_to_itself),    cmocka_unit_test(test_no_answer), cmocka_unit_test(test_dropped_under_way),
-        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_dropped_when_settled), cmocka_unit_test(test_no_memory), cmocka_unit_test(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
