@@ -172,7 +172,7 @@ static void append(struct produce *s, struct kb_partition *p, struct kb_checked 
     kw_err err = kb_log_append(p->log, &ap, s->rq->node->now);
     if (err != KW_OK) {
         const char *text = err == KW_EIO     ? "the partition's log has failed; see the broker's log"
-                           : err == KW_EBUSY ? "the partition's log is being cut back; try again"
+                           : err == KW_EBUSY ? "the partition's log is being cut back, or synced before the leader's first record; try again"
                                              : "the broker is out of memory; try again";
         refuse(s, a, KE_KAFKA_STORAGE_ERROR, text);
         return;

@@ -332,12 +332,21 @@ static kw_err check(const struct kb_log *log, const struct kb_log_append *a, str
     return KW_OK;
 }
 
+/* By the beginning of an epoch recovery tells rot in front of it from a torn write, where acknowledged is what is synced (recover.c, synced_once). */
+static kw_err wait_for_sync(struct kb_log *log, int32_t epoch) {
+    int32_t latest = kb_epochs_latest(log->epochs);
+    if (!log->config->flush_on_ack || log->env->ephemeral || latest < 0 || epoch <= latest || log->synced >= log->leo) return KW_OK;
+    kw_err err = kb_log_sync(log);
+    return err ? err : KW_EBUSY;
+}
+
 kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now now) {
     struct kw_batch_header h;
     kw_err err = check(log, a, &h);
+    int32_t epoch = a->keep_offsets ? h.leader_epoch : a->leader_epoch;
+    if (!err) err = wait_for_sync(log, epoch);
     if (err) return err;
     int64_t base = a->keep_offsets ? h.base_offset : log->leo, last = base + h.last_offset_delta, size = (int64_t)a->size;
-    int32_t epoch = a->keep_offsets ? h.leader_epoch : a->leader_epoch;
     int64_t max_timestamp = h.record_count ? a->max_timestamp : -1;
     struct kb_segment *seg = kb_log_active(log);
     if (kb_seg_roll_due(seg, last, size, max_timestamp, now)) {

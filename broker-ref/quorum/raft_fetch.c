@@ -164,22 +164,14 @@ void kb_raft_hear_hw(struct kb_raft *r, int64_t hw, struct kb_now now) {
     kb_store_committed(r->s, now);
 }
 
-/* Nothing of the metadata is ever missing: batch follows on batch. *len: what is appended now; where an epoch begins, all before it must be synced
- * first (by that, recovery tells rot from what a crash tore), and the rest is fetched again. */
-static bool follows_on(const struct kb_log *log, const struct kw_records *records, size_t *len) {
+/* Nothing of the metadata is ever missing: batch follows on batch. */
+static bool follows_on(const struct kb_log *log, const struct kw_records *records) {
     const uint8_t *p = records->p, *end = p + KW_MAX(records->len, 0);
     struct kw_entry e;
     struct kw_batch_header h;
     int64_t next = log->leo;
-    int32_t epoch = INT32_MAX;
-    *len = (size_t)(end - p);
     while (kw_entry_next(&p, end, &e) == 1) {
         if (e.magic != 2 || kw_batch_parse(e.p, e.size, &h) || h.base_offset != next || h.last_offset_delta < 0) return false;
-        if (h.leader_epoch > epoch) {
-            *len = (size_t)(e.p - records->p);
-            break;
-        }
-        epoch = h.leader_epoch;
         next = h.base_offset + h.last_offset_delta + 1;
     }
     return true;
@@ -193,9 +185,8 @@ static bool append(struct kb_raft *r, const struct kw_records *records, struct k
     int64_t from = s->log->leo;
     s->has_written = true;
     kw_err err = KW_ECRC;
-    size_t len;
-    if (follows_on(s->log, records, &len))
-        err = kb_replicate_append(s->log, records->p, len, blk, r->epoch, s->o.env->compressor, &done, now);
+    if (follows_on(s->log, records))
+        err = kb_replicate_append(s->log, records->p, (size_t)records->len, blk, r->epoch, s->o.env->compressor, &done, now);
     if (done.batches > 0) {
         s->dirty = true;
         kb_store_note_pending(s, blk, records->p, (size_t)done.bytes, from);

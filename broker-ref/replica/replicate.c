@@ -67,6 +67,7 @@ kw_err kb_replicate_append(struct kb_log *log, const uint8_t *records, size_t si
         else
             err = append_one(log, &e, blk, leader_epoch, compressor, r, now);
         r->at = log->leo;
+        if (err == KW_EBUSY && r->batches > 0) return KW_OK; /* an epoch begins here, and what is in front of it is not synced yet */
         if (err != KW_OK) return err;
     }
 }

@@ -17,10 +17,11 @@ struct kb_replicated {
     int64_t at;             /* the offset where it stopped */
 };
 /* Checks each batch of a fetch's records as a leader checks a producer's, but for holes, and appends it as it is, from blk without a copy (NULL: the
- * log copies). A batch that the answer cut off at its end is left. leader_epoch: of the fetch; no batch may be of a later one, nor of an earlier
+ * log copies). A batch that the answer cut off at its end is left, and so is what comes behind a batch that has to wait for a sync (kb_log_append):
+ * it is to be fetched again. leader_epoch: of the fetch; no batch may be of a later one, nor of an earlier
  * one than the log's last. Nothing is written before kb_log_flush.
  * KW_OK, KW_ECRC (a batch is not sound, or does not follow on the log's end: it and what comes behind is not appended), KW_ENOMEM, KW_EBUSY
- * and KW_EIO (of the log). */
+ * (nothing was appended) and KW_EIO (of the log). */
 kw_err kb_replicate_append(struct kb_log *log, const uint8_t *records, size_t size, struct kw_blk *blk, int32_t leader_epoch,
                            struct kw_compressor *compressor, struct kb_replicated *r, struct kb_now now) KW_CHECK;
 
