@@ -102,7 +102,8 @@ void kb_log_config_set(struct kb_log *log, const struct kb_log_config *config, s
 /* Append. The batch was validated (kw_batch_check). As leader: assigns base offset = leo and stamps the leader epoch in place; as follower or
  * metadata replica (`keep_offsets`): base offset must be >= leo. The block is referenced until written; the bytes must not change.
  * Rolls a segment when due; notes epoch and producer (kb_pid_update). Nothing is submitted before kb_log_flush. Nothing has changed on an error:
- * KW_EIO: poisoned. KW_EBUSY: busy; or, with flush_on_ack, an epoch begins and what is in front of it is not synced: the sync was asked for. KW_EINVAL: not a v2 batch, or its offset is below leo. KW_ENOMEM. */
+ * KW_EIO: poisoned. KW_EBUSY: busy; or, with flush_on_ack, an epoch begins and what is in front of it is not synced: that was asked for now.
+ * KW_EINVAL: not a v2 batch, or its offset is below leo. KW_ENOMEM. */
 struct kb_log_append {
     struct kw_blk *blk;             /* holds `batch`; NULL: the log copies */
     uint8_t *batch;

@@ -215,7 +215,7 @@ void sim_check_disk_final(struct sim_run *r) {
             if (!sim_model_log(&r->model, t, p)->tainted) {
                 if (s.torn) sim_fail(w, 10, "%s: a torn or corrupt end after a clean stop", dir);
                 sim_check_gaps(w, dir, &s);
-                sim_check_indexes(w, b->disk, &s);
+                sim_check_indexes(w, b->disk, &s, 0);
             }
             for (size_t i = 0; i < s.count; i++)
                 if (!sim_scan_records(b->disk, &s, &s.v[i], c, one_record, &k))

@@ -50,7 +50,7 @@ static void check_offset_index(struct sim_world *w, struct sim_disk *d, const st
     }
 }
 
-static void check_time_index(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s, size_t segment) {
+static void check_time_index(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s, size_t segment, int64_t unread) {
     char path[160];
     size_t n;
     snprintf(path, sizeof path, "%s.timeindex", s->segments[segment].path);
@@ -61,7 +61,7 @@ static void check_time_index(struct sim_world *w, struct sim_disk *d, const stru
         if (i > 0 && time == 0 && offset == base) break;
         int64_t at = INT64_MIN, before = INT64_MIN; /* the newest time of its batch, and of all up to it */
         for (size_t k = 0; k < s->count && s->v[k].h.base_offset <= offset; k++) {
-            if (s->v[k].segment != segment) continue;
+            if (s->v[k].segment != segment || (unread && s->v[k].last + 1 == unread)) continue;
             before = KW_MAX(before, s->v[k].h.max_timestamp);
             if (s->v[k].last >= offset) at = s->v[k].h.max_timestamp;
         }
@@ -74,10 +74,10 @@ static void check_time_index(struct sim_world *w, struct sim_disk *d, const stru
     }
 }
 
-void sim_check_indexes(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s) {
+void sim_check_indexes(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s, int64_t unread) {
     for (size_t i = 0; i < s->segment_count; i++) {
         check_offset_index(w, d, s, i);
-        check_time_index(w, d, s, i);
+        check_time_index(w, d, s, i, unread);
     }
 }
 
