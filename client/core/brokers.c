@@ -38,10 +38,14 @@ static struct kc_broker *broker_new(struct kc_core *core, int32_t id, const char
 }
 
 static void broker_free(struct kc_broker *b) {
-    for (int i = 0; i < KC_CHANNEL_COUNT; i++) {
-        KW_ASSERT(b->core->abandoned || kw_list_empty(&b->lanes[i].queue));
-        if (b->lanes[i].conn) kc_conn_release(b->lanes[i].conn);
+    for (size_t i = 0; i < kc_lane_count(b); i++) {
+        struct kc_lane *lane = kc_lane_at(b, i);
+        if (!lane) continue;
+        KW_ASSERT(b->core->abandoned || kw_list_empty(&lane->queue));
+        if (lane->conn) kc_conn_release(lane->conn);
+        if (i >= KC_CHANNEL_COUNT) kw_free(lane);
     }
+    kw_free(b->own);
     kc_core_disarm(b->core, &b->timer);
     if (!b->core->abandoned) kc_task_cancel(&b->pump); /* its neighbours are tasks of others */
     kw_free(b->versions);
@@ -143,15 +147,75 @@ struct kc_broker_label kc_broker_label(const struct kc_broker *b) {
 
 size_t kc_broker_load(const struct kc_broker *b) {
     size_t n = 0;
-    for (int i = 0; i < KC_CHANNEL_COUNT; i++) n += b->lanes[i].queued + (b->lanes[i].conn ? b->lanes[i].conn->flight_count : 0);
+    for (size_t i = 0; i < kc_lane_count(b); i++) {
+        const struct kc_lane *lane = kc_lane_at(b, i);
+        if (lane) n += lane->queued + (lane->conn ? lane->conn->flight_count : 0);
+    }
     return n;
+}
+
+/* ---- Lanes of single senders ---- */
+
+enum kc_channel kc_core_lane_take(struct kc_core *core) {
+    for (size_t i = 0; i < KC_OWN_LANES_MAX; i++) {
+        uint64_t bit = UINT64_C(1) << (i % 64);
+        if (core->own_lanes[i / 64] & bit) continue;
+        core->own_lanes[i / 64] |= bit;
+        return (enum kc_channel)(KC_CHANNEL_COUNT + i);
+    }
+    return KC_CHANNEL_CONTROL;
+}
+
+struct kc_lane *kc_lane_make(struct kc_broker *b, enum kc_channel ch) {
+    struct kc_lane *lane = kc_lane_at(b, (size_t)ch);
+    if (lane) return lane;
+    size_t at = (size_t)ch - KC_CHANNEL_COUNT;
+    if (at >= b->own_count) {
+        struct kc_lane **grown = kw_realloc(b->own, (at + 1) * sizeof(*grown));
+        if (!grown) return NULL;
+        memset(grown + b->own_count, 0, (at + 1 - b->own_count) * sizeof(*grown));
+        b->own = grown;
+        b->own_count = at + 1;
+    }
+    lane = kw_calloc(1, sizeof(*lane));
+    if (!lane) return NULL;
+    kw_list_init(&lane->queue);
+    return b->own[at] = lane;
+}
+
+static void lane_rest(struct kc_broker *b, enum kc_channel ch, bool drop) {
+    struct kc_lane *lane = kc_lane_at(b, (size_t)ch);
+    if (!lane || lane->queued > 0) return;
+    if (lane->conn && lane->conn->flight_count == 0) kc_conn_close(lane->conn, KC_OK, NULL, NULL);
+    if (!drop) return;
+    if (lane->conn) kc_conn_close(lane->conn, KC_OK, NULL, NULL); /* what is on the wire was cancelled */
+    b->own[(size_t)ch - KC_CHANNEL_COUNT] = NULL;
+    kw_free(lane);
+}
+
+static void lanes_rest(struct kc_core *core, enum kc_channel ch, bool drop) {
+    struct kc_broker *b;
+    for (size_t it = 0; (b = kw_map_next(&core->brokers, &it));) lane_rest(b, ch, drop);
+    for (size_t i = 0; i < core->boot_count; i++) lane_rest(core->boots[i], ch, drop);
+}
+
+void kc_core_lane_rest(struct kc_core *core, enum kc_channel lane) {
+    if ((size_t)lane >= KC_CHANNEL_COUNT) lanes_rest(core, lane, false);
+}
+
+void kc_core_lane_give(struct kc_core *core, enum kc_channel lane) {
+    if ((size_t)lane < KC_CHANNEL_COUNT) return;
+    lanes_rest(core, lane, true);
+    size_t i = (size_t)lane - KC_CHANNEL_COUNT;
+    core->own_lanes[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
 /* ---- What metadata says ---- */
 
 static void close_lanes(struct kc_broker *b, kc_err err, const char *why) {
-    for (int i = 0; i < KC_CHANNEL_COUNT; i++) {
-        if (b->lanes[i].conn) kc_conn_close(b->lanes[i].conn, err, "await answer", why);
+    for (size_t i = 0; i < kc_lane_count(b); i++) {
+        struct kc_lane *lane = kc_lane_at(b, i);
+        if (lane && lane->conn) kc_conn_close(lane->conn, err, "await answer", why);
     }
 }
 
@@ -215,13 +279,14 @@ void kc_broker_forget(struct kc_core *core, struct kc_broker *b) {
     (void)core;
     if (b->gone) return;
     b->gone = true;
-    for (int i = 0; i < KC_CHANNEL_COUNT; i++)
+    for (size_t i = 0; i < kc_lane_count(b); i++)
         kc_lane_fail(b, (enum kc_channel)i, KC_TRANSPORT, "queue", "the broker has left the cluster's metadata");
 }
 
 static bool is_idle(const struct kc_broker *b) {
-    for (int i = 0; i < KC_CHANNEL_COUNT; i++) {
-        if (b->lanes[i].queued > 0 || (b->lanes[i].conn && b->lanes[i].conn->flight_count > 0)) return false;
+    for (size_t i = 0; i < kc_lane_count(b); i++) {
+        const struct kc_lane *lane = kc_lane_at(b, i);
+        if (lane && (lane->queued > 0 || (lane->conn && lane->conn->flight_count > 0))) return false;
     }
     return true;
 }
@@ -233,7 +298,7 @@ void kc_brokers_sweep(struct kc_core *core) {
     for (size_t it = 0; (b = kw_map_next(&core->brokers, &it));) {
         if (core->stopping) {
             close_lanes(b, KC_CLOSED, "the client was closed");
-            for (int i = 0; i < KC_CHANNEL_COUNT; i++) kc_lane_fail(b, (enum kc_channel)i, KC_CLOSED, "queue", "the client was closed");
+            for (size_t i = 0; i < kc_lane_count(b); i++) kc_lane_fail(b, (enum kc_channel)i, KC_CLOSED, "queue", "the client was closed");
         } else if (b->gone && is_idle(b)) {
             close_lanes(b, KC_OK, NULL);
             kw_map_remove_u64(&core->brokers, (uint64_t)b->id);
@@ -244,7 +309,7 @@ void kc_brokers_sweep(struct kc_core *core) {
         b = core->boots[i];
         if (core->stopping) {
             close_lanes(b, KC_CLOSED, "the client was closed");
-            for (int ch = 0; ch < KC_CHANNEL_COUNT; ch++) kc_lane_fail(b, (enum kc_channel)ch, KC_CLOSED, "queue", "the client was closed");
+            for (size_t k = 0; k < kc_lane_count(b); k++) kc_lane_fail(b, (enum kc_channel)k, KC_CLOSED, "queue", "the client was closed");
         } else if (!core->use_boots && is_idle(b)) {
             close_lanes(b, KC_OK, NULL);
         }
@@ -255,10 +320,10 @@ void kc_brokers_known(struct kc_core *core) {
     if (!core->use_boots) return;
     core->use_boots = false;
     for (size_t i = 0; i < core->boot_count; i++) {
-        for (int ch = 0; ch < KC_CHANNEL_COUNT; ch++) {
-            struct kc_lane *lane = &core->boots[i]->lanes[ch];
+        for (size_t k = 0; k < kc_lane_count(core->boots[i]); k++) {
+            struct kc_lane *lane = kc_lane_at(core->boots[i], k);
             struct kw_list *l;
-            while ((l = kw_list_shift(&lane->queue))) {
+            while (lane && (l = kw_list_shift(&lane->queue))) {
                 lane->queued--;
                 kc_request_reroute(core, KW_CONTAINER_OF(l, struct kc_request, link));
             }
@@ -365,9 +430,9 @@ static void pump(struct kc_task *task, void *ctx) {
     if (core->stopping) return;
     int64_t now = core->now.mono_us;
     int64_t wake_us = KW_NEVER;
-    for (int i = 0; i < KC_CHANNEL_COUNT; i++) {
-        struct kc_lane *lane = &b->lanes[i];
-        if (lane->queued == 0) continue;
+    for (size_t i = 0; i < kc_lane_count(b); i++) {
+        struct kc_lane *lane = kc_lane_at(b, i);
+        if (!lane || lane->queued == 0) continue;
         if (!lane->conn) {
             if (b->retry_at_us > now)
                 wake_us = KW_MIN(wake_us, b->retry_at_us);
@@ -424,7 +489,7 @@ void kc_core_broker_status(struct kc_core *core, int32_t broker, char *text, siz
     size -= (size_t)n;
     double now = (double)core->now.mono_us;
     const struct kc_conn *c = NULL;
-    for (int i = 0; i < KC_CHANNEL_COUNT && !c; i++) c = b->lanes[i].conn;
+    for (size_t i = 0; i < KC_CHANNEL_COUNT && !c; i++) c = b->lanes[i].conn;
     n = c ? snprintf(text, size, "%s %s:%u since %.1f s", state_texts[c->state], b->host, b->port, (now - (double)c->since_us) / 1e6)
               : snprintf(text, size, "not connected to %s:%u", b->host, b->port);
     if (b->failures > 0 && n > 0 && (size_t)n < size)

@@ -10,7 +10,8 @@ static void on_timer(struct kw_timer *t, void *ctx, int64_t now_us);
 
 struct kc_conn *kc_conn_open(struct kc_broker *b, enum kc_channel ch) {
     struct kc_core *core = b->core;
-    KW_ASSERT(!b->lanes[ch].conn && !core->stopping);
+    struct kc_lane *lane = kc_lane_at(b, (size_t)ch);
+    KW_ASSERT(lane && !lane->conn && !core->stopping);
     size_t host_size = strlen(b->host) + 1;
     struct kc_conn *c = kw_calloc(1, sizeof *c);
     if (!c) return NULL;
@@ -32,14 +33,14 @@ struct kc_conn *kc_conn_open(struct kc_broker *b, enum kc_channel ch) {
     snprintf(c->peer, sizeof c->peer, "%.60s:%u", b->host, b->port);
     c->opened_us = c->since_us = core->now.mono_us;
     c->state = KC_CONN_RESOLVING;
-    b->lanes[ch].conn = c;
+    lane->conn = c;
     kc_core_arm(core, &c->timer, kc_after(c->since_us, core->settings->connect_timeout_us));
     kc_core_want(c, KC_WANT_RESOLVE);
     return c;
 }
 
 void kc_conn_release(struct kc_conn *c) {
-    if (c->broker) c->broker->lanes[c->channel].conn = NULL;
+    if (c->broker) kc_lane_at(c->broker, (size_t)c->channel)->conn = NULL;
     kw_list_remove(&c->action_link);
     kw_list_remove(&c->closing_link);
     kc_core_disarm(c->core, &c->timer);
@@ -66,7 +67,7 @@ static void detach(struct kc_conn *c, kc_err err, const char *phase, const char 
     enter(c, KC_CONN_CLOSING);
     kw_list_push(&c->core->closing, &c->closing_link);
     if (b) {
-        b->lanes[c->channel].conn = NULL;
+        kc_lane_at(b, (size_t)c->channel)->conn = NULL;
         c->broker = NULL;
         kc_broker_pump(b);
     }
@@ -226,7 +227,7 @@ static void on_ready_timer(struct kc_conn *c, int64_t now_us) {
     }
     struct kc_broker *b = c->broker;
     int64_t idle_at = kc_after(c->since_us, core->settings->connections_idle_us);
-    if (c->flight_count == 0 && b->lanes[c->channel].queued == 0) {
+    if (c->flight_count == 0 && kc_lane_at(b, (size_t)c->channel)->queued == 0) {
         if (idle_at <= now_us) {
             kc_core_log(core, 7, "closing the idle connection to broker %d at %s", kc_broker_shown(b), c->peer);
             kc_conn_close(c, KC_OK, NULL, NULL);

@@ -181,5 +181,5 @@ void kc_conn_received(struct kc_conn *c, size_t n, struct kc_now now) {
         received_small(c, n);
     struct kc_broker *b = c->broker;
     bool leaving = b && c->flight_count == 0 && (b->gone || (b->id < 0 && !c->core->use_boots)); /* it was kept for its answers */
-    if (b && (leaving || b->lanes[c->channel].queued > 0)) kc_broker_pump(b);
+    if (b && (leaving || kc_lane_at(b, (size_t)c->channel)->queued > 0)) kc_broker_pump(b);
 }

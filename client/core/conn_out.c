@@ -131,14 +131,14 @@ static void put_on_wire(struct kc_conn *c, struct kc_request *rq) {
         return;
     }
     kw_list_remove(&rq->link);
-    b->lanes[c->channel].queued--;
+    kc_lane_at(b, (size_t)c->channel)->queued--;
     rq->state = KC_RQ_FLIGHT;
     rq->conn = c;
     rq->sent_to = b->id;
 }
 
 void kc_conn_pump(struct kc_conn *c) {
-    struct kc_lane *lane = &c->broker->lanes[c->channel];
+    struct kc_lane *lane = kc_lane_at(c->broker, (size_t)c->channel);
     uint32_t limit = c->channel == KC_CHANNEL_PRODUCE ? KC_FLIGHTS_MAX : (uint32_t)KW_MIN(c->core->settings->in_flight_max, KC_FLIGHTS_MAX);
     while (!kw_list_empty(&lane->queue) && c->flight_count < limit && c->stream_queued - c->stream_written < KC_OUT_BYTES_MAX)
         put_on_wire(c, KW_CONTAINER_OF(lane->queue.next, struct kc_request, link));
@@ -287,5 +287,5 @@ void kc_conn_written(struct kc_conn *c, size_t n, struct kc_now now) {
         drained(c);
     else
         kc_core_want(c, KC_WANT_WRITE);
-    if (c->broker && c->broker->lanes[c->channel].queued > 0) kc_broker_pump(c->broker);
+    if (c->broker && kc_lane_at(c->broker, (size_t)c->channel)->queued > 0) kc_broker_pump(c->broker);
 }

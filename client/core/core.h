@@ -16,7 +16,8 @@
 #include "wire/frame.h"
 #include "wire/kerror.h"
 
-/* Per broker there is one connection each for produce, fetch and the rest, since brokers answer in order. */
+/* Per broker there is one connection each for produce, fetch and the rest, since brokers answer in order. From KC_CHANNEL_COUNT on: lanes of
+ * single senders (kc_core_lane_take). */
 enum kc_channel { KC_CHANNEL_CONTROL, KC_CHANNEL_PRODUCE, KC_CHANNEL_FETCH, KC_CHANNEL_COUNT };
 #define KC_BROKER_ANY (-1)        /* least loaded live one, or a bootstrap address */
 #define KC_BROKER_CONTROLLER (-2) /* as metadata says; else any */
@@ -93,6 +94,11 @@ struct kc_request {
 void kc_request_init(struct kc_request *rq, int16_t api_key);
 void kc_core_send(struct kc_core *core, struct kc_request *rq); /* always ends in done */
 void kc_core_cancel(struct kc_core *core, struct kc_request *rq); /* done(KC_CANCELLED) comes in the next turn; an answer that arrives later is dropped */
+/* A lane for one sender alone, for requests whose answers may be minutes in coming, such as JoinGroup: nothing else of this client waits
+ * behind them, nor do they wait behind another's. KC_CHANNEL_CONTROL: there is none left. */
+enum kc_channel kc_core_lane_take(struct kc_core *core);
+void kc_core_lane_rest(struct kc_core *core, enum kc_channel lane); /* closes its connections on which nothing is under way */
+void kc_core_lane_give(struct kc_core *core, enum kc_channel lane); /* after its last request was done; rests it too */
 /* What the broker advertised for an API, from its connection: false while unknown. */
 bool kc_core_versions(struct kc_core *core, int32_t broker, int16_t api_key, int16_t *min, int16_t *max);
 size_t kc_core_in_flight(struct kc_core *core, int32_t broker, enum kc_channel channel); /* written or being written, unanswered */

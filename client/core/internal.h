@@ -21,6 +21,7 @@ enum {
     KC_ADDRESSES_MAX = 16,
     KC_BOOTSTRAP_MAX = 64,
     KC_ATTEMPTS_MAX = 4, /* to connect to "any broker" at a time */
+    KC_OWN_LANES_MAX = 1024,
 };
 #define KC_BOOTSTRAP_ID_FIRST (INT32_MIN) /* bootstrap addresses count up from here; errors show them as -1 */
 #define KC_SETTLED_US 1000000             /* a ready connection that breaks sooner and unused counts as a failure to connect */
@@ -94,6 +95,8 @@ struct kc_broker {
     bool gone; /* no longer in the metadata; kept while connections drain */
     struct kc_core *core;
     struct kc_lane lanes[KC_CHANNEL_COUNT];
+    struct kc_lane **own; /* lanes of single senders, by channel - KC_CHANNEL_COUNT; NULL where this broker has none */
+    size_t own_count;
     struct kc_address good; /* of its name's, the one that last worked; size 0: none yet */
     uint32_t failures; /* to connect, in a row */
     int64_t retry_at_us;
@@ -161,6 +164,7 @@ struct kc_core {
     struct kc_task route;
     struct kc_attempts *trouble; /* recent failures to connect */
     struct kw_arena arena;       /* for answers decoded here */
+    uint64_t own_lanes[KC_OWN_LANES_MAX / 64]; /* given out, a bit each */
     struct kc_metadata metadata;
 };
 
@@ -200,6 +204,13 @@ struct kc_broker_label {
 struct kc_broker_label kc_broker_label(const struct kc_broker *b); /* for log lines: "broker 3", "the bootstrap broker" */
 void kc_broker_pump(struct kc_broker *b);           /* defers it */
 size_t kc_broker_load(const struct kc_broker *b);
+static inline size_t kc_lane_count(const struct kc_broker *b) {
+    return KC_CHANNEL_COUNT + b->own_count;
+}
+static inline struct kc_lane *kc_lane_at(const struct kc_broker *b, size_t i) { /* NULL: an own lane that the broker does not have */
+    return i < KC_CHANNEL_COUNT ? (struct kc_lane *)&b->lanes[i] : i < kc_lane_count(b) ? b->own[i - KC_CHANNEL_COUNT] : NULL;
+}
+struct kc_lane *kc_lane_make(struct kc_broker *b, enum kc_channel ch); /* NULL: no memory */
 
 /* conn.c, conn_out.c, conn_in.c, negotiate.c */
 struct kc_conn *kc_conn_open(struct kc_broker *b, enum kc_channel ch);                  /* NULL: no memory */

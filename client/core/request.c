@@ -34,8 +34,9 @@ void kc_request_note(struct kc_core *core, struct kc_request *rq, int32_t broker
 static void unlink_queued(struct kc_core *core, struct kc_request *rq) {
     if (rq->state == KC_RQ_QUEUED) {
         struct kc_broker *b = kc_broker_get(core, rq->to);
-        KW_ASSERT(b && b->lanes[rq->channel].queued > 0);
-        b->lanes[rq->channel].queued--;
+        struct kc_lane *lane = b ? kc_lane_at(b, (size_t)rq->channel) : NULL;
+        KW_ASSERT(lane && lane->queued > 0);
+        lane->queued--;
     }
     kw_list_remove(&rq->link);
 }
@@ -92,8 +93,12 @@ void kc_request_reroute(struct kc_core *core, struct kc_request *rq) {
 }
 
 void kc_request_queue(struct kc_broker *b, struct kc_request *rq) {
-    struct kc_lane *lane = &b->lanes[rq->channel];
+    struct kc_lane *lane = kc_lane_make(b, rq->channel);
     kw_list_remove(&rq->link);
+    if (!lane) {
+        kc_request_finish(b->core, rq, KC_NO_MEMORY);
+        return;
+    }
     kw_list_push(&lane->queue, &rq->link);
     lane->queued++;
     rq->state = KC_RQ_QUEUED;
@@ -108,7 +113,8 @@ void kc_core_cancel(struct kc_core *core, struct kc_request *rq) {
 
 void kc_lane_fail(struct kc_broker *b, enum kc_channel ch, kc_err err, const char *phase, const char *detail) {
     struct kc_core *core = b->core;
-    struct kc_lane *lane = &b->lanes[ch];
+    struct kc_lane *lane = kc_lane_at(b, (size_t)ch);
+    if (!lane) return;
     struct kw_list waiting, *l;
     kw_list_init(&waiting);
     while ((l = kw_list_shift(&lane->queue))) kw_list_push(&waiting, l);
@@ -137,7 +143,8 @@ bool kc_core_versions(struct kc_core *core, int32_t broker, int16_t api_key, int
 
 size_t kc_core_in_flight(struct kc_core *core, int32_t broker, enum kc_channel channel) {
     struct kc_broker *b = kc_broker_get(core, broker);
-    return b && b->lanes[channel].conn ? b->lanes[channel].conn->flight_count : 0;
+    const struct kc_lane *lane = b ? kc_lane_at(b, (size_t)channel) : NULL;
+    return lane && lane->conn ? lane->conn->flight_count : 0;
 }
 
 /* ---- The router: requests to "any" and "the controller" ---- */
@@ -163,7 +170,8 @@ static void consider(struct kc_core *core, struct kc_broker *b, enum kc_channel 
         best->next_us = KW_MIN(best->next_us, b->throttled_until_us);
         return;
     }
-    const struct kc_conn *conn = b->lanes[ch].conn;
+    const struct kc_lane *lane = kc_lane_at(b, (size_t)ch);
+    const struct kc_conn *conn = lane ? lane->conn : NULL;
     if (conn && conn->state == KC_CONN_READY) {
         size_t load = kc_broker_load(b);
         if (!best->ready || load < best->ready_load) {
@@ -204,7 +212,8 @@ static int64_t route_any(struct kc_core *core, struct kc_request *rq) {
     int64_t at = best.connecting > 0 ? kc_after(best.began_us, KC_STAGGER_US) : now;
     if (!best.fresh) return best.next_us == KW_NEVER ? KW_NEVER : KW_MAX(at, best.next_us);
     if (at > now) return at;
-    return kc_after(now, kc_conn_open(best.fresh, rq->channel) ? KC_STAGGER_US : 100000); /* no memory: soon again */
+    bool opened = kc_lane_make(best.fresh, rq->channel) && kc_conn_open(best.fresh, rq->channel);
+    return kc_after(now, opened ? KC_STAGGER_US : 100000); /* no memory: soon again */
 }
 
 static int64_t route_controller(struct kc_core *core, struct kc_request *rq) {
