@@ -23,6 +23,7 @@
 
 struct kc_consume;
 struct kc_fetcher;
+struct kc_commits; /* commit.h */
 
 /* The bytes of one Fetch answer, or a copy of the few that mattered; counted against the budget until nobody looks at them any more. */
 struct kc_answer {
@@ -50,6 +51,7 @@ struct kc_chunk {
 };
 
 enum kc_part_state {
+    KC_PART_COMMITTED, /* the group's committed offset is asked for, or about to be; only with group.id */
     KC_PART_LOOKUP,   /* the start offset is asked for, or about to be */
     KC_PART_VALIDATE, /* the leader epoch changed: OffsetForLeaderEpoch says whether the position still stands */
     KC_PART_FETCHING,
@@ -89,6 +91,18 @@ struct kc_part {
     bool back_off;          /* what was fetched did not stand: loop context is to wait before it fetches again */
     bool full;              /* not asked for since so much of it waits to be taken */
     bool answered;          /* since the last seek or reset */
+    /* with group.id; under the lock */
+    uint64_t assignment;       /* a new one each time that it becomes assigned, of the whole consumer */
+    int64_t begun_at;          /* position at which it began, after a seek or reset: not committed before something past it is processed; -1: may
+                                  be, as nothing else is committed (auto.offset.reset chose it); -2 not known yet */
+    int64_t processed;         /* EXPLICIT: up to where; -1 */
+    int32_t processed_epoch;
+    int64_t submitted;         /* processed when last a commit of it was asked for; -1: nothing, or it failed */
+    int64_t left_at;           /* kc_part_leave: what is to be committed of it, though it is gone */
+    int32_t left_epoch;
+    struct kw_list leave_link; /* in commits->leaving, with a reference */
+    kc_err commit_told;        /* of automatic commits: the error last told; not again until one succeeded */
+    bool fetches_committed;    /* loop context: an OffsetFetch that names it is outstanding */
     /* loop context */
     bool wanted; /* its topic is kept known for it */
     struct kw_uuid topic_id;
@@ -172,6 +186,15 @@ struct kc_consume {
         struct kc_part *part; /* held; NULL: sought or taken away meanwhile */
         _Atomic int64_t next; /* offset of the next one */
     } one;
+    /* With group.id (else NULL): commit.h. */
+    struct kc_commits *commits;
+    bool explicit_processed; /* KC_PROCESSED_EXPLICIT */
+    uint64_t assignments; /* given out; under the lock */
+    struct kc_hand { /* the event that poll gave last and has not gone past: under the lock. poll_one's is `one` */
+        struct kc_part *part; /* held; NULL: none, or sought or taken away meanwhile */
+        int64_t from;         /* what is processed of it, without this event */
+        int32_t epoch;
+    } hand;
     /* loop context */
     struct kw_list fetchers;
     struct kw_list queries; /* struct kc_offset_query.link */
@@ -201,6 +224,11 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
 void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t now_us);
 void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, bool pause);
 void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
+void kc_consume_lag(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
+/* BY_POLL: poll is called: what it gave before counts as processed. The polling thread. */
+void kc_consume_passed(struct kc_consume *c);
+/* Under the lock. What is processed of it and may be committed; -1: nothing. *epoch: the leader epoch of the record before; -1. */
+int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch);
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */

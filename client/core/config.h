@@ -43,6 +43,9 @@ struct kc_settings {
     int64_t prefetch_bytes_max;
     int32_t offset_reset; /* 0 none/error, 1 earliest, 2 latest */
     bool check_crcs, partition_eof, read_committed;
+    char *group_id; /* NULL or "": no group */
+    bool auto_commit, auto_offset_store;
+    int64_t auto_commit_interval_us;
 };
 
 /* The handle's struct. `set` marks what was given explicitly (an explicit acks other than -1 turns idempotence off; both explicit is an error). */

@@ -137,7 +137,16 @@
   ROW("enable.partition.eof", "", "consumer", K_BOOL, partition_eof, 1, 0, 0, "false", "", \
       "An event says when the end of a partition is reached.") \
   ROW("isolation.level", "", "consumer", K_ENUM, read_committed, 1, 0, 0, "read_uncommitted", "read_uncommitted=0,read_committed=1", \
-      "read_committed: records of open and aborted transactions are not delivered.")
+      "read_committed: records of open and aborted transactions are not delivered.") \
+  ROW("group.id", "", "consumer", K_STRING, group_id, 1, 0, 0, "", "", \
+      "The group whose member this consumer is, and to which it commits offsets. Without one it does neither.") \
+  ROW("enable.auto.commit", "auto.commit.enable", "consumer", K_BOOL, auto_commit, 1, 0, 0, "true", "", \
+      "What is processed is committed every auto.commit.interval.ms, before partitions are given up, and at close. Needs group.id.") \
+  ROW("auto.commit.interval.ms", "", "consumer", K_INT, auto_commit_interval_us, MS, 1, INT_MAX, "5000", "", \
+      "How often what is processed is committed by itself.") \
+  ROW("enable.auto.offset.store", "", "consumer", K_BOOL, auto_offset_store, 1, 0, 0, "true", "", \
+      "true: what counts as processed is as the consumer was created. false: only what the application says; a consumer that is created to have " \
+      "polling say so is refused.")
 
 /* As produce/partitioner.h counts them; class names of the Java and Scala producers too. */
 #define KC_PARTITIONER_CHOICES \
@@ -147,13 +156,12 @@
 
 /* Known to Kafka's clients or librdkafka, and without effect here: accepted with a warning. */
 static const char *const without_effect[] = {
-    "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms", "broker.version.fallback", "auto.commit.enable",
-    "auto.commit.interval.ms",
+    "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms", "broker.version.fallback",
     "background_event_cb", "bootstrap.resolve.timeout.ms", "broker.address.ttl", "buffer.memory.allocation.strategy", "builtin.features", "client.dns.lookup",
     "closesocket_cb", "compressed.topics", "config.providers", "connect_cb", "consume.callback.max.messages", "consume_cb",
     "coordinator.query.interval.ms", "debug",
-    "default_topic_conf", "dr_cb", "dr_msg_cb", "enable.auto.commit", "enable.auto.offset.store", "enable.gapless.guarantee", "enable.metrics.push",
-    "enable.random.seed", "enabled_events", "error_cb", "exclude.internal.topics", "fetch.queue.backoff.ms", "group.id", "group.instance.id",
+    "default_topic_conf", "dr_cb", "dr_msg_cb", "enable.gapless.guarantee", "enable.metrics.push",
+    "enable.random.seed", "enabled_events", "error_cb", "exclude.internal.topics", "fetch.queue.backoff.ms", "group.instance.id",
     "group.protocol",
     "group.protocol.type", "group.remote.assignor", "heartbeat.interval.ms", "interceptor.classes", "interceptors", "internal.termination.signal",
     "key.deserializer",
