@@ -24,6 +24,9 @@
 struct kc_consume;
 struct kc_fetcher;
 struct kc_commits; /* commit.h */
+struct kc_group;   /* group.h */
+struct kc_handover;
+struct kc_tie;
 
 /* The bytes of one Fetch answer, or a copy of the few that mattered; counted against the budget until nobody looks at them any more. */
 struct kc_answer {
@@ -68,7 +71,10 @@ struct kc_part {
     int32_t topic, partition;
     /* under the lock */
     bool assigned, paused;
-    bool listed; /* by the assign call under way */
+    bool listed; /* by the assign call under way, or what a rebalance is to take away */
+    bool held;   /* a group gave it, and ASSIGNED is not acknowledged, or it is being revoked: nothing is fetched or delivered */
+    bool added;  /* to its topic after this member joined: begins at its beginning, not as auto.offset.reset says (CC-13) */
+    uint64_t given, revoked; /* kc_handover.number of what it is held for; 0 */
     enum kc_part_state state;
     uint64_t generation;    /* a new one with each seek or reset, of the whole consumer: answers for an older one are dropped */
     int64_t start;          /* what to look up: KC_OFFSET_BEGINNING, _END */
@@ -186,6 +192,15 @@ struct kc_consume {
         struct kc_part *part; /* held; NULL: sought or taken away meanwhile */
         _Atomic int64_t next; /* offset of the next one */
     } one;
+    /* With a subscription (else NULL): group.h. Set once, under the lock */
+    _Atomic(struct kc_group *) group;
+    struct kc_tie *tie;
+    struct kw_list news;        /* struct kc_handover.news_link: for poll, before anything else */
+    struct kc_handover *handed; /* given by poll, and not acknowledged; held */
+    uint64_t handovers;         /* numbers given out */
+    _Atomic uint32_t polls;     /* grows with each poll; odd: one waits */
+    _Atomic bool poll_wanted;   /* the member waits for a poll: kick */
+    int32_t (*intern)(void *ctx, const char *name, size_t len); /* NULL: kc_metadata_intern, nobody else does meanwhile */
     /* With group.id (else NULL): commit.h. */
     struct kc_commits *commits;
     bool explicit_processed; /* KC_PROCESSED_EXPLICIT */
@@ -229,6 +244,13 @@ void kc_consume_lag(struct kc_consume *c, kc_topic_partition *parts, size_t stri
 void kc_consume_passed(struct kc_consume *c);
 /* Under the lock. What is processed of it and may be committed; -1: nothing. *epoch: the leader epoch of the record before; -1. */
 int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch);
+/* Under the lock: what assign does with each partition. */
+struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partition); /* in no list, not in by_id; NULL: no memory */
+kc_err kc_part_enter(struct kc_part *p);                                             /* into by_id; KC_NO_MEMORY */
+void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us); /* where tp says, from anew */
+void kc_part_remove(struct kc_part *p); /* no longer assigned: loop context takes it out of everything */
+int64_t kc_part_reset_offset(const struct kc_part *p); /* auto.offset.reset: KC_OFFSET_BEGINNING, _END; KC_OFFSET_RESET: none */
+bool kc_part_is_start(int64_t offset);                 /* an offset, or a special one */
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */
@@ -277,6 +299,8 @@ struct kc_event {
     bool legacy; /* format v0/v1: no headers */
     kc_error *error;
     kc_client *client; /* held */
+    struct kc_handover *handover; /* of ASSIGNED, REVOKED, LOST; a reference */
+    bool in_child;                /* freed after a fork: acknowledges nothing */
 };
 
 static inline int64_t kc_one_next(const struct kc_one *one) {
