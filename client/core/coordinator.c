@@ -218,7 +218,7 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
     kc_coordinators_look(core);
 }
 
-static void send(struct kc_core *core, struct find *f) {
+static void find_send(struct kc_core *core, struct find *f) {
     kc_request_init(&f->rq, KW_API_FIND_COORDINATOR);
     f->rq.version_min = f->type == KC_COORDINATOR_GROUP ? 0 : VERSION_KEY_TYPE;
     f->rq.channel = KC_CHANNEL_CONTROL;
@@ -267,7 +267,7 @@ static void find_due(struct kc_task *task, void *ctx) {
     if (core->stopping) return;
     for (int type = KC_COORDINATOR_GROUP; type <= KC_COORDINATOR_TRANSACTION; type++) {
         struct find *f;
-        while ((f = gather(core, (enum kc_coordinator_type)type, &next_us)) != NULL) send(core, f);
+        while ((f = gather(core, (enum kc_coordinator_type)type, &next_us)) != NULL) find_send(core, f);
     }
     kc_core_arm(core, &core->coordinators.timer, next_us);
 }
