@@ -2,21 +2,7 @@
  *
  * Calls handle.h, loop.h (threads, posts, waiting), consume/ (everything else).
  */
-#include "consume/consumer.h"
-#include "handle.h"
-
-struct kc_consumer {
-    kc_client *client; /* held */
-    struct kc_settings *settings;
-    struct kc_consume consume;
-    _Atomic bool closed, polling, wake, gone; /* gone: nothing is outstanding in loop context */
-    struct kc_post post;                      /* kc_consume_start, run, stop */
-    struct kc_post free_post;                 /* after it no call of the application comes */
-    bool freed;                               /* loop context */
-    struct kw_list closers;                   /* struct close_op.link; loop context */
-    struct kc_ready_source ready;
-    kc_processed_mode mode;
-};
+#include "handle_consumer.h"
 
 #define CLOSE_TIMED_OUT "consumer close: requests were still outstanding when the time was up; they are dropped"
 
@@ -120,7 +106,7 @@ kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_
     return KC_OK;
 }
 
-static kc_err enter(kc_consumer *c) {
+kc_err kc_consumer_enter(kc_consumer *c) {
     if (!c) return KC_INVALID;
     kc_err err = kc_client_enter(c->client);
     return err == KC_OK && atomic_load(&c->closed) ? KC_CLOSED : err;
@@ -198,9 +184,13 @@ void kc_consumer_free(kc_consumer *c) {
 
 /* ---- Assignment ---- */
 
+kc_err kc_consumer_enter_each(kc_consumer *c, const void *parts, size_t stride, size_t size, size_t n) {
+    kc_err err = kc_consumer_enter(c);
+    return err == KC_OK && n > 0 && (!parts || stride < size) ? KC_INVALID : err;
+}
+
 static kc_err each(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n) {
-    kc_err err = enter(c);
-    return err == KC_OK && n > 0 && (!parts || stride < sizeof *parts) ? KC_INVALID : err;
+    return kc_consumer_enter_each(c, parts, stride, sizeof *parts, n);
 }
 
 kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error) {
@@ -212,8 +202,7 @@ kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_
     return err;
 }
 
-/* The first item's error, for callers that look no further. */
-static kc_err first_error(const kc_topic_partition *parts, size_t stride, size_t n) {
+kc_err kc_consumer_first_error(const kc_topic_partition *parts, size_t stride, size_t n) {
     for (size_t i = 0; i < n; i++) {
         kc_err err = KW_AT(const kc_topic_partition, parts, stride, i)->err;
         if (err != KC_OK) return err;
@@ -225,28 +214,28 @@ kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t stride
     kc_err err = each(c, parts, stride, n);
     if (err != KC_OK) return err;
     kc_consume_seek(&c->consume, parts, stride, n, kc_clock_now().mono_us);
-    return first_error(parts, stride, n);
+    return kc_consumer_first_error(parts, stride, n);
 }
 
 kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
     kc_err err = each(c, parts, stride, n);
     if (err != KC_OK) return err;
     kc_consume_pause(&c->consume, parts, stride, n, true);
-    return first_error(parts, stride, n);
+    return kc_consumer_first_error(parts, stride, n);
 }
 
 kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
     kc_err err = each(c, parts, stride, n);
     if (err != KC_OK) return err;
     kc_consume_pause(&c->consume, parts, stride, n, false);
-    return first_error(parts, stride, n);
+    return kc_consumer_first_error(parts, stride, n);
 }
 
 kc_err kc_consumer_position(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n) {
     kc_err err = each(c, parts, stride, n);
     if (err != KC_OK) return err;
     kc_consume_position(&c->consume, parts, stride, n);
-    return first_error(parts, stride, n);
+    return kc_consumer_first_error(parts, stride, n);
 }
 
 struct why_call {
@@ -270,7 +259,7 @@ static bool why_done(void *ctx) {
 }
 
 kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count) {
-    kc_err err = enter(c);
+    kc_err err = kc_consumer_enter(c);
     if (err == KC_OK && ((max > 0 && (!out || stride < sizeof *out)) || !count)) err = KC_INVALID;
     if (err != KC_OK) return err;
     struct why_call w = {.c = c, .out = out, .stride = stride, .max = max};
@@ -314,7 +303,7 @@ static void hand_out(kc_consumer *c, kc_event *e, kc_event **event) {
 }
 
 kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
-    kc_err err = enter(c);
+    kc_err err = kc_consumer_enter(c);
     if (err != KC_OK || !event) return err != KC_OK ? err : KC_INVALID;
     if (atomic_exchange(&c->polling, true)) return KC_BUSY;
     if (c->consume.one.e) kc_consume_one_drop(&c->consume);
@@ -341,7 +330,7 @@ static kc_err next_one(kc_consumer *c, kc_event **event, int64_t timeout_us) {
 }
 
 kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, int64_t timeout_us) {
-    kc_err err = enter(c);
+    kc_err err = kc_consumer_enter(c);
     if (KW_UNLIKELY(err != KC_OK || !out || !event)) return err != KC_OK ? err : KC_INVALID;
     if (KW_UNLIKELY(atomic_exchange_explicit(&c->polling, true, memory_order_acquire))) return KC_BUSY;
     struct kc_one *one = &c->consume.one;

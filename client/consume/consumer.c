@@ -39,6 +39,7 @@ kw_err kc_consume_init(struct kc_consume *c, struct kc_core *core, const struct 
     kw_list_init(&c->fetchers);
     kw_list_init(&c->queries);
     kw_list_init(&c->asks);
+    kw_list_init(&c->news);
     kw_list_init(&c->listener.link);
     kw_map_init(&c->by_id);
     kw_timer_init(&c->timer, timer_fired, c);

@@ -23,6 +23,10 @@
 
 struct kc_consume;
 struct kc_fetcher;
+struct kc_commits; /* commit.h */
+struct kc_group;   /* group.h */
+struct kc_handover;
+struct kc_tie;
 
 /* The bytes of one Fetch answer, or a copy of the few that mattered; counted against the budget until nobody looks at them any more. */
 struct kc_answer {
@@ -50,6 +54,7 @@ struct kc_chunk {
 };
 
 enum kc_part_state {
+    KC_PART_COMMITTED, /* the group's committed offset is asked for, or about to be; only with group.id */
     KC_PART_LOOKUP,   /* the start offset is asked for, or about to be */
     KC_PART_VALIDATE, /* the leader epoch changed: OffsetForLeaderEpoch says whether the position still stands */
     KC_PART_FETCHING,
@@ -66,7 +71,10 @@ struct kc_part {
     int32_t topic, partition;
     /* under the lock */
     bool assigned, paused;
-    bool listed; /* by the assign call under way */
+    bool listed; /* by the assign call under way, or what a rebalance is to take away */
+    bool held;   /* a group gave it, and ASSIGNED is not acknowledged, or it is being revoked: nothing is fetched or delivered */
+    bool added;  /* to its topic after this member joined: begins at its beginning, not as auto.offset.reset says (CC-13) */
+    uint64_t given, revoked; /* kc_handover.number of what it is held for; 0 */
     enum kc_part_state state;
     uint64_t generation;    /* a new one with each seek or reset, of the whole consumer: answers for an older one are dropped */
     int64_t start;          /* what to look up: KC_OFFSET_BEGINNING, _END */
@@ -89,6 +97,18 @@ struct kc_part {
     bool back_off;          /* what was fetched did not stand: loop context is to wait before it fetches again */
     bool full;              /* not asked for since so much of it waits to be taken */
     bool answered;          /* since the last seek or reset */
+    /* with group.id; under the lock */
+    uint64_t assignment;       /* a new one each time that it becomes assigned, of the whole consumer */
+    int64_t begun_at;          /* position at which it began, after a seek or reset: not committed before something past it is processed; -1: may
+                                  be, as nothing else is committed (auto.offset.reset chose it); -2 not known yet */
+    int64_t processed;         /* EXPLICIT: up to where; -1 */
+    int32_t processed_epoch;
+    int64_t submitted;         /* processed when last a commit of it was asked for; -1: nothing, or it failed */
+    int64_t left_at;           /* kc_part_leave: what is to be committed of it, though it is gone */
+    int32_t left_epoch;
+    struct kw_list leave_link; /* in commits->leaving, with a reference */
+    kc_err commit_told;        /* of automatic commits: the error last told; not again until one succeeded */
+    bool fetches_committed;    /* loop context: an OffsetFetch that names it is outstanding */
     /* loop context */
     bool wanted; /* its topic is kept known for it */
     struct kw_uuid topic_id;
@@ -172,6 +192,24 @@ struct kc_consume {
         struct kc_part *part; /* held; NULL: sought or taken away meanwhile */
         _Atomic int64_t next; /* offset of the next one */
     } one;
+    /* With a subscription (else NULL): group.h. Set once, under the lock */
+    _Atomic(struct kc_group *) group;
+    struct kc_tie *tie;
+    struct kw_list news;        /* struct kc_handover.news_link: for poll, before anything else */
+    struct kc_handover *handed; /* given by poll, and not acknowledged; held */
+    uint64_t handovers;         /* numbers given out */
+    _Atomic uint32_t polls;     /* grows with each poll; odd: one waits */
+    _Atomic bool poll_wanted;   /* the member waits for a poll: kick */
+    int32_t (*intern)(void *ctx, const char *name, size_t len); /* NULL: kc_metadata_intern, nobody else does meanwhile */
+    /* With group.id (else NULL): commit.h. */
+    struct kc_commits *commits;
+    bool explicit_processed; /* KC_PROCESSED_EXPLICIT */
+    uint64_t assignments; /* given out; under the lock */
+    struct kc_hand { /* the event that poll gave last and has not gone past: under the lock. poll_one's is `one` */
+        struct kc_part *part; /* held; NULL: none, or sought or taken away meanwhile */
+        int64_t from;         /* what is processed of it, without this event */
+        int32_t epoch;
+    } hand;
     /* loop context */
     struct kw_list fetchers;
     struct kw_list queries; /* struct kc_offset_query.link */
@@ -201,6 +239,18 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
 void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t now_us);
 void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, bool pause);
 void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
+void kc_consume_lag(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
+/* BY_POLL: poll is called: what it gave before counts as processed. The polling thread. */
+void kc_consume_passed(struct kc_consume *c);
+/* Under the lock. What is processed of it and may be committed; -1: nothing. *epoch: the leader epoch of the record before; -1. */
+int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch);
+/* Under the lock: what assign does with each partition. */
+struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partition); /* in no list, not in by_id; NULL: no memory */
+kc_err kc_part_enter(struct kc_part *p);                                             /* into by_id; KC_NO_MEMORY */
+void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us); /* where tp says, from anew */
+void kc_part_remove(struct kc_part *p); /* no longer assigned: loop context takes it out of everything */
+int64_t kc_part_reset_offset(const struct kc_part *p); /* auto.offset.reset: KC_OFFSET_BEGINNING, _END; KC_OFFSET_RESET: none */
+bool kc_part_is_start(int64_t offset);                 /* an offset, or a special one */
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */
@@ -249,6 +299,8 @@ struct kc_event {
     bool legacy; /* format v0/v1: no headers */
     kc_error *error;
     kc_client *client; /* held */
+    struct kc_handover *handover; /* of ASSIGNED, REVOKED, LOST; a reference */
+    bool in_child;                /* freed after a fork: acknowledges nothing */
 };
 
 static inline int64_t kc_one_next(const struct kc_one *one) {

@@ -90,7 +90,7 @@ static void session_add(struct kc_fetcher *f, struct kc_part *p) {
 /* Whether the partition wants data now. */
 static bool part_wants(struct kc_part *p, int64_t now_us) {
     const struct kc_settings *s = p->consume->settings;
-    if (!p->assigned || p->paused || p->state != KC_PART_FETCHING) return false;
+    if (!p->assigned || p->paused || p->held || p->state != KC_PART_FETCHING) return false;
     if (p->not_before_us > now_us) {
         p->look_at_us = KW_MIN(p->look_at_us, p->not_before_us);
         return false;
@@ -193,7 +193,7 @@ static void place_part(struct kc_part *p, int64_t now_us) {
     }
     if (broker >= 0)
         p->missing_since_us = 0;
-    else if (p->state == KC_PART_FETCHING && p->assigned && !p->paused)
+    else if (p->state == KC_PART_FETCHING && p->assigned && !p->paused && !p->held)
         kc_part_unled(p, now_us);
     if (broker >= 0 && p->fetcher && p->fetcher->broker != broker) kc_fetchers_forget(p);
     bool asked = kc_part_in_request(p) && p->state == KC_PART_FETCHING && p->request_generation == p->generation;

@@ -75,7 +75,7 @@ void kc_chunk_unref(struct kc_chunk *k) {
 }
 
 void kc_part_show(struct kc_part *p) {
-    bool ready = p->assigned && !p->paused && (p->kept || !kw_list_empty(&p->chunks));
+    bool ready = p->assigned && !p->paused && !p->held && (p->kept || !kw_list_empty(&p->chunks));
     if (ready && kw_list_empty(&p->ready_link)) {
         kw_list_push(&p->consume->ready, &p->ready_link);
         p->consume->notify(p->consume->ctx);
@@ -184,15 +184,21 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t n
 }
 
 /* A start that the application asked for. false: there is no such offset. */
-static bool is_start(int64_t offset) {
+bool kc_part_is_start(int64_t offset) {
     return offset >= 0 || offset == KC_OFFSET_BEGINNING || offset == KC_OFFSET_END || offset == KC_OFFSET_RESET;
 }
 
-static void begin_at(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us) {
-    const struct kc_settings *s = p->consume->settings;
+int64_t kc_part_reset_offset(const struct kc_part *p) {
+    int32_t policy = p->consume->settings->offset_reset;
+    if (policy == 0) return KC_OFFSET_RESET;
+    return policy == 1 || p->added ? KC_OFFSET_BEGINNING : KC_OFFSET_END;
+}
+
+void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us) {
     int64_t offset = tp->offset;
-    bool no_policy = offset == KC_OFFSET_RESET && s->offset_reset == 0;
-    if (offset == KC_OFFSET_RESET) offset = s->offset_reset == 1 ? KC_OFFSET_BEGINNING : KC_OFFSET_END;
+    if (offset == KC_OFFSET_RESET) offset = kc_part_reset_offset(p);
+    bool no_policy = offset == KC_OFFSET_RESET;
+    if (no_policy) offset = KC_OFFSET_END;
     kc_part_restart(p, offset, tp->leader_epoch > 0 ? tp->leader_epoch : -1, now_us);
     p->last_error = p->told = KC_OK;
     p->corrupt_at = -1;
@@ -203,7 +209,7 @@ static void begin_at(struct kc_part *p, const kc_topic_partition *tp, int64_t no
     kc_part_tell(p, KE_OFFSET_OUT_OF_RANGE, -1, "no offset to begin at was given, and auto.offset.reset=none: seek to go on");
 }
 
-static struct kc_part *part_new(struct kc_consume *c, int32_t topic, int32_t partition) {
+struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partition) {
     struct kc_part *p = kw_calloc(1, sizeof *p);
     if (!p) return NULL;
     kw_list_init(&p->link);
@@ -223,7 +229,11 @@ static struct kc_part *part_new(struct kc_consume *c, int32_t topic, int32_t par
     return p;
 }
 
-static void part_remove(struct kc_part *p) {
+kc_err kc_part_enter(struct kc_part *p) {
+    return kw_map_put_u64(&p->consume->by_id, part_key(p->topic, p->partition), p) == KW_OK ? KC_OK : KC_NO_MEMORY;
+}
+
+void kc_part_remove(struct kc_part *p) {
     struct kc_consume *c = p->consume;
     (void)kw_map_remove_u64(&c->by_id, part_key(p->topic, p->partition));
     p->assigned = false; /* loop context takes it out of its session at its next look, then lets go of it */
@@ -234,10 +244,10 @@ static void part_remove(struct kc_part *p) {
 static kc_err assign_new(struct kc_consume *c, const kc_topic_partition *parts, size_t stride, size_t n, struct kw_list *fresh) {
     for (size_t i = 0; i < n; i++) {
         const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
-        if (!kc_metadata_topic(c->core, tp->topic) || tp->partition < 0 || !is_start(tp->offset)) return KC_INVALID;
+        if (!kc_metadata_topic(c->core, tp->topic) || tp->partition < 0 || !kc_part_is_start(tp->offset)) return KC_INVALID;
         if (kc_part_find(c, tp->topic, tp->partition)) continue;
-        struct kc_part *p = part_new(c, tp->topic, tp->partition);
-        if (!p || kw_map_put_u64(&c->by_id, part_key(tp->topic, tp->partition), p) != KW_OK) {
+        struct kc_part *p = kc_part_new(c, tp->topic, tp->partition);
+        if (!p || kc_part_enter(p) != KC_OK) {
             kw_free(p);
             return KC_NO_MEMORY;
         }
@@ -272,7 +282,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
     for (it = c->parts.next; it != &c->parts; it = next) { /* what is no longer named goes; loop context frees it */
         next = it->next;
         struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
-        if (p->assigned && !p->listed) part_remove(p);
+        if (p->assigned && !p->listed) kc_part_remove(p);
         p->listed = false;
     }
     while ((it = kw_list_shift(&fresh)) != NULL) {
@@ -283,7 +293,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
         const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
         if (p->generation > 0 && tp->offset == KC_OFFSET_RESET) continue; /* kept: goes on where it is */
-        begin_at(p, tp, now_us);
+        kc_part_begin(p, tp, now_us);
     }
     c->kick(c->ctx);
     kc_lock_give(&c->lock);
@@ -295,8 +305,8 @@ void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t str
     for (size_t i = 0; i < n; i++) {
         kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
-        tp->err = !p ? KC_NOT_ASSIGNED : is_start(tp->offset) ? KC_OK : KC_INVALID;
-        if (tp->err == KC_OK) begin_at(p, tp, now_us);
+        tp->err = !p ? KC_NOT_ASSIGNED : kc_part_is_start(tp->offset) ? KC_OK : KC_INVALID;
+        if (tp->err == KC_OK) kc_part_begin(p, tp, now_us);
     }
     c->kick(c->ctx);
     kc_lock_give(&c->lock);

@@ -520,6 +520,11 @@ static kc_err finish(struct kc_settings *s, const kc_config *client, const kc_co
     }
     if (s->reconnect_max_us < s->reconnect_min_us) s->reconnect_max_us = s->reconnect_min_us;
     if (s->retry_backoff_max_us < s->retry_backoff_us) s->retry_backoff_max_us = s->retry_backoff_us;
+    if (s->heartbeat_us > s->session_timeout_us / 3) {
+        if (given(client, role, row_of("heartbeat.interval.ms")) && s->heartbeat_us >= s->session_timeout_us)
+            return bad(error, "heartbeat.interval.ms must be less than session.timeout.ms");
+        if (!given(client, role, row_of("heartbeat.interval.ms"))) s->heartbeat_us = KW_MAX(s->session_timeout_us / 3, 1);
+    }
     s->request_timeout_produce_us = s->request_timeout_us;
     s->in_flight_max = given(client, role, row_of("max.in.flight.requests.per.connection")) ? s->producer_in_flight_max : 100;
     return KC_OK;
@@ -551,5 +556,9 @@ void kc_settings_free(struct kc_settings *s) {
     kw_free(s->bootstrap);
     kw_free(s->client_id);
     kw_free(s->rack);
+    kw_free(s->group_id);
+    kw_free(s->group_instance_id);
+    kw_free(s->assignors);
+    kw_free(s->topic_blacklist);
     kw_free(s);
 }

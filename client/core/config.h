@@ -43,6 +43,12 @@ struct kc_settings {
     int64_t prefetch_bytes_max;
     int32_t offset_reset; /* 0 none/error, 1 earliest, 2 latest */
     bool check_crcs, partition_eof, read_committed;
+    /* groups */
+    char *group_id, *group_instance_id, *assignors, *topic_blacklist; /* "": not given */
+    int64_t session_timeout_us, heartbeat_us, poll_interval_max_us;
+    bool exclude_internal, auto_commit, auto_offset_store;
+    int64_t auto_commit_interval_us;
+    bool added_reset; /* partitions added to a topic later are begun at their beginning */
 };
 
 /* The handle's struct. `set` marks what was given explicitly (an explicit acks other than -1 turns idempotence off; both explicit is an error). */

@@ -136,8 +136,35 @@
       "The checksum of every fetched batch is verified.") \
   ROW("enable.partition.eof", "", "consumer", K_BOOL, partition_eof, 1, 0, 0, "false", "", \
       "An event says when the end of a partition is reached.") \
+  ROW("group.id", "", "consumer", K_STRING, group_id, 1, 0, 0, "", "", \
+      "The group whose member a subscription makes this consumer, and in which offsets are committed.") \
+  ROW("group.instance.id", "", "consumer", K_STRING, group_instance_id, 1, 0, 0, "", "", \
+      "This member's own name in the group: restarted within session.timeout.ms it gets its partitions back without a rebalance (KIP-345).") \
+  ROW("partition.assignment.strategy", "", "consumer", K_STRING, assignors, 1, 0, 0, "range,cooperative-sticky", "", \
+      "How the group shares partitions out, the preferred way first: range, roundrobin, sticky, cooperative-sticky, or the names of Java's " \
+      "classes. Partitions stay while the group rebalances where cooperative-sticky is the only one (KIP-429).") \
+  ROW("session.timeout.ms", "", "consumer", K_INT, session_timeout_us, MS, 1, 3600000, "45000", "", \
+      "A member that is not heard of for so long is put out of the group. Brokers bound it by group.min and group.max.session.timeout.ms.") \
+  ROW("heartbeat.interval.ms", "", "consumer", K_INT, heartbeat_us, MS, 1, 3600000, "3000", "", \
+      "How often a member tells the group that it is there; a rebalance is noticed so soon. At most a third of session.timeout.ms, if not given.") \
+  ROW("max.poll.interval.ms", "", "consumer", K_INT, poll_interval_max_us, MS, 1, INT_MAX, "300000", "", \
+      "A consumer that is not polled for so long leaves the group until it is. Also how long a rebalance waits for this member.") \
+  ROW("exclude.internal.topics", "", "consumer", K_BOOL, exclude_internal, 1, 0, 0, "true", "", \
+      "Subscriptions by pattern leave out the brokers' own topics, such as __consumer_offsets.") \
+  ROW("topic.blacklist", "", "consumer", K_STRING, topic_blacklist, 1, 0, 0, "", "", \
+      "Subscriptions by pattern leave out topics that match one of these regular expressions (comma-separated).") \
+  ROW("added.partitions.reset", "", "consumer", K_ENUM, added_reset, 1, 0, 0, "earliest", "earliest=1,policy=0", \
+      "Where a group's member begins with a partition that was added to a topic after it joined: at its beginning, so that nothing of it is " \
+      "missed, or as auto.offset.reset says.") \
   ROW("isolation.level", "", "consumer", K_ENUM, read_committed, 1, 0, 0, "read_uncommitted", "read_uncommitted=0,read_committed=1", \
-      "read_committed: records of open and aborted transactions are not delivered.")
+      "read_committed: records of open and aborted transactions are not delivered.") \
+  ROW("enable.auto.commit", "auto.commit.enable", "consumer", K_BOOL, auto_commit, 1, 0, 0, "true", "", \
+      "What is processed is committed every auto.commit.interval.ms, before partitions are given up, and at close. Needs group.id.") \
+  ROW("auto.commit.interval.ms", "", "consumer", K_INT, auto_commit_interval_us, MS, 1, INT_MAX, "5000", "", \
+      "How often what is processed is committed by itself.") \
+  ROW("enable.auto.offset.store", "", "consumer", K_BOOL, auto_offset_store, 1, 0, 0, "true", "", \
+      "true: what counts as processed is as the consumer was created. false: only what the application says; a consumer that is created to have " \
+      "polling say so is refused.")
 
 /* As produce/partitioner.h counts them; class names of the Java and Scala producers too. */
 #define KC_PARTITIONER_CHOICES \
@@ -147,26 +174,24 @@
 
 /* Known to Kafka's clients or librdkafka, and without effect here: accepted with a warning. */
 static const char *const without_effect[] = {
-    "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms", "broker.version.fallback", "auto.commit.enable",
-    "auto.commit.interval.ms",
+    "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms", "broker.version.fallback",
     "background_event_cb", "bootstrap.resolve.timeout.ms", "broker.address.ttl", "buffer.memory.allocation.strategy", "builtin.features", "client.dns.lookup",
     "closesocket_cb", "compressed.topics", "config.providers", "connect_cb", "consume.callback.max.messages", "consume_cb",
     "coordinator.query.interval.ms", "debug",
-    "default_topic_conf", "dr_cb", "dr_msg_cb", "enable.auto.commit", "enable.auto.offset.store", "enable.gapless.guarantee", "enable.metrics.push",
-    "enable.random.seed", "enabled_events", "error_cb", "exclude.internal.topics", "fetch.queue.backoff.ms", "group.id", "group.instance.id",
+    "default_topic_conf", "dr_cb", "dr_msg_cb", "enable.gapless.guarantee", "enable.metrics.push",
+    "enable.random.seed", "enabled_events", "error_cb", "fetch.queue.backoff.ms",
     "group.protocol",
-    "group.protocol.type", "group.remote.assignor", "heartbeat.interval.ms", "interceptor.classes", "interceptors", "internal.termination.signal",
+    "group.protocol.type", "group.remote.assignor", "interceptor.classes", "interceptors", "internal.termination.signal",
     "key.deserializer",
-    "key.serializer", "key.serializer.class", "log.connection.close", "log.queue", "log.thread.name", "log_cb", "max.poll.interval.ms",
+    "key.serializer", "key.serializer.class", "log.connection.close", "log.queue", "log.thread.name", "log_cb",
     "message.copy.max.bytes",
     "metadata.cluster.check.enable", "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "msg_order_cmp",
-    "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms", "offset_commit_cb", "open_cb", "partition.assignment.strategy",
+    "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms", "offset_commit_cb", "open_cb",
     "partitioner.availability.timeout.ms", "partitioner.rack.aware", "partitioner_cb", "plugin.library.paths", "produce.offset.report",
     "queue.buffering.backpressure.threshold", "queued.min.messages", "queuing.strategy", "rebalance_cb", "resolve_cb", "security.providers",
     "serializer.class",
-    "session.timeout.ms", "share.acknowledgement.mode", "share.acquire.mode", "socket.blocking.max.ms", "socket.connection.setup.timeout.max.ms",
+    "share.acknowledgement.mode", "share.acquire.mode", "socket.blocking.max.ms", "socket.connection.setup.timeout.max.ms",
     "socket.keepalive.enable", "socket.max.fails", "socket.nagle.disable", "socket_cb", "statistics.interval.ms", "stats_cb", "throttle_cb",
-    "topic.blacklist",
     "topic.metadata.propagation.max.ms", "topic.metadata.refresh.fast.cnt", "topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.sparse",
     "value.deserializer", "value.serializer",
 };

@@ -65,6 +65,7 @@ kw_err kc_core_new(const struct kc_core_options *o, struct kc_core **out) {
     budget_init(&core->budget, o->settings->memory_max);
     core->use_boots = true;
     core->starved_until_us = KW_NEVER;
+    kc_coordinators_init(core);
     kw_err err = kc_metadata_init(core); /* first, so that deinit is safe */
     if (err == KW_OK && !(core->trouble = kc_attempts_new())) err = KW_ENOMEM;
     if (err == KW_OK) err = kw_timers_reserve(&core->timers, 64);
@@ -83,6 +84,7 @@ void kc_core_free(struct kc_core *core) {
     while (!kw_list_empty(&core->closing)) /* the shell is gone, and its sockets with it */
         kc_conn_release(KW_CONTAINER_OF(kw_list_shift(&core->closing), struct kc_conn, closing_link));
     kc_brokers_deinit(core);
+    kc_coordinators_deinit(core);
     kc_metadata_deinit(core);
     kc_attempts_unref(core->trouble);
     kw_map_deinit(&core->brokers);
@@ -109,6 +111,7 @@ void kc_core_stop(struct kc_core *core, struct kc_now now) {
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
         while (!kw_list_empty(lists[i])) kc_request_finish(core, KW_CONTAINER_OF(lists[i]->next, struct kc_request, link), KC_CLOSED);
     }
+    kc_coordinators_stop(core);
     kc_brokers_sweep(core); /* stopping: closes all */
     kw_timers_cancel(&core->timers, &core->route_timer);
 }
@@ -206,6 +209,7 @@ static void after_starvation(struct kc_core *core) {
     for (size_t it = 0; (b = kw_map_next(&core->brokers, &it));) kc_broker_pump(b);
     for (size_t i = 0; i < core->boot_count; i++) kc_broker_pump(core->boots[i]);
     kc_core_route(core);
+    kc_coordinators_look(core);
     kc_core_defer(core, &core->metadata.send);
     kc_core_defer(core, &core->metadata.announce);
 }

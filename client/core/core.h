@@ -21,6 +21,8 @@
 enum kc_channel { KC_CHANNEL_CONTROL, KC_CHANNEL_PRODUCE, KC_CHANNEL_FETCH, KC_CHANNEL_COUNT };
 #define KC_BROKER_ANY (-1)        /* least loaded live one, or a bootstrap address */
 #define KC_BROKER_CONTROLLER (-2) /* as metadata says; else any */
+#define KC_BROKER_COORDINATOR (-3) /* rq->coordinator's: kc_coordinator_aim of coordinator.h */
+struct kc_coordinator;
 
 struct kc_core_options {
     const struct kc_settings *settings; /* config.h: parsed values; outlive the core */
@@ -70,7 +72,8 @@ struct kc_request {
     const struct kw_api *api;
     int16_t version_min, version_max; /* what the sender can do; the highest common with the broker is used; none: KC_UNSUPPORTED */
     int16_t version;                  /* chosen; valid in encode and done */
-    int32_t broker;                   /* node id, KC_BROKER_ANY, KC_BROKER_CONTROLLER */
+    int32_t broker;                   /* node id, KC_BROKER_ANY, KC_BROKER_CONTROLLER, KC_BROKER_COORDINATOR */
+    struct kc_coordinator *coordinator; /* of KC_BROKER_COORDINATOR */
     enum kc_channel channel;
     int64_t deadline_us;              /* monotonic; waiting and in flight together; KW_NEVER none */
     int64_t answer_timeout_us;        /* from the moment it is written; 0: request.timeout.ms */

@@ -141,6 +141,14 @@ struct kc_metadata {
     int32_t controller;
 };
 
+/* Coordinators of keys: coordinator.c. */
+struct kc_coordinators {
+    struct kw_map by_key[2]; /* by enum kc_coordinator_type: key -> kc_coordinator */
+    struct kw_list finds;    /* FindCoordinator requests outstanding */
+    struct kc_task find;
+    struct kw_timer timer; /* the next find that backs off */
+};
+
 struct kc_core {
     const struct kc_settings *settings;
     struct kc_now now;
@@ -166,6 +174,7 @@ struct kc_core {
     struct kw_arena arena;       /* for answers decoded here */
     uint64_t own_lanes[KC_OWN_LANES_MAX / 64]; /* given out, a bit each */
     struct kc_metadata metadata;
+    struct kc_coordinators coordinators;
 };
 
 /* core.c */
@@ -231,6 +240,14 @@ kw_err kc_negotiate_start(struct kc_conn *c, int16_t version) KW_CHECK;
 void kc_negotiate_answer(struct kc_conn *c, struct kw_in *in, int16_t version);
 const struct kc_version_range *kc_versions_of(const struct kc_version_range *v, const struct kw_api *api);
 bool kc_version_choose(const struct kc_version_range *r, int16_t min, int16_t max, int16_t *version);
+
+/* coordinator.c */
+void kc_coordinators_init(struct kc_core *core);
+void kc_coordinators_deinit(struct kc_core *core);
+void kc_coordinators_stop(struct kc_core *core);
+void kc_coordinators_look(struct kc_core *core);      /* whether one is to be asked for */
+void kc_coordinator_route(struct kc_request *rq);     /* to its broker, or to wait until that is known */
+void kc_coordinator_lost(struct kc_coordinator *c, int32_t broker); /* that one cannot be reached; forgets it, unless another one is known by now */
 
 /* metadata.c */
 kw_err kc_metadata_init(struct kc_core *core) KW_CHECK;

@@ -82,6 +82,10 @@ void kc_request_reroute(struct kc_core *core, struct kc_request *rq) {
         kc_core_route(core);
         return;
     }
+    if (rq->broker == KC_BROKER_COORDINATOR) {
+        kc_coordinator_route(rq);
+        return;
+    }
     struct kc_broker *b = kc_broker_get(core, rq->broker);
     if (!b || b->gone) {
         kc_request_note(core, rq, rq->broker, KC_TRANSPORT, "queue", "the metadata knows no broker of this id");
@@ -123,7 +127,8 @@ void kc_lane_fail(struct kc_broker *b, enum kc_channel ch, kc_err err, const cha
         struct kc_request *rq = KW_CONTAINER_OF(l, struct kc_request, link);
         rq->state = KC_RQ_ROUTING;
         kc_request_note(core, rq, b->id, err, phase, detail);
-        bool roams = rq->broker == KC_BROKER_ANY || rq->broker == KC_BROKER_CONTROLLER;
+        bool roams = rq->broker == KC_BROKER_ANY || rq->broker == KC_BROKER_CONTROLLER || rq->broker == KC_BROKER_COORDINATOR;
+        if (rq->broker == KC_BROKER_COORDINATOR) kc_coordinator_lost(rq->coordinator, b->id);
         if (roams && !core->stopping)
             kc_request_reroute(core, rq);
         else

@@ -26,13 +26,18 @@ enum { KC_PROCESSED_BY_POLL = 1, KC_PROCESSED_EXPLICIT = 2 };
 KC_API kc_err kc_consumer_new(kc_client *c, const kc_config *config, kc_processed_mode mode, kc_consumer **consumer, kc_error **error);
 
 /** Special offsets for assign and seek. */
-enum { KC_OFFSET_BEGINNING = -2, KC_OFFSET_END = -1, KC_OFFSET_RESET = -1001 /**< as auto.offset.reset says */ };
+enum {
+    KC_OFFSET_BEGINNING = -2,
+    KC_OFFSET_END = -1,
+    KC_OFFSET_RESET = -1001,     /**< as auto.offset.reset says */
+    KC_OFFSET_COMMITTED = -1000, /**< where the group has committed; where it has not: KC_OFFSET_RESET. KC_INVALID without group.id */
+};
 
 /** Replaces the assignment. parts[].offset is where each starts (an offset, or a special one). Partitions kept from before go on where they
- * are when their offset is KC_OFFSET_RESET. n 0: none. leader_epoch, where it is greater than 0, is that of the record before the offset: a
- * log that lost it since is noticed (KIP-320). All or nothing: KC_INVALID for an unknown topic, a negative partition or an impossible
- * offset, and while there is a subscription. From its return on, poll and poll_one give nothing of what is no longer assigned, not even the
- * rest of an event that poll_one has begun. With group.id offsets may be committed for a manual assignment too. */
+ * are when their offset is KC_OFFSET_RESET or KC_OFFSET_COMMITTED. n 0: none. leader_epoch, where it is greater than 0, is that of the record
+ * before the offset: a log that lost it since is noticed (KIP-320). All or nothing: KC_INVALID for an unknown topic, a negative partition or an
+ * impossible offset, and while there is a subscription. From its return on, poll and poll_one give nothing of what is no longer assigned, not
+ * even the rest of an event that poll_one has begun. With group.id offsets may be committed for a manual assignment too. */
 KC_API kc_err kc_consumer_assign(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, kc_error **error);
 /** Moves the position: takes effect before the next poll returns; what was fetched for the old one is dropped. offset and leader_epoch as
  * in kc_consumer_assign. Per-item errors in parts[].err (KC_NOT_ASSIGNED, KC_INVALID); returns the first of them. Of partitions that a group
@@ -87,10 +92,11 @@ typedef struct kc_offset {
  * delivered, or a mode other than EXPLICIT. */
 KC_API kc_err kc_consumer_processed(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 /** Commits offsets to the group and waits for the outcome; timeout_us 0: default.api.timeout.ms. NULL and n 0: all that is processed and not
- * committed yet. What is passing (no coordinator, a rebalance under way) is tried again until the time is up. Per-item errors in offsets[].err,
- * returns the first of them: KC_NOT_ASSIGNED (with a subscription: the partition is not, or no longer, this member's: items that are go
- * through), KC_INVALID (a negative offset, metadata that is not sound), Kafka's codes (OFFSET_METADATA_TOO_LARGE, …). KC_CONFIG: no group.id.
- * Commits reach the coordinator in the order of the calls. */
+ * committed yet (in mode BY_POLL without what the last poll gave: its kc_event_offset, given as an item, commits that). What is passing (no
+ * coordinator, a rebalance under way) is tried again until the time is up. Per-item errors in offsets[].err, returns the first of them:
+ * KC_NOT_ASSIGNED (with a subscription: the partition is not, or no longer, this member's: items that are go through), KC_INVALID (a negative
+ * offset, metadata that is not sound), Kafka's codes (OFFSET_METADATA_TOO_LARGE, …). KC_CONFIG: no group.id. Commits reach the coordinator in
+ * the order of the calls; one that a later call supersedes for a partition before it was sent is not sent, and ends as that one does. */
 KC_API kc_err kc_consumer_commit(kc_consumer *c, kc_offset *offsets, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
 /** The same as an operation; kc_op_result_offsets gives the items with their errors. Copies the items. */
 KC_API kc_err kc_consumer_commit_start(kc_consumer *c, const kc_offset *offsets, size_t stride, size_t n, uint64_t opaque, kc_op **op,

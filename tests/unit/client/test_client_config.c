@@ -213,10 +213,10 @@ static void test_errors_name_the_nearest_and_the_range(void **state) {
 
 static void test_known_properties_without_effect_warn_once(void **state) {
     (void)state;
-    kc_config *c = config_of((const char *const[]){"statistics.interval.ms", "1000", "statistics.interval.ms", "2000", "group.id", "g",
+    kc_config *c = config_of((const char *const[]){"statistics.interval.ms", "1000", "statistics.interval.ms", "2000", "socket.nagle.disable", "true",
                                                    "security.protocol", "plaintext", NULL});
     assert_non_null(strstr(kc_config_warning(c, 0), "statistics.interval.ms"));
-    assert_non_null(strstr(kc_config_warning(c, 1), "group.id"));
+    assert_non_null(strstr(kc_config_warning(c, 1), "socket.nagle.disable"));
     assert_null(kc_config_warning(c, 2));
     kc_config *d = kc_config_dup(c);
     assert_non_null(kc_config_warning(d, 1));
