@@ -55,11 +55,15 @@ static kw_err prepare(struct commit *c) {
     return KW_OK;
 }
 
+static int64_t expiry(int64_t wall_ms, int64_t retention_ms) {
+    if (retention_ms < 0) return -1;
+    return retention_ms > INT64_MAX - wall_ms ? INT64_MAX : wall_ms + retention_ms;
+}
+
 /* The items to be stored; of the others the answers say why not. */
 static size_t collect(struct commit *c, struct kb_commit_item *items) {
     struct kb_node *n = c->rq->node;
     int64_t metadata_max = kb_config_int(n->parts.config, "offset.metadata.max.bytes");
-    int64_t retention = c->req.retention_time_ms;
     size_t count = 0;
     for (int32_t i = 0; i < c->req.topics.n; i++) {
         const struct kw_offset_commit_request_topic *t = &c->req.topics.v[i];
@@ -79,7 +83,7 @@ static size_t collect(struct commit *c, struct kb_commit_item *items) {
                                                            .leader_epoch = p->committed_leader_epoch,
                                                            .topic_id = topic->id,
                                                            .commit_ms = n->now.wall_ms,
-                                                           .expire_ms = retention < 0 ? -1 : n->now.wall_ms + retention,
+                                                           .expire_ms = expiry(n->now.wall_ms, c->req.retention_time_ms),
                                                            .metadata = (char *)(uintptr_t)p->committed_metadata.p,
                                                            .metadata_size = KW_MAX(p->committed_metadata.len, 0)}};
         }

@@ -364,6 +364,7 @@ static kw_err restore_member(struct kb_group *g, const struct kw_group_metadata_
     if (s->member_id.len <= 0 || twice) return KW_EINVAL;
     if (kb_group_add(g, &j, s->member_id, *g->env->now, &m)) return KW_ENOMEM;
     m->is_new = false;
+    m->deadline_us = g->env->now->mono_us + FAR_US; /* until kb_group_begin */
     m->assignment = s->assignment.len > 0 ? kw_memdup(s->assignment.p, (size_t)s->assignment.len) : NULL;
     if (s->assignment.len > 0 && !m->assignment) return KW_ENOMEM;
     m->assignment_size = KW_MAX(s->assignment.len, 0);

@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+enum { NAME_SIZE_MAX = 1000 /* of a client's id in a member's */ };
+
 /* ---- Answers ---- */
 
 void kb_group_join_error(struct kb_group_wait *w, int16_t code, struct kw_str member_id) {
@@ -235,9 +237,16 @@ bool kb_group_unpend(struct kb_group *g, struct kw_str id) {
     return true;
 }
 
+/* An id is a string of the protocol, and of the group's record. */
+static struct kw_str cut_name(struct kw_str s) {
+    if (s.len <= NAME_SIZE_MAX) return s;
+    for (s.len = NAME_SIZE_MAX; s.len > 0 && ((uint8_t)s.p[s.len] & 0xc0) == 0x80;) s.len--; /* between letters: clients read it as text */
+    return s;
+}
+
 /* The client's id or the static id, then a random UUID, as Apache Kafka makes them. */
 static struct kw_str make_id(struct kb_group *g, const struct kb_join *j, char *text, size_t size) {
-    struct kw_str name = j->instance_id.len >= 0 ? j->instance_id : j->client_id;
+    struct kw_str name = cut_name(j->instance_id.len >= 0 ? j->instance_id : j->client_id);
     uint64_t a = kw_rng_next(g->env->rng), b = kw_rng_next(g->env->rng);
     int n = snprintf(text, size, "%.*s-%08x-%04x-4%03x-%04x-%012llx", KW_MAX(name.len, 0), name.len > 0 ? name.p : "", (unsigned)(a >> 32),
                      (unsigned)(a >> 16 & 0xffff), (unsigned)(a & 0xfff), (unsigned)(b >> 48 & 0x3fff) | 0x8000u,
@@ -256,6 +265,7 @@ static bool has_room(const struct kb_group *g, const struct kb_member *m) {
 /* What a join of a member that there is leads to. */
 static void rebalance(struct kb_group *g, struct kb_member *m, struct kb_group_wait *w, struct kb_now now) {
     has_joined(m, w);
+    if (m->is_new) m->deadline_us = now.mono_us + KB_GROUP_NEW_MEMBER_US; /* also where its last connection closed */
     if (g->state == KB_GROUP_PREPARING)
         kb_group_maybe_complete(g, now);
     else
@@ -349,7 +359,9 @@ void kb_group_join(struct kb_group *g, const struct kb_join *j, struct kb_group_
     struct kw_str told = j->member_id;
     size_t size = (size_t)KW_MAX(j->client_id.len, 0) + (size_t)KW_MAX(j->instance_id.len, 0) + 40;
     char *text = kw_malloc(size);
-    struct kb_member *m = j->member_id.len > 0 ? kb_group_member(g, j->member_id) : NULL;
+    struct kb_member *m = j->member_id.len > 0      ? kb_group_member(g, j->member_id)
+                          : j->instance_id.len >= 0 ? kw_map_get_str(&g->by_instance, j->instance_id)
+                                                    : NULL;
     int16_t code;
     w->member = NULL;
     w->skips = j->skips;

@@ -132,8 +132,8 @@ void kb_shard_leave(struct kb_shard *s, struct kb_now now) {
     struct kb_group_entry *e;
     if (s->state == KB_SHARD_NONE) return;
     s->state = KB_SHARD_NONE;
-    kb_shard_load_stop(s);
     kb_waiter_done(&s->waiter, s->c->node);
+    kb_shard_load_stop(s); /* may be the end of a partition that was deleted: nothing may hang on it any more */
     kb_shard_fail_writes(s, KE_NOT_COORDINATOR, now);
     for (size_t i = 0; (e = kw_map_next(&s->groups, &i));) kb_shard_drop_group(e, KE_NOT_COORDINATOR);
     s->p = NULL;
@@ -164,8 +164,8 @@ static void look(struct kb_shard *s, struct kb_now now) {
 static void tidy(struct kb_group_entry *e, struct kb_now now) {
     uint64_t failed = e->failed_store;
     e->failed_store = 0;
-    if (failed) kb_group_stored(e->group, failed, KE_COORDINATOR_NOT_AVAILABLE, now);
-    if (kb_group_is_unused(e->group) && e->offsets.entries == 0 && kb_group_since_ms(e->group) < 0)
+    if (failed) kb_group_stored(e->group, failed, e->failed_code, now);
+    if (kb_group_is_unused(e->group) && e->offsets.entries == 0 && e->changes == 0 && kb_group_since_ms(e->group) < 0)
         kb_shard_drop_group(e, KE_NONE); /* nothing came of it */
 }
 
@@ -253,7 +253,7 @@ void kb_shard_drop_group(struct kb_group_entry *e, int16_t code) {
 int16_t kb_coordinator_group(struct kb_node *n, struct kw_str id, bool make, struct kb_group_entry **e) {
     struct kb_coordinator *c = n->coordinator;
     const struct kb_image_topic *t = kb_image_topic(&n->image, kw_str_of(KB_OFFSETS_TOPIC));
-    if (id.len <= 0) return KE_INVALID_GROUP_ID;
+    if (id.len <= 0 || memchr(id.p, 0, (size_t)id.len)) return KE_INVALID_GROUP_ID; /* the core's are C strings */
     if (!c || c->stopped || !t || t->partition_count == 0) return KE_NOT_COORDINATOR;
     struct kb_shard *s = kw_map_get_u64(&c->shards, (uint32_t)kb_coordinator_partition_of(id, t->partition_count));
     if (!s) return KE_NOT_COORDINATOR;

@@ -37,7 +37,9 @@ struct kb_group_entry {
     struct kb_shard *shard;
     struct kb_group *group;
     struct kb_committed offsets;
-    uint64_t failed_store; /* this number could not even be begun; told at the end of the turn */
+    uint64_t failed_store; /* this number could not even be begun; told at the end of the turn, with this code */
+    int16_t failed_code;
+    int32_t changes;       /* of its offsets, under way: until they are settled it stays */
     uint8_t *loaded;       /* while its office is being taken: the newest record of it */
     int32_t loaded_size;
     struct kw_list link; /* in the shard's list of those that have something to be told or tidied */

@@ -7,6 +7,13 @@
 #include "coordinator_priv.h"
 
 #define REMOVE_MAX 1000 /* offsets in one batch */
+enum { KEY_SIZE_MAX = 249 + 64 /* of a removal, but for the group's id: a topic's name, and the record around it */ };
+
+/* As many as are sure to fit into one batch, with the removal of the group itself. */
+static size_t remove_max(const struct kb_group_entry *e) {
+    size_t each = (size_t)kb_group_id(e->group).len + KEY_SIZE_MAX, fit = (size_t)KW_MAX(e->shard->p->config.max_message_bytes, 0) / each;
+    return KW_MIN(KW_MAX(fit, (size_t)2) - 1, (size_t)REMOVE_MAX);
+}
 
 struct rule {
     const struct kb_group_entry *e;
@@ -23,7 +30,7 @@ static bool is_expired(void *arg, const struct kb_offset_entry *o) {
     int64_t from = v->commit_ms;
     switch (kb_group_state(g)) {
     case KB_GROUP_EMPTY:
-        if (used && kb_group_since_ms(g) >= 0) from = kb_group_since_ms(g);
+        if (used) from = KW_MAX(from, kb_group_since_ms(g)); /* what was set later, without a member, is as old as it is */
         break;
     case KB_GROUP_STABLE:
         if (!consumers || kb_group_subscribes(g, (struct kw_str){o->topic->name, o->topic->len})) return false;
@@ -37,9 +44,9 @@ static bool is_expired(void *arg, const struct kb_offset_entry *o) {
 static void expire_group(struct kb_coordinator *c, struct kb_group_entry *e, struct kb_now now) {
     struct rule r = {.e = e, .wall_ms = now.wall_ms, .retention_ms = c->retention_ms};
     struct kb_commit *commit;
-    bool empty = kb_group_is_unused(e->group) && e->offsets.entries == e->offsets.stored;
+    bool empty = kb_group_is_unused(e->group) && e->offsets.entries == e->offsets.stored && e->changes == 0;
     if (e->offsets.stored == 0 && !empty) return;
-    (void)!kb_coordinator_remove(e, is_expired, &r, REMOVE_MAX, empty, NULL, NULL, now,
+    (void)!kb_coordinator_remove(e, is_expired, &r, remove_max(e), empty, NULL, NULL, now,
                                  &commit); /* what cannot be stored now is tried again */
 }
 
@@ -62,7 +69,7 @@ void kb_coordinator_topic_removed(struct kb_node *n, struct kw_str topic) {
     struct kb_commit *commit;
     for (size_t i = 0; c && (s = kw_map_next(&c->shards, &i));)
         for (size_t k = 0; s->state == KB_SHARD_SERVING && (e = kw_map_next(&s->groups, &k));) do
-                if (kb_coordinator_remove(e, is_of_topic, &topic, REMOVE_MAX, false, NULL, NULL, n->now, &commit)) break;
+                if (kb_coordinator_remove(e, is_of_topic, &topic, remove_max(e), false, NULL, NULL, n->now, &commit)) break;
             while (commit);
 }
 
@@ -73,7 +80,8 @@ int16_t kb_coordinator_delete(struct kb_node *n, struct kw_str id, kb_commit_don
     if (code) return code;
     if (!e) return KE_GROUP_ID_NOT_FOUND;
     if (kb_group_state(e->group) != KB_GROUP_EMPTY) return KE_NON_EMPTY_GROUP;
-    for (size_t left = e->offsets.stored; left > REMOVE_MAX && !code; left -= REMOVE_MAX) /* they are stored in this order */
-        code = kb_coordinator_remove(e, NULL, NULL, REMOVE_MAX, false, NULL, NULL, now, out);
-    return code ? code : kb_coordinator_remove(e, NULL, NULL, REMOVE_MAX, true, done, ctx, now, out);
+    size_t max = remove_max(e);
+    for (size_t left = e->offsets.stored; left > max && !code; left -= max) /* they are stored in this order */
+        code = kb_coordinator_remove(e, NULL, NULL, max, false, NULL, NULL, now, out);
+    return code ? code : kb_coordinator_remove(e, NULL, NULL, max, true, done, ctx, now, out);
 }

@@ -154,13 +154,23 @@ static kw_err add_group(struct kb_group_batch *b, void *ctx) {
     return err;
 }
 
+/* It would fail the next time, too: members are not to look for another coordinator. */
+static int16_t too_large(const struct kb_group_entry *e) {
+    struct kw_str id = kb_group_id(e->group);
+    KB_SAY(e->shard->c->node, KB_WARN, "group %.*s: what its %d members say and are assigned is more than a record of %s may hold; raise its max.message.bytes",
+           KW_MIN(id.len, 200), id.p, (int)kb_group_size(e->group), KB_OFFSETS_TOPIC);
+    return KE_UNKNOWN_SERVER_ERROR;
+}
+
 void kb_coordinator_store_group(struct kb_group *g, uint64_t number, struct kb_now now) {
     struct kb_group_entry *e = kb_group_owner(g);
     struct group_write *w = kw_calloc(1, sizeof(*w));
     int32_t first;
-    if (!w || kb_shard_put(e->shard, add_group, g, &first, now)) {
+    int16_t code = w ? kb_shard_put(e->shard, add_group, g, &first, now) : KE_COORDINATOR_NOT_AVAILABLE;
+    if (code) {
         kw_free(w);
         e->failed_store = number; /* told at the end of the turn */
+        e->failed_code = code == KE_RECORD_LIST_TOO_LARGE ? too_large(e) : code;
         kb_group_entry_tidy(e);
         return;
     }
@@ -204,6 +214,7 @@ static void commit_free(struct kb_commit *c) {
         kb_committed_end(&c->e->offsets, c->items[i].entry, -1, NULL);
         kw_free(c->items[i].v.metadata);
     }
+    c->e->changes--;
     kw_free(c);
 }
 
@@ -225,13 +236,12 @@ static void commit_settle(struct kb_group_write *w, bool stored, struct kb_now n
         kb_committed_end(&e->offsets, o, w->offset + (int64_t)i, stored && !c->removes ? &c->items[i].v : NULL);
         kw_free(c->items[i].v.metadata);
     }
-    c->count = 0;
-    bool gone = stored && c->deletes && kb_group_is_unused(e->group) && e->offsets.entries == 0;
-    if (gone)
+    e->changes--;
+    if (stored && c->deletes && kb_group_is_unused(e->group) && e->offsets.entries == 0 && e->changes == 0)
         kb_shard_drop_group(e, KE_NONE);
     else
         kb_group_entry_tidy(e);
-    commit_free(c);
+    kw_free(c);
 }
 
 static int16_t commit_begin(struct kb_commit *c, struct kb_now now) {
@@ -251,6 +261,7 @@ static struct kb_commit *commit_new(struct kb_group_entry *e, size_t count, kb_c
     struct kb_commit *c = kw_calloc(1, sizeof(*c) + count * sizeof(c->items[0]));
     if (!c) return NULL;
     c->e = e;
+    e->changes++;
     c->done = done;
     c->ctx = ctx;
     return c;

@@ -24,7 +24,7 @@ struct news { /* one change of the metadata */
     int64_t epoch; /* of the broker */
     uint16_t port;
     uint8_t topic;
-    const char *key, *value;
+    const char *key, *value; /* of a topic: its name, unless it is that of its number */
 };
 struct host {
     struct rig r;
@@ -61,6 +61,7 @@ struct cluster {
     int32_t correlation;
     bool held[HOSTS_MAX]; /* links of that host stall */
     struct part_state parts[TOPICS_MAX][PARTS_MAX];
+    const char *names[TOPICS_MAX]; /* NULL: by its number */
     int64_t broker_epochs[HOSTS_MAX];
     bool dead[HOSTS_MAX]; /* by the controller's view: not electable, no member of an ISR */
     bool isr_stays;       /* the controller does not answer */
@@ -83,8 +84,9 @@ static inline void cl_image(struct host *h, int16_t type, const void *record) {
 }
 
 static inline void cl_read_one(struct host *h, const struct news *w) {
-    char name[16];
+    char name[32];
     snprintf(name, sizeof(name), "t%u", w->kind == NEWS_TOPIC && w->id ? (unsigned)w->id : w->topic);
+    if (w->topic < TOPICS_MAX && h->c->names[w->topic]) snprintf(name, sizeof(name), "%s", h->c->names[w->topic]);
     switch (w->kind) {
     case NEWS_BROKER: {
         struct kw_register_broker_record r;
@@ -167,6 +169,7 @@ static inline void cl_read_all(struct cluster *c) {
 static inline void cl_tell(struct cluster *c, struct news w) {
     assert_true(c->news_count < JOURNAL_MAX);
     if (w.kind == NEWS_BROKER) c->broker_epochs[w.id] = w.epoch;
+    if (w.kind == NEWS_TOPIC && w.key) c->names[w.topic] = w.key;
     if ((w.kind == NEWS_PARTITION || w.kind == NEWS_LEADER) && w.topic < TOPICS_MAX && w.id < PARTS_MAX) {
         struct part_state *s = &c->parts[w.topic][w.id];
         if (w.kind == NEWS_PARTITION)

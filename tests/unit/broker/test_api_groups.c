@@ -1,5 +1,5 @@
 /* test_api_groups.c - groups as clients see them, on a whole node: every version of the APIs, __consumer_offsets across restarts and kills,
- * what is refused. Cases BG-01, BG-02, BG-06. (One group's own rules: test_group.c.)
+ * what is refused. Cases BG-01, BG-02, BG-06, BG-07. (One group's own rules: test_group.c.)
  */
 #include "node_rig.h"
 
@@ -601,6 +601,30 @@ static void test_a_full_disk(void **state) {
     assert_int_equal(fetched(9), 7);
 }
 
+/* ---- What compaction leaves ---- */
+
+/* BG-07: nothing between the last batch and the log's end, and the last segment is empty. */
+static void test_bg07_a_hole_before_the_end(void **state) {
+    (void)state;
+    find_group(2, "g");
+    for (int i = 1; i <= 2; i++) {
+        char path[200];
+        int32_t index = kb_coordinator_partition_of(kw_str_of("g"), 4);
+        assert_int_equal(commit(9, 5 + i), KE_NONE);
+        rig_stop(&r);
+        snprintf(path, sizeof(path), "/data/__consumer_offsets-%d/%020d.log", (int)index, 1000 * i);
+        sim_disk_poke(r.disk, path, "", 0);
+        rig_start(&r);
+        c = rig_connect(&r);
+        assert_int_equal(rig_partition(&r, KB_OFFSETS_TOPIC, index)->log->leo, 1000 * i);
+        rig_pass(&r, 100000);
+        assert_int_equal(fetched(9), 5 + i);
+    }
+    assert_int_equal(commit(9, 8), KE_NONE);
+    again(false);
+    assert_int_equal(fetched(9), 8);
+}
+
 /* ---- A log that cannot be understood ---- */
 
 static void test_a_damaged_log(void **state) {
@@ -639,6 +663,7 @@ int main(void) {
         T(test_offset_delete),
         T(test_bg01_expiry),
         T(test_a_full_disk),
+        T(test_bg07_a_hole_before_the_end),
         T(test_a_damaged_log),
     };
     return cmocka_run_group_tests_name("api_groups", tests, NULL, NULL);

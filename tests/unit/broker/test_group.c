@@ -222,6 +222,28 @@ static void test_bg05_a_new_member_goes_while_it_joins(void **state) {
     assert_int_equal(state_(), KB_GROUP_EMPTY);
 }
 
+/* Its connection closed while it joined, and it is there again: it waits as long as the others take. */
+static void test_a_new_member_that_joins_again(void **state) {
+    (void)state;
+    stable(1);
+    join_how(1, (struct how){.id_required = true});
+    assert_int_equal(r.s[1].code, KE_MEMBER_ID_REQUIRED);
+    join_how(1, (struct how){.id_required = true});
+    kb_group_forget(&r.s[1].w, r.now);
+    r.s[1].waits_join = false;
+    wait_ms(5000);
+    assert_int_equal(beat(0), KE_REBALANCE_IN_PROGRESS);
+    join_how(1, (struct how){.id_required = true});
+    for (int i = 0; i < 5; i++) {
+        wait_ms(9000);
+        assert_int_equal(beat(0), KE_REBALANCE_IN_PROGRESS);
+        assert_true(r.s[1].waits_join);
+    }
+    join(0);
+    assert_int_equal(r.s[1].code, 0);
+    assert_int_equal(r.s[0].members, 2);
+}
+
 /* BG-09 */
 static void test_bg09_all_go_while_it_rebalances(void **state) {
     (void)state;
@@ -439,6 +461,20 @@ static void test_group_max_size(void **state) {
     assert_int_equal(r.s[2].code, 0);
 }
 
+/* A static member that comes back makes a full group no larger. */
+static void test_a_full_group_and_a_static_member(void **state) {
+    (void)state;
+    static_pair();
+    r.env.members_max = 2;
+    r.s[2].id[0] = 0;
+    join_how(2, (struct how){.instance = "b"});
+    if (r.s[2].waits_join) stored(KE_NONE);
+    assert_int_equal(r.s[2].code, 0);
+    assert_int_equal(kb_group_size(r.g), 2);
+    join_how(3, (struct how){.instance = "c"});
+    assert_int_equal(r.s[3].code, KE_GROUP_MAX_SIZE_REACHED);
+}
+
 static void test_the_first_is_delayed(void **state) {
     (void)state;
     r.env.initial_delay_us = 3000000;
@@ -507,7 +543,7 @@ static void test_bg03_restored(void **state) {
     assert_int_equal(kw_decode(&kw_group_metadata_value_desc, 3, &in, &a, &v), 0);
     assert_int_equal(kb_group_restore(r.g, &v), 0);
     r.store = r.answered = 0;
-    wait_ms(60000); /* it takes its time to load */
+    wait_ms(600000); /* it takes its time to load, and until enough replicas are there */
     kb_group_begin(r.g, r.now);
     assert_int_equal(state_(), KB_GROUP_STABLE);
     wait_ms(9000);
@@ -615,6 +651,7 @@ int main(void) {
         T(test_one_that_never_asks_for_its_assignment),
         T(test_a_leader_that_never_assigns),
         T(test_bg05_a_new_member_goes_while_it_joins),
+        T(test_a_new_member_that_joins_again),
         T(test_bg09_all_go_while_it_rebalances),
         T(test_bg08_the_wall_clock_goes_back),
         T(test_ids_first),
@@ -627,6 +664,7 @@ int main(void) {
         T(test_votes),
         T(test_no_protocol),
         T(test_group_max_size),
+        T(test_a_full_group_and_a_static_member),
         T(test_the_first_is_delayed),
         T(test_an_assignment_that_is_not_stored),
         T(test_a_rebalance_overtakes_the_disk),
