@@ -83,10 +83,15 @@ static inline void cl_image(struct host *h, int16_t type, const void *record) {
     assert_int_equal(kb_image_apply(im, im->offset + 1, 1, type, record), KW_OK);
 }
 
+static inline void cl_topic_name(const struct cluster *c, const struct news *w, char *name, size_t size) {
+    const char *own = w->topic < TOPICS_MAX ? c->names[w->topic] : NULL;
+    snprintf(name, size, "t%u", w->kind == NEWS_TOPIC && w->id ? (unsigned)w->id : w->topic);
+    if (own) snprintf(name, size, "%s", own);
+}
+
 static inline void cl_read_one(struct host *h, const struct news *w) {
     char name[32];
-    snprintf(name, sizeof(name), "t%u", w->kind == NEWS_TOPIC && w->id ? (unsigned)w->id : w->topic);
-    if (w->topic < TOPICS_MAX && h->c->names[w->topic]) snprintf(name, sizeof(name), "%s", h->c->names[w->topic]);
+    cl_topic_name(h->c, w, name, sizeof(name));
     switch (w->kind) {
     case NEWS_BROKER: {
         struct kw_register_broker_record r;
