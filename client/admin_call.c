@@ -17,13 +17,16 @@ static void fail(struct kc_admin *a, kc_err err) {
 
 static void send_step(struct kc_admin *a);
 
-static void again(struct kc_admin *a) {
-    struct kc_core *core = a->op.client->core;
+int64_t kc_admin_again_at_us(const struct kc_admin *a) {
     const struct kc_settings *s = a->op.client->settings;
-    int64_t now_us = kc_core_now(core).mono_us;
     int64_t wait = s->retry_backoff_us << KW_MIN(a->tries, 6);
     if (a->tries == 0 && !a->rq.sent) wait = KW_MIN(wait, UNSENT_WAIT_US);
-    int64_t at = now_us + KW_MIN(wait, s->retry_backoff_max_us);
+    return kc_core_now(a->op.client->core).mono_us + KW_MIN(wait, s->retry_backoff_max_us);
+}
+
+static void again(struct kc_admin *a) {
+    struct kc_core *core = a->op.client->core;
+    int64_t at = kc_admin_again_at_us(a);
     a->tries++;
     if (at >= a->deadline_us)
         fail(a, KC_TIMED_OUT);
@@ -65,7 +68,7 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
         return;
     }
     a->last = err;
-    bool slow = err == KC_TIMED_OUT && a->step_us > 0 && kc_core_now(a->op.client->core).mono_us < a->deadline_us;
+    bool slow = err == KC_TIMED_OUT && (a->partial || (a->step_us > 0 && kc_core_now(a->op.client->core).mono_us < a->deadline_us));
     if (slow || (kc_err_retriable(err) && err != KC_TIMED_OUT)) {
         if (rq->sent && a->kind->unsure) a->kind->unsure(a);
         kc_metadata_refresh(a->op.client->core, "an administrative request failed");
@@ -90,6 +93,7 @@ static void send_step(struct kc_admin *a) {
     struct kc_core *core = a->op.client->core;
     kc_request_init(&a->rq, a->api);
     if (a->rq.version_min < a->version_min) a->rq.version_min = a->version_min;
+    if (a->rq.version_max > a->version_max) a->rq.version_max = a->version_max;
     a->rq.broker = a->broker;
     a->rq.channel = KC_CHANNEL_CONTROL;
     a->rq.deadline_us = a->deadline_us;

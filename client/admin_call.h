@@ -40,9 +40,10 @@ struct kc_admin {
     /* 0, or how long one broker may take over a step: one that is frozen must not take the whole call's time. Then it counts as unreachable. Only for
      * calls that change nothing. Set once it is made. */
     int64_t step_us;
+    bool partial; /* at the limit too `unreachable` is asked, which ends the call with what is known. Set once it is made. */
     kc_err last; /* of a retriable failure: the reason when the time is up */
     /* of the step: as the kind says at first; read and unreachable may set another */
-    int16_t api, version_min;
+    int16_t api, version_min, version_max;
     int32_t broker;
     void *call;
 };
@@ -64,6 +65,7 @@ kc_err kc_admin_begin(kc_err made, kc_op *op, kc_op **out);
 static inline void kc_admin_step(struct kc_admin *a, int16_t api, int16_t version_min, int32_t broker) {
     a->api = api;
     a->version_min = version_min;
+    a->version_max = INT16_MAX; /* the step's maker may lower it */
     a->broker = broker;
 }
 /* For read: the answer into *m, and its throttle time, a field of it, to the core (KIP-219). */
@@ -76,6 +78,7 @@ kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, 
 /* For read: whether an item's error means "ask again" (asks for fresh metadata where that helps). */
 bool kc_admin_again(struct kc_admin *a, int16_t code);
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
+int64_t kc_admin_again_at_us(const struct kc_admin *a); /* when ADMIN_AGAIN would send; from deadline_us on it ends the call */
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */
 /* For read: a copy of an array of node ids; *ok becomes false when there is no memory for it. */
 const int32_t *kc_admin_keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok);

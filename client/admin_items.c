@@ -54,8 +54,7 @@ static kc_err copy_items(struct items *it, const void *v, size_t stride) {
     return KC_OK;
 }
 
-/* *err: KC_INVALID, KC_NO_MEMORY. */
-static struct items *items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err) {
+struct items *kc_items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err) {
     *err = n > 0 && (!v || stride < shape->size) ? KC_INVALID : KC_NO_MEMORY;
     struct items *it = *err == KC_INVALID ? NULL : kw_calloc(1, sizeof *it);
     if (!it) return NULL;
@@ -72,13 +71,14 @@ static struct items *items_new(const void *v, size_t stride, size_t n, const str
 void kc_items_free(void *call) {
     struct items *it = call;
     if (!it) return;
+    if (it->more_free) it->more_free(it->more);
     kw_arena_deinit(&it->arena);
     kw_free(it);
 }
 
 /* ---- Answers ---- */
 
-static void settle(const struct items *it, size_t i, kc_err err, struct kw_str text) {
+void kc_items_settle(const struct items *it, size_t i, kc_err err, struct kw_str text) {
     it->marks[i].state = ITEM_SETTLED;
     *item_err(it, i) = err;
     kc_admin_message(item_message(it, i), MESSAGE_SIZE, text, (int16_t)(err == KC_BAD_MESSAGE ? KE_NONE : err));
@@ -120,30 +120,35 @@ static const struct result *result_of(const struct items *it, size_t i, const st
     return low < count && r[low].resource == key.resource && kw_str_eq(r[low].name, key.name) ? &r[low] : NULL;
 }
 
-/* True: the item is to be sent again. */
-static bool take_one(struct kc_admin *a, size_t i, const struct result *r) {
+void kc_items_sort(struct result *r, size_t count) {
+    for (size_t k = 0; k < count; k++) r[k].at = k;
+    qsort(r, count, sizeof *r, by_item); /* there may be a hundred thousand, in any order */
+}
+
+bool kc_items_take_one(struct kc_admin *a, size_t i, const struct result *results, size_t count) {
     const struct items *it = a->call;
+    const struct result *r = result_of(it, i, results, count);
     const struct shape *shape = it->shape;
     struct item_mark *mark = &it->marks[i];
     if (!r) {
-        settle(it, i, KC_BAD_MESSAGE, kw_str_of("the answer does not name it"));
+        kc_items_settle(it, i, KC_BAD_MESSAGE, kw_str_of("the answer does not name it"));
         return false;
     }
     bool done_before = mark->unsure && shape->done_code != KE_NONE && r->code == shape->done_code;
     if (done_before && !shape->verified) {
-        settle(it, i, KC_OK, kw_str_null());
+        kc_items_settle(it, i, KC_OK, kw_str_null());
         return false;
     }
     if (r->code == KE_REQUEST_TIMED_OUT) mark->unsure = true; /* begun, and not over in time */
     bool final = (shape->unknown_is_final && r->code == KE_UNKNOWN_TOPIC_OR_PARTITION) || (shape->final && shape->final(r->code));
     if (!done_before && !final && kc_admin_again(a, r->code)) return true;
-    settle(it, i, r->code, r->text);
+    kc_items_settle(it, i, r->code, r->text);
     if (done_before) mark->state = ITEM_VERIFY;
     return false;
 }
 
 /* Another step, or the end: the first error. */
-static kc_err next_step(struct kc_admin *a, kc_error **error) {
+kc_err kc_items_end(struct kc_admin *a, kc_error **error) {
     const struct items *it = a->call;
     for (size_t i = 0; i < it->n; i++) {
         if (it->marks[i].state != ITEM_VERIFY) continue;
@@ -155,8 +160,8 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
         if (err == KC_OK || err == it->shape->quiet_code) continue;
         char number[16] = "";
         if (it->shape->partitioned) snprintf(number, sizeof number, " [%d]", (int)item_resource(it, i));
-        kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s%s: %s",
-                      it->shape->verb, item_name(it, i), number, item_message(it, i));
+        kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s%s%s: %s",
+                      it->shape->verb, item_name(it, i), number, it->about ? it->about : "", item_message(it, i));
         return err;
     }
     return KC_OK;
@@ -165,11 +170,10 @@ static kc_err next_step(struct kc_admin *a, kc_error **error) {
 kc_err kc_items_take(struct kc_admin *a, struct result *r, size_t count, kc_error **error) {
     const struct items *it = a->call;
     bool again = false;
-    for (size_t k = 0; k < count; k++) r[k].at = k;
-    qsort(r, count, sizeof *r, by_item); /* there may be a hundred thousand, in any order */
+    kc_items_sort(r, count);
     for (size_t i = 0; i < it->n; i++)
-        if (it->marks[i].state == ITEM_OPEN && take_one(a, i, result_of(it, i, r, count))) again = true;
-    return again ? ADMIN_AGAIN : next_step(a, error);
+        if (it->marks[i].state == ITEM_OPEN && kc_items_take_one(a, i, r, count)) again = true;
+    return again ? ADMIN_AGAIN : kc_items_end(a, error);
 }
 
 /* ---- Whether an earlier try did it ---- */
@@ -209,11 +213,11 @@ kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
             continue;
         }
         if (shown > 0)
-            settle(it, i, KC_OK, kw_str_null());
+            kc_items_settle(it, i, KC_OK, kw_str_null());
         else
             it->marks[i].state = ITEM_SETTLED; /* with the error that it has */
     }
-    return again ? ADMIN_AGAIN : next_step(a, error);
+    return again ? ADMIN_AGAIN : kc_items_end(a, error);
 }
 
 /* ---- Results ---- */
@@ -225,21 +229,25 @@ static void outcome(const struct kc_op *op, const struct items *it, size_t i, kc
     *message = own ? item_message(it, i) : kc_err_text(op->err);
 }
 
-kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
-                     int64_t timeout_us, kc_error **error) {
-    kc_op *op = NULL;
-    kc_err err;
-    struct items *it = items_new(v, stride, n, shape, flag, &err);
-    if (err == KC_INVALID) return kc_admin_invalid(kind, error);
-    err = kc_admin_run(c, kind, it, timeout_us, &op, error);
+void kc_items_give(const kc_op *op, const struct items *it, void *v, size_t stride, size_t n) {
     for (size_t i = 0; op && i < n; i++) { /* n: the caller's; where it gave none they are made of the answer */
         uint8_t *item = (uint8_t *)v + stride * i;
         const char *message;
         kc_err own;
         outcome(op, it, i, &own, &message);
-        memcpy(item + shape->err_at, &own, sizeof own);
-        kc_admin_message((char *)item + shape->message_at, MESSAGE_SIZE, kw_str_of(message), KE_NONE);
+        memcpy(item + it->shape->err_at, &own, sizeof own);
+        kc_admin_message((char *)item + it->shape->message_at, MESSAGE_SIZE, kw_str_of(message), KE_NONE);
     }
+}
+
+kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
+                     int64_t timeout_us, kc_error **error) {
+    kc_op *op = NULL;
+    kc_err err;
+    struct items *it = kc_items_new(v, stride, n, shape, flag, &err);
+    if (err == KC_INVALID) return kc_admin_invalid(kind, error);
+    err = kc_admin_run(c, kind, it, timeout_us, &op, error);
+    kc_items_give(op, it, v, stride, n);
     kc_op_free(op);
     return err;
 }
@@ -247,7 +255,7 @@ kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struc
 kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
                       size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
     kc_err err = KC_INVALID;
-    struct items *it = op ? items_new(v, stride, n, shape, flag, &err) : NULL;
+    struct items *it = op ? kc_items_new(v, stride, n, shape, flag, &err) : NULL;
     if (err == KC_INVALID) return kc_admin_invalid(kind, error);
     kc_op *made = NULL;
     err = kc_admin_make(c, kind, it, timeout_us, opaque, &made, error);

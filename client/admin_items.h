@@ -1,7 +1,7 @@
 /* admin_items.h - the items of an administrative call that changes things: a copy of the caller's, what became of each, and, where an answer was
  * lost, whether an earlier try of this very call did it already.
  *
- * Called by admin.c and admin_cluster.c. Calls admin_call.h.
+ * Called by admin.c, admin_cluster.c and admin_group_change.c. Calls admin_call.h.
  */
 #ifndef KC_ADMIN_ITEMS_H
 #define KC_ADMIN_ITEMS_H
@@ -39,6 +39,10 @@ struct items {
     size_t n;
     int32_t flag;
     struct item_mark *marks;
+    /* of calls that add something of their own; else NULL */
+    const char *about; /* what errors say behind an item: " in group g" */
+    void *more;
+    void (*more_free)(void *more);
 };
 struct result { /* one of an answer */
     int32_t resource;
@@ -58,6 +62,11 @@ static inline void *kc_items_open(const struct items *it, size_t i) {
 
 /* Puts an answer's results into the items, and the results into another order. Those whose error passes are asked for again, they alone. */
 kc_err kc_items_take(struct kc_admin *a, struct result *r, size_t count, kc_error **error);
+/* The same by parts, for a call whose requests carry only some of its items: in order, one item, the end. */
+void kc_items_sort(struct result *r, size_t count);
+bool kc_items_take_one(struct kc_admin *a, size_t i, const struct result *r, size_t count); /* true: the item is to be sent again */
+void kc_items_settle(const struct items *it, size_t i, kc_err err, struct kw_str text);
+kc_err kc_items_end(struct kc_admin *a, kc_error **error);          /* another step, or the first error */
 /* The step that looks whether an earlier try did it: metadata of the topics in question. */
 kw_err kc_items_verify_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
 /* shows: 1: this is what was asked for; 0: it is not; -1: not yet known, ask again. */
@@ -67,6 +76,9 @@ kc_err kc_items_verify_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
 /* A call of items: what the public functions have in common. KC_INVALID: a stride too small, an item without a name or that is not valid. */
 kc_err kc_items_call(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, void *v, size_t stride, size_t n,
                      int64_t timeout_us, kc_error **error);
+/* For calls that make their own of these: *err KC_INVALID, KC_NO_MEMORY; what became of the items, into the caller's. */
+struct items *kc_items_new(const void *v, size_t stride, size_t n, const struct shape *shape, int32_t flag, kc_err *err);
+void kc_items_give(const kc_op *op, const struct items *it, void *v, size_t stride, size_t n);
 kc_err kc_items_start(kc_client *c, const struct kc_admin_kind *kind, const struct shape *shape, int32_t flag, const void *v, size_t stride,
                       size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 

@@ -50,7 +50,7 @@ KC_API kc_err kc_admin_create_topics_start(kc_client *c, const kc_topic_new *ite
                                            uint64_t opaque, kc_op **op, kc_error **error);
 
 typedef struct kc_admin_item {
-    const char *name;            /**< a topic's */
+    const char *name;            /**< a topic's, or a group's */
     int32_t count;               /**< create_partitions: the new total; not looked at otherwise */
     /* out */
     kc_err err;
@@ -90,8 +90,8 @@ KC_API kc_err kc_admin_alter_configs(kc_client *c, kc_config_alter *items, size_
 KC_API kc_err kc_admin_alter_configs_start(kc_client *c, const kc_config_alter *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
                                            kc_op **op, kc_error **error);
 
-/** Results of the _start forms of create_topics, delete_topics, create_partitions, alter_configs, elect_leaders and alter_reassignments, in
- * the order of the items. Strings are borrowed until the operation is freed. Up to max; returns how many there are, 0 while it is under way. */
+/** Results of the _start forms of create_topics, delete_topics, create_partitions, alter_configs, elect_leaders, alter_reassignments, and of
+ * those that change groups, in the order of the items. Strings are borrowed until the operation is freed. Up to max; returns how many there are, 0 while it is under way. */
 typedef struct kc_admin_result {
     const char *name, *message;  /**< message: what failed and what to do; "" when ok */
     kc_err err;
@@ -264,6 +264,137 @@ KC_API kc_count_list *kc_op_result_counts(kc_op *op); /**< yours from then on; N
 KC_API size_t kc_count_list_count(const kc_count_list *l);
 KC_API kc_err kc_count_list_get(const kc_count_list *l, size_t index, kc_count *out); /**< KC_INVALID past the end */
 KC_API void kc_count_list_free(kc_count_list *l);
+
+/* ---- Consumer groups: KIP-88, 222, 229, 345, 496, 518, 699, 709, 848 (types), 1043 ----
+ *
+ * What a group has, its coordinator keeps: the broker that leads its part of __consumer_offsets. It is looked for, and looked for again when it
+ * moves, is loading or cannot be reached, until the limit; groups of one coordinator go in one request. Only groups of the classic protocol are
+ * described; the offsets of any are read. */
+
+typedef struct kc_group_list kc_group_list;
+typedef struct kc_group_listing {
+    const char *group;
+    const char *protocol_type;   /**< "consumer"; "" none: only offsets are kept */
+    const char *state;           /**< "Stable", "PreparingRebalance", "CompletingRebalance", "Empty", …; "" from a broker before 2.6 */
+    const char *type;            /**< "classic", "consumer", …; "" from a broker that knows no types (KIP-848) */
+    int32_t coordinator;         /**< the broker that told of it */
+} kc_group_listing;
+typedef struct kc_group_list_failure {
+    int32_t broker;              /**< that could not be asked for its groups */
+    kc_err err;
+} kc_group_list_failure;
+/** The groups of all brokers, by name. states, types: only those with one of them (any letter case); 0 of them: all. *out is the caller's. A broker
+ * that cannot be asked does not fail the call: kc_group_list_failure tells of it, and its groups are missing. KC_UNSUPPORTED: states before Kafka 2.6,
+ * types before KIP-848. */
+KC_API kc_err kc_admin_list_groups(kc_client *c, const char *const *states, size_t state_count, const char *const *types, size_t type_count,
+                                   int64_t timeout_us, kc_group_list **out, kc_error **error);
+KC_API kc_err kc_admin_list_groups_start(kc_client *c, const char *const *states, size_t state_count, const char *const *types, size_t type_count,
+                                         int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_group_list *kc_op_result_groups(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API size_t kc_group_list_count(const kc_group_list *l);
+KC_API kc_err kc_group_list_get(const kc_group_list *l, size_t index, kc_group_listing *out); /**< KC_INVALID past the end */
+KC_API kc_err kc_group_list_failed(const kc_group_list *l, size_t index, kc_group_list_failure *out); /**< the same */
+KC_API void kc_group_list_free(kc_group_list *l);
+
+typedef struct kc_group_details kc_group_details;
+typedef struct kc_group_info {
+    const char *group;
+    const char *state;           /**< as listed; "Dead": there is no such group, err says it too */
+    const char *protocol_type;   /**< "consumer"; "" none */
+    const char *protocol;        /**< what its members agreed on: "range", "cooperative-sticky", …; "" none, or not yet */
+    int32_t coordinator;         /**< -1 unknown */
+    size_t member_count;
+    kc_err err;                  /**< GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID; what kept its coordinator from answering in time */
+    const char *message;         /**< what failed; "" when ok */
+} kc_group_info;
+typedef struct kc_group_partition {
+    const char *topic;
+    int32_t partition;
+} kc_group_partition;
+typedef struct kc_group_member {
+    const char *id, *client_id, *host;
+    const char *instance_id;     /**< NULL: not static */
+    const char *const *topics;   /**< that it subscribes to; a broker tells of it, and of what it has, once the group is stable */
+    size_t topic_count;
+    const kc_group_partition *assigned;
+    size_t assigned_count;
+    kc_err err;                  /**< KC_BAD_MESSAGE: its subscription or assignment does not follow the consumer protocol; the last two have it */
+    kc_bytes metadata, assignment; /**< as it said and was given; the forms that topics and assigned show are those of protocol_type "consumer" */
+} kc_group_member;
+/** Describes groups, in the order of `groups`: the call succeeds, and each has an err of its own. *out is the caller's. */
+KC_API kc_err kc_admin_describe_groups(kc_client *c, const char *const *groups, size_t n, int64_t timeout_us, kc_group_details **out, kc_error **error);
+KC_API kc_err kc_admin_describe_groups_start(kc_client *c, const char *const *groups, size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op,
+                                             kc_error **error);
+KC_API kc_group_details *kc_op_result_group_details(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API size_t kc_group_details_count(const kc_group_details *d);
+/* Indexes from 0; KC_INVALID past the end. */
+KC_API kc_err kc_group_details_get(const kc_group_details *d, size_t index, kc_group_info *out);
+KC_API kc_err kc_group_details_member(const kc_group_details *d, size_t group, size_t index, kc_group_member *out);
+KC_API void kc_group_details_free(kc_group_details *d);
+
+typedef struct kc_group_offsets kc_group_offsets;
+typedef struct kc_group_offset {
+    const char *topic;
+    int32_t partition;
+    int32_t leader_epoch;        /**< of the record before it; -1 unknown */
+    int64_t offset;              /**< the next record to be read; -1: none is committed */
+    const char *metadata;        /**< as committed with it; "" none */
+    kc_err err;
+} kc_group_offset;
+/** The committed offsets of groups. parts: of these partitions (topic and partition), of each of the groups; n 0: of all that have one. require_stable 1:
+ * those with an open transaction are waited for (KIP-447). The call succeeds, and each group has an err of its own: kc_group_offsets_err. A group that
+ * is not there has none committed. *out is the caller's. */
+KC_API kc_err kc_admin_group_offsets(kc_client *c, const char *const *groups, size_t group_count, const kc_group_partition *parts, size_t stride, size_t n,
+                                     int32_t require_stable, int64_t timeout_us, kc_group_offsets **out, kc_error **error);
+KC_API kc_err kc_admin_group_offsets_start(kc_client *c, const char *const *groups, size_t group_count, const kc_group_partition *parts, size_t stride,
+                                           size_t n, int32_t require_stable, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+KC_API kc_group_offsets *kc_op_result_group_offsets(kc_op *op); /**< yours from then on; NULL: not done, failed, or taken already */
+KC_API kc_err kc_group_offsets_err(const kc_group_offsets *o, size_t group); /**< why they could not be read; KC_INVALID past the end */
+KC_API size_t kc_group_offsets_count(const kc_group_offsets *o, size_t group);
+KC_API kc_err kc_group_offsets_get(const kc_group_offsets *o, size_t group, size_t index, kc_group_offset *out); /**< by topic and partition */
+KC_API void kc_group_offsets_free(kc_group_offsets *o);
+
+typedef struct kc_group_offset_item {
+    const char *topic;
+    int32_t partition;
+    int32_t leader_epoch;        /**< alter: of the record before it, where it is greater than 0 */
+    int64_t offset;              /**< alter: the next record that the group is to read */
+    const char *metadata;        /**< alter: kept with it; NULL: none */
+    /* out */
+    kc_err err;
+    char message[256];           /**< what failed and what to do; "" when ok */
+} kc_group_offset_item;
+/** Commits offsets in a group's place; one that is not there is made. Per item: UNKNOWN_MEMBER_ID (the group has members: only they commit),
+ * UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, GROUP_AUTHORIZATION_FAILED. KC_INVALID: n 0, an offset below 0. */
+KC_API kc_err kc_admin_alter_group_offsets(kc_client *c, const char *group, kc_group_offset_item *items, size_t stride, size_t n, int64_t timeout_us,
+                                           kc_error **error);
+KC_API kc_err kc_admin_alter_group_offsets_start(kc_client *c, const char *group, const kc_group_offset_item *items, size_t stride, size_t n,
+                                                 int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+/** Forgets committed offsets (KIP-496). Per item: GROUP_SUBSCRIBED_TO_TOPIC (a member reads it), GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION. */
+KC_API kc_err kc_admin_delete_group_offsets(kc_client *c, const char *group, kc_group_offset_item *items, size_t stride, size_t n, int64_t timeout_us,
+                                            kc_error **error);
+KC_API kc_err kc_admin_delete_group_offsets_start(kc_client *c, const char *group, const kc_group_offset_item *items, size_t stride, size_t n,
+                                                  int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+
+/** Deletes groups without members, with their offsets (KIP-229). items[].name: a group's. Per item: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. */
+KC_API kc_err kc_admin_delete_groups(kc_client *c, kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+KC_API kc_err kc_admin_delete_groups_start(kc_client *c, const kc_admin_item *items, size_t stride, size_t n, int64_t timeout_us, uint64_t opaque,
+                                           kc_op **op, kc_error **error);
+
+typedef struct kc_group_member_item {
+    const char *name;            /**< its member id, or, is_static 1, its instance id */
+    int32_t is_static;
+    /* out */
+    kc_err err;
+    char message[256];           /**< what failed and what to do; "" when ok */
+} kc_group_member_item;
+/** Puts members out of a group, in which the others share out anew (KIP-345; Kafka 2.4 on). n 0: all of them. reason: for the broker's log; NULL: none. A
+ * member that still runs joins again. Per item: UNKNOWN_MEMBER_ID. */
+KC_API kc_err kc_admin_remove_group_members(kc_client *c, const char *group, const char *reason, kc_group_member_item *items, size_t stride, size_t n,
+                                            int64_t timeout_us, kc_error **error);
+KC_API kc_err kc_admin_remove_group_members_start(kc_client *c, const char *group, const char *reason, const kc_group_member_item *items, size_t stride,
+                                                  size_t n, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
+/* Results of the _start forms of the last four: kc_op_result_items. */
 
 #ifdef __cplusplus
 }
