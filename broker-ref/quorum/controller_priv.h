@@ -175,7 +175,7 @@ struct kb_target {
     int8_t recovery_state; /* -1: as it is */
 };
 struct kb_target kb_target_of(const struct kb_image_partition *p); /* as it is */
-/* Ends the reassignment when everything that it adds is in sync. */
+/* Ends the reassignment when all replicas that stay are in sync. */
 kw_err kb_target_complete(struct kb_controller *k, struct kb_target *x) KW_CHECK;
 /* Who leads it then; also drops in-sync replicas that are not alive. */
 kw_err kb_target_elect(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, struct kb_target *x) KW_CHECK;

@@ -1,4 +1,4 @@
-/* controller_reassign.c - partitions move onto other replicas: AlterPartitionReassignments, and the end of it when what was added is in sync;
+/* controller_reassign.c - partitions move onto other replicas: AlterPartitionReassignments, and the end of it when all that stay are in sync;
  * records of changes to replicas. KIP-455, KIP-860; P6 of the model: partitions move onto a new broker under load.
  *
  * Called by api/alter_partition_reassignments through controller.h, and by controller_isr.c (kb_target_*).
@@ -29,15 +29,17 @@ static int32_t *without(struct kb_controller *k, const int32_t *a, int32_t n, co
     return v;
 }
 
+/* As Apache Kafka does: not before all that stay are in sync, those that it adds and those that were there. Else it could leave fewer in sync than
+ * min.insync.replicas asks for, and take away the copies that made up for it. */
 kw_err kb_target_complete(struct kb_controller *k, struct kb_target *x) {
     if (x->adding_count == 0 && x->removing_count == 0) return KW_OK;
     int32_t replica_count, isr_count;
     int32_t *replicas = without(k, x->replicas, x->replica_count, x->removing, x->removing_count, &replica_count);
     int32_t *isr = without(k, x->isr, x->isr_count, x->removing, x->removing_count, &isr_count);
     if (!replicas || !isr) return KW_ENOMEM;
-    for (int32_t i = 0; i < x->adding_count; i++)
-        if (!kb_elect_has(isr, isr_count, x->adding[i])) return KW_OK;
-    if (replica_count == 0 || isr_count == 0) return KW_OK;
+    for (int32_t i = 0; i < replica_count; i++)
+        if (!kb_elect_has(isr, isr_count, replicas[i])) return KW_OK;
+    if (replica_count == 0) return KW_OK;
     x->replicas = replicas, x->replica_count = replica_count;
     x->isr = isr, x->isr_count = isr_count;
     x->adding_count = x->removing_count = 0;

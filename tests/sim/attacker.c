@@ -141,7 +141,8 @@ static void prepare(struct sim_attacker *a) {
     a->out_size = a->out_sent = a->poison = 0;
     a->over = false;
     a->target = a->servers > 1 ? (int)sim_below(a->w, (uint64_t)a->servers) : 0;
-    if (a->forge && sim_below(a->w, 2)) {
+    a->forged = a->forge && sim_below(a->w, 2);
+    if (a->forged) {
         a->forge(a->forge_ctx, a);
         return;
     }
@@ -192,7 +193,7 @@ void sim_attacker_strike(struct sim_attacker *a) {
     if (a->conn) return;
     prepare(a);
     if (!a->out_size) return;
-    a->leave_us = a->w->now_us + sim_range(a->w, 20 * SIM_MS, 20 * SIM_S);
+    a->leave_us = a->w->now_us + sim_range(a->w, 20 * SIM_MS, a->forged ? SIM_S : 20 * SIM_S); /* the next forgery meets another state of things */
     a->conn = sim_connect(a->net, sim_client_host(SIM_ATTACKER), a->net->servers[a->target].address, NULL);
     sim_trace(a->w, "the attacker connects%s: %llu, %zu bytes", a->target ? " elsewhere" : "", (unsigned long long)a->conn->id, a->out_size);
     sim_host_wake(&a->host, a->leave_us);

@@ -20,7 +20,8 @@ struct sim_attacker {
     int servers, target; /* of so many nodes, this one */
     void (*forge)(void *ctx, struct sim_attacker *a); /* adds a request that only nodes send, or none; NULL: there is one node alone */
     void *forge_ctx;
-    bool over; /* nothing more goes out: it waits for the end */
+    bool over;   /* nothing more goes out: it waits for the end */
+    bool forged; /* this time it forges */
     struct { /* requests of others, whole, as they were seen */
         uint8_t *p;
         size_t size;

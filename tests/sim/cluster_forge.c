@@ -71,19 +71,41 @@ static void fetch(struct sim_cluster *c, struct sim_attacker *a) {
     send_it(a, kw_api_by_key(KW_API_FETCH), version, &m);
 }
 
-static void alter(struct sim_cluster *c, struct sim_attacker *a) {
+static bool is_out_and_alive(const struct sim_cluster *c, const struct sim_part *p) {
+    for (int i = 0; p->known && p->leader >= 0 && i < p->replica_count; i++) {
+        const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[p->replicas[i]]);
+        if (!sim_part_in_isr(p, p->replicas[i]) && k && !k->fenced) return true;
+    }
+    return false;
+}
+
+/* One that has a replica which lives and is not in sync, if there is any: there a change of the ISR that is not refused shows. */
+static struct sim_part *part_short_of_one(struct sim_cluster *c, int *topic, int *partition) {
+    struct sim_part *p = any_part(c, topic, partition);
+    for (int tries = 0; tries < 20 && !is_out_and_alive(c, p); tries++) p = any_part(c, topic, partition);
+    return p;
+}
+
+/* As the leader, or as another; all replicas in sync, or one alone. What was held up on its way while the ISR or the leader changed, or its sender was
+ * started anew, looks like this. */
+static void alter_one(struct sim_cluster *c, struct sim_attacker *a) {
     struct sim_world *w = a->w;
     int topic, partition;
-    const struct sim_part *p = any_part(c, &topic, &partition);
+    const struct sim_part *p = part_short_of_one(c, &topic, &partition);
     if (!p->known || p->leader < 0 || !c->controller_count) return;
     int kind = (int)sim_below(w, 3);
     int32_t leader = c->ids[p->leader], who = kind == 2 ? some_id(c) : leader;
     const struct kb_image_broker *k = kb_image_broker(&c->image, who);
-    struct kw_alter_partition_request_broker_state isr[1] = {{sim_below(w, 2) ? who : c->ids[p->replicas[sim_below(w, (uint64_t)p->replica_count)]], -1}};
+    int32_t member = sim_below(w, 2) ? who : c->ids[p->replicas[sim_below(w, (uint64_t)p->replica_count)]];
+    struct kw_alter_partition_request_broker_state isr[SIM_NODES_MAX] = {{member, -1}};
     struct kw_alter_partition_request_partition_data x = {.partition_index = partition, .leader_epoch = p->leader_epoch,
                                                           .new_isr_with_epochs = {isr, 1}, .partition_epoch = p->partition_epoch};
     struct kw_alter_partition_request_topic_data t = {.topic_id = p->id, .partitions = {&x, 1}};
     struct kw_alter_partition_request m = {.broker_id = who, .broker_epoch = k ? k->epoch : 5, .topics = {&t, 1}};
+    if (sim_below(w, 3)) {
+        for (int i = 0; i < p->replica_count; i++) isr[i] = (struct kw_alter_partition_request_broker_state){c->ids[p->replicas[i]], -1};
+        x.new_isr_with_epochs.n = p->replica_count;
+    }
     if (kind == 0)
         m.broker_epoch = old_broker_epoch(c, who);
     else if (kind == 2 && who == leader)
@@ -94,6 +116,10 @@ static void alter(struct sim_cluster *c, struct sim_attacker *a) {
         x.partition_epoch -= (int32_t)sim_range(w, 1, 3);
     a->target = KW_MAX(c->controllers[c->controller_count - 1] - 1, 0);
     send_it(a, kw_api_by_key(KW_API_ALTER_PARTITION), 3, &m);
+}
+
+static void alter(struct sim_cluster *c, struct sim_attacker *a) {
+    for (uint64_t n = 1 + sim_below(a->w, 8); n > 0; n--) alter_one(c, a);
 }
 
 /* Of an epoch that its receiver has left behind; of a later one only as a question, or as of another cluster. */
@@ -139,6 +165,6 @@ static void heartbeat(struct sim_cluster *c, struct sim_attacker *a) {
 }
 
 void sim_cluster_forge(void *ctx, struct sim_attacker *a) {
-    static void (*const kinds[])(struct sim_cluster *, struct sim_attacker *) = {fetch, fetch, alter, alter, vote, begin_epoch, heartbeat};
+    static void (*const kinds[])(struct sim_cluster *, struct sim_attacker *) = {fetch, fetch, alter, alter, alter, vote, begin_epoch, heartbeat};
     kinds[sim_below(a->w, KW_COUNTOF(kinds))](ctx, a);
 }

@@ -1,67 +1,9 @@
-/* test_controller_partitions.c - in-sync replicas, elections, reassignments, placement: a test a rule; the failure scenarios 1, 2, 3 and 6 of the
+/* test_controller_partitions.c - in-sync replicas, elections, placement: a test a rule; the failure scenarios 1, 2, 3 and 6 of the
  * requirements as the controller sees them; failing allocations; a random history of brokers with its invariants.
  */
-#include "cluster_rig.h"
-
-static struct rig r;
-
-static int setup(void **state) {
-    (void)state;
-    rig_init(&r, 3);
-    return 0;
-}
-static int teardown(void **state) {
-    (void)state;
-    rig_deinit(&r);
-    return 0;
-}
-
-static const int AR[] = {0, 1, 2};
+#include "cluster_steps.h"
 
 /* ---- AlterPartition ---- */
-
-struct isr {
-    struct kb_isr_request q;
-    struct kb_isr_alter a;
-    int32_t ids[BROKERS], room[BROKERS];
-    int64_t epochs[BROKERS];
-    struct meta_change c;
-};
-
-/* As the leader that the image has, with its epochs; text: "012". */
-static struct isr *isr_of(struct isr *s, const char *topic, int32_t index, const char *text) {
-    const struct kb_image_partition *p = rig_partition(&r, topic, index);
-    memset(s, 0, sizeof(*s));
-    s->q.broker = p->leader;
-    s->q.broker_epoch = r.b[p->leader - ID0].epoch;
-    s->q.items = &s->a;
-    s->a = (struct kb_isr_alter){.topic = kw_str_null(),
-                                 .topic_id = kb_image_topic(&r.m.image, kw_str_of(topic))->id,
-                                 .partition = index,
-                                 .leader_epoch = p->leader_epoch,
-                                 .partition_epoch = p->partition_epoch,
-                                 .isr = s->ids,
-                                 .broker_epochs = s->epochs,
-                                 .isr_room = s->room};
-    for (; *text; text++) {
-        s->ids[s->a.isr_count] = rig_id(*text - '0');
-        s->epochs[s->a.isr_count++] = r.b[*text - '0'].epoch;
-    }
-    return s;
-}
-static void isr_start(struct isr *s) {
-    assert_int_equal(kb_controller_alter_isr(r.m.controller, &s->q, 1, meta_change(&s->c), r.m.now), KW_OK);
-}
-static int16_t isr_run(struct isr *s) {
-    isr_start(s);
-    rig_commit(&r);
-    assert_int_equal(s->c.done, 1);
-    return s->a.result.code;
-}
-static int16_t set_isr(const char *topic, int32_t index, const char *text) {
-    struct isr s;
-    return isr_run(isr_of(&s, topic, index, text));
-}
 
 static void test_alter_partition(void **state) {
     (void)state;
@@ -422,91 +364,6 @@ static void test_leaderships_go_back_by_themselves(void **state) {
     STATE(&r, "t", 2, "1 (1,2)");
 }
 
-/* ---- Reassignments ---- */
-
-static int16_t reassign(const char *topic, int32_t partition, const char *to, bool keep) {
-    struct meta_change c;
-    int32_t ids[BROKERS], n = 0;
-    for (const char *s = to; s && *s; s++) ids[n++] = rig_id(*s - '0');
-    struct kb_reassign a = {.topic = kw_str_of(topic), .partition = partition, .replicas = to ? ids : NULL, .replica_count = n, .keep_factor = keep};
-    assert_int_equal(kb_controller_reassign(r.m.controller, &a, 1, meta_change(&c), r.m.now), KW_OK);
-    rig_commit(&r);
-    assert_int_equal(c.done, 1);
-    return a.result.code;
-}
-
-/* "0 (0,1) of 0,1 +2 -1" */
-static const char *moving(const char *topic, int32_t index) {
-    static char text[200];
-    const struct kb_image_partition *p = rig_partition(&r, topic, index);
-    int n = snprintf(text, sizeof(text), "%s of ", rig_state(&r, topic, index));
-    for (int32_t i = 0; i < p->replica_count; i++) n += snprintf(text + n, sizeof(text) - (size_t)n, i ? ",%d" : "%d", p->replicas[i] - ID0);
-    for (int32_t i = 0; i < p->adding_count; i++) n += snprintf(text + n, sizeof(text) - (size_t)n, " +%d", p->adding[i] - ID0);
-    for (int32_t i = 0; i < p->removing_count; i++) n += snprintf(text + n, sizeof(text) - (size_t)n, " -%d", p->removing[i] - ID0);
-    assert_int_equal(p->directory_count, p->replica_count);
-    return text;
-}
-#define MOVING(topic, index, text) assert_string_equal(moving(topic, index), text)
-
-static void test_reassignment(void **state) {
-    (void)state;
-    assert_int_equal(rig_topic(&r, "t", 1, AR, 2), 0);
-    for (int i = 3; i < 5; i++) rig_up(&r, i, -1);
-    assert_int_equal(reassign("t", 0, NULL, false), KE_NO_REASSIGNMENT_IN_PROGRESS);
-    assert_int_equal(reassign("t", 1, "12", false), KE_UNKNOWN_TOPIC_OR_PARTITION);
-    assert_int_equal(reassign("t", 0, "", false), KE_INVALID_REPLICA_ASSIGNMENT);
-    assert_int_equal(reassign("t", 0, "11", false), KE_INVALID_REPLICA_ASSIGNMENT);
-    assert_int_equal(reassign("t", 0, "17", false), KE_INVALID_REPLICA_ASSIGNMENT);
-    assert_int_equal(reassign("t", 0, "123", true), KE_INVALID_REPLICATION_FACTOR);
-    int64_t leo = r.m.store->log->leo;
-    assert_int_equal(reassign("t", 0, "01", false), 0); /* where it is */
-    assert_int_equal(r.m.store->log->leo, leo);
-    assert_int_equal(reassign("t", 0, "34", false), 0);
-    MOVING("t", 0, "0 (0,1) of 3,4,0,1 +3 +4 -0 -1");
-    assert_int_equal(set_isr("t", 0, "013"), 0);
-    MOVING("t", 0, "0 (0,1,3) of 3,4,0,1 +3 +4 -0 -1");
-    int32_t epoch = rig_partition(&r, "t", 0)->leader_epoch;
-    assert_int_equal(set_isr("t", 0, "0134"), KE_NEW_LEADER_ELECTED); /* all are in sync: it is over */
-    MOVING("t", 0, "3 (3,4) of 3,4");
-    assert_int_equal(rig_partition(&r, "t", 0)->leader_epoch, epoch + 1);
-    assert_int_equal(reassign("t", 0, "43", false), 0); /* another order only */
-    MOVING("t", 0, "3 (3,4) of 4,3");
-    assert_int_equal(reassign("t", 0, "4", false), 0); /* fewer: at once, and the leader moves */
-    MOVING("t", 0, "4 (4) of 4");
-    assert_int_equal(reassign("t", 0, "4012", false), 0);
-    MOVING("t", 0, "4 (4) of 4,0,1,2 +0 +1 +2");
-    assert_int_equal(set_isr("t", 0, "4012"), 0);
-    MOVING("t", 0, "4 (4,0,1,2) of 4,0,1,2");
-}
-
-static void test_reassignments_cancelled_and_replaced(void **state) {
-    (void)state;
-    assert_int_equal(rig_topic(&r, "t", 1, AR, 2), 0);
-    for (int i = 3; i < 5; i++) rig_up(&r, i, -1);
-    assert_int_equal(reassign("t", 0, "34", false), 0);
-    assert_int_equal(set_isr("t", 0, "013"), 0);
-    assert_int_equal(reassign("t", 0, NULL, false), 0);
-    MOVING("t", 0, "0 (0,1) of 0,1");
-    assert_int_equal(reassign("t", 0, "34", false), 0);
-    assert_int_equal(set_isr("t", 0, "013"), 0);
-    assert_int_equal(reassign("t", 0, "23", false), 0); /* 4 is not wanted any more, 3 still is */
-    MOVING("t", 0, "0 (0,1,3) of 2,3,0,1 +2 +3 -0 -1");
-    assert_int_equal(set_isr("t", 0, "0132"), KE_NEW_LEADER_ELECTED);
-    MOVING("t", 0, "2 (3,2) of 2,3");
-    assert_int_equal(reassign("t", 0, "01", false), 0);
-    assert_int_equal(set_isr("t", 0, "230"), 0);
-    rig_kill(&r, 2);
-    rig_kill(&r, 3);
-    rig_run(&r, 100000);
-    MOVING("t", 0, "0 (0) of 0,1,2,3 +0 +1 -2 -3");
-    assert_int_equal(reassign("t", 0, NULL, false), KE_INVALID_REPLICA_ASSIGNMENT); /* none of those is in sync */
-    assert_int_equal(rig_config(&r, 2, "t", "unclean.leader.election.enable", "true"), 0);
-    rig_up(&r, 3, -2);
-    assert_int_equal(reassign("t", 0, NULL, false), 0);
-    MOVING("t", 0, "3 (3) of 2,3");
-    assert_int_equal(kb_controller_counts(r.m.controller)->unclean_elections, 1);
-}
-
 /* ---- Placement ---- */
 
 static struct kb_topic_create create(const char *name, int32_t partitions, int16_t rf) {
@@ -767,7 +624,6 @@ static void test_random_history(void **state) {
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_alter_partition),
@@ -786,8 +642,6 @@ int main(void) {
         TEST(test_starts_that_did_not_get_far),
         TEST(test_elect_leaders),
         TEST(test_leaderships_go_back_by_themselves),
-        TEST(test_reassignment),
-        TEST(test_reassignments_cancelled_and_replaced),
         TEST(test_placement_on_racks),
         TEST(test_placement_with_dead_brokers),
         TEST(test_producer_ids_for_brokers),
