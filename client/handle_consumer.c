@@ -47,6 +47,7 @@ static void in_loop(struct kc_post *post) {
         while (!kw_list_empty(&c->closers)) close_end(KW_CONTAINER_OF(c->closers.next, struct close_op, link), KC_OK);
         if (c->freed) last_rites(c);
     } else if (atomic_load(&c->closed)) {
+        if (!kc_consumer_drained(c)) return; /* comes again */
         if (!k->stopped) kc_consume_stop(k); /* ends in another kick once nothing is outstanding */
     } else if (!k->started) {
         kc_consume_start(k);
@@ -94,9 +95,16 @@ kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_
         kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "consumer: no memory");
         return KC_NO_MEMORY;
     }
-    c->client = kc_client_ref(client);
     c->settings = settings;
     c->mode = mode;
+    err = kc_consumer_group_new(c, error);
+    if (err != KC_OK) {
+        kc_consume_deinit(&c->consume);
+        kw_free(c);
+        kc_settings_free(settings);
+        return err;
+    }
+    c->client = kc_client_ref(client);
     kw_list_init(&c->closers);
     kc_post_init(&c->post, in_loop);
     kc_post_init(&c->free_post, freed_in_loop);
@@ -121,9 +129,11 @@ kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error) {
     if (kc_client_is_forked(c->client)) return KC_FORKED;
     kc_err err = kc_client_enter(c->client);
     if (err == KC_REENTRANT) return err;
+    int64_t deadline_us = kc_deadline_after(timeout_us);
+    if (!atomic_load(&c->closed)) atomic_store(&c->close_by_us, deadline_us);
     atomic_store(&c->closed, true);
     kc_client_signal(c->client); /* a poll under way ends */
-    err = kc_drive_until(c->client, &c->post, is_gone, c, kc_deadline_after(timeout_us), NULL);
+    err = kc_drive_until(c->client, &c->post, is_gone, c, deadline_us, NULL);
     if (err == KC_TIMED_OUT)
         kc_error_make(error, err, KC_NOT_PERSISTED, NULL, CLOSE_TIMED_OUT);
     return err;
@@ -143,6 +153,7 @@ static void close_begin(struct kc_op *op) {
         return;
     }
     kw_list_push(&c->closers, &o->link);
+    if (!atomic_load(&c->closed)) atomic_store(&c->close_by_us, o->deadline_us);
     atomic_store(&c->closed, true);
     kc_client_signal(c->client); /* a poll under way ends */
     if (kw_timers_set(kc_core_timers(c->client->core), &o->timer, o->deadline_us) != KW_OK)
@@ -306,6 +317,7 @@ kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     kc_err err = kc_consumer_enter(c);
     if (err != KC_OK || !event) return err != KC_OK ? err : KC_INVALID;
     if (atomic_exchange(&c->polling, true)) return KC_BUSY;
+    kc_consume_passed(&c->consume);
     if (c->consume.one.e) kc_consume_one_drop(&c->consume);
     int64_t deadline_us = poll_deadline(timeout_us);
     kc_event *e = NULL;
@@ -320,6 +332,7 @@ kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
 static kc_err next_one(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     int64_t deadline_us = poll_deadline(timeout_us);
     kc_event *e = NULL;
+    kc_consume_passed(&c->consume);
     kc_err err = woken(c);
     while (err == KC_OK && (err = kc_consume_one(&c->consume, &e)) == KC_BUSY) err = await_event(c, deadline_us);
     if (err == KC_OK && e)
@@ -337,6 +350,7 @@ kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, i
     if (KW_LIKELY(one->e && one->at + 1 < one->e->count &&
                   atomic_load_explicit(&c->consume.changes, memory_order_acquire) == one->changes)) { /* no lock, no search */
         one->at++;
+        atomic_store_explicit(&one->passed, one->e->views[one->at].offset, memory_order_relaxed);
         atomic_store_explicit(&one->next, kc_one_next(one), memory_order_relaxed);
         *event = NULL;
     } else {

@@ -20,7 +20,7 @@ struct kc_consumer {
     struct kc_ready_source ready;
     kc_processed_mode mode;
     /* closing, with group.id */
-    _Atomic int64_t close_by_us; /* the latest deadline of a close; until then what is processed is committed */
+    _Atomic int64_t close_by_us; /* the deadline of the first close; until then what is processed is committed */
     bool draining, drained;      /* loop context */
     struct kc_commit_drain drain;
 };
@@ -29,6 +29,10 @@ struct kc_consumer {
 kc_err kc_consumer_enter(kc_consumer *c);
 /* The same, of a call over an array. */
 kc_err kc_consumer_enter_each(kc_consumer *c, const void *parts, size_t stride, size_t size, size_t n);
+/* handle_commit.c: what group.id asks for. The error is made. */
+kc_err kc_consumer_group_new(kc_consumer *c, kc_error **error);
+/* Loop context: before the consumer ends, what is processed is committed: false while that is under way; its end posts c->post. */
+bool kc_consumer_drained(kc_consumer *c);
 /* The first item's error, for callers that look no further. */
 kc_err kc_consumer_first_error(const kc_topic_partition *parts, size_t stride, size_t n);
 

@@ -46,15 +46,18 @@ struct kc_commit_item {
     uint64_t order;
     kc_offset at;            /* in: what to commit (metadata borrowed until done); out: err */
     uint64_t assignment;     /* kc_part.assignment of its partition when it was called; 0: not assigned then */
+    uint32_t era;            /* kc_part.era likewise */
     bool settled;
     bool sent;               /* it may have taken effect, whatever err says */
 };
 struct kc_commit_call {
     struct kw_list link;
+    struct kw_timer timer;
+    struct kc_commits *commits;
     struct kc_commit_item *items;
     size_t count, left;
     int64_t deadline_us;
-    struct kc_attempts *attempts;              /* noted: what was tried; may be NULL */
+    struct kc_attempts *attempts;              /* out: what was tried in vain, a hold; NULL: nothing */
     void (*done)(struct kc_commit_call *call); /* all settled; free to release it */
     void *ctx;
 };
@@ -67,17 +70,18 @@ struct kc_committed_item {
 };
 struct kc_committed_query {
     struct kw_list link;
+    struct kw_timer timer; /* its deadline, or when it is to be asked again */
+    struct kc_commits *commits;
     struct kc_committed_item *items;
     size_t count, left;
     int64_t deadline_us;
-    struct kc_attempts *attempts;
+    struct kc_attempts *attempts; /* out, as in a call */
     void (*done)(struct kc_committed_query *q);
     void *ctx;
     /* commit_fetch.c's */
-    bool asked;
+    bool asked, ending;
     int64_t not_before_us;
     int32_t errors;
-    kc_err last_err;
 };
 
 /* Told once nothing of these partitions is to be committed any more. */
@@ -85,7 +89,10 @@ struct kc_commit_drain {
     struct kw_list link;
     uint64_t order; /* what was asked for up to then counts */
     int64_t deadline_us;
-    void (*done)(struct kc_commit_drain *d, kc_err err); /* KC_OK; KC_TIMED_OUT: the deadline passed first; KC_CLOSED */
+    struct kw_timer timer;
+    struct kc_commits *commits;
+    kc_err err;
+    void (*done)(struct kc_commit_drain *d, kc_err err); /* KC_OK; KC_TIMED_OUT: the deadline passed first; KC_LOST; KC_CLOSED */
     void *ctx;
 };
 
@@ -117,8 +124,8 @@ struct kc_coordinator *kc_commits_coordinator(struct kc_commits *m);
 
 /* ---- The group's part ---- */
 
-/* A manual assignment until this is first called. NULL: nobody now, commits wait. What waited under an earlier membership goes on, by the
- * rules above. */
+/* A manual assignment until this is first called, and when member_id is empty. NULL: a subscription, and nobody now: commits wait. What waited
+ * under an earlier membership goes on, by the rules above. */
 void kc_commits_member(struct kc_commits *m, const struct kc_commit_member *member);
 /* Under consume->lock, any thread, before a partition that the application gives up (a revocation's ack, unsubscribe, close; not one that is lost)
  * is taken out of the assignment: with enable.auto.commit what is processed of it is committed all the same, soon. Later calls for it are
@@ -126,7 +133,8 @@ void kc_commits_member(struct kc_commits *m, const struct kc_commit_member *memb
 void kc_part_leave(struct kc_part *p);
 /* Then, in loop context, before the group goes on: d->done comes once everything asked for so far has ended (kc_part_leave and calls), and, with
  * enable.auto.commit, what is processed of the partitions that are still there; or at the deadline. After a KC_TIMED_OUT what is left is
- * still tried, until its own limit. Perhaps from inside the call, when there is nothing to wait for. No lock held. */
+ * still tried, until its own limit. KC_LOST: there is no membership to commit with. Not from inside the call, unless it is stopped. No lock
+ * held. */
 void kc_commits_drain(struct kc_commits *m, struct kc_commit_drain *d);
 void kc_commits_drain_cancel(struct kc_commits *m, struct kc_commit_drain *d); /* done is not called any more */
 
@@ -137,13 +145,10 @@ kc_err kc_commits_gather(struct kc_commits *m, struct kc_commit_item **items, si
 /* Any thread, when the application calls: stamps each item with its partition's assignment, so that one that is taken away until the
  * loop comes round is noticed. */
 void kc_commits_stamp(struct kc_commits *m, struct kc_commit_item *items, size_t count);
-void kc_commits_call(struct kc_commits *m, struct kc_commit_call *call);        /* always ends in done, perhaps at once */
-void kc_commits_call_cancel(struct kc_commits *m, struct kc_commit_call *call, kc_err err); /* done follows at once */
-void kc_commits_query(struct kc_commits *m, struct kc_committed_query *q);      /* always ends in done, perhaps at once */
+void kc_commits_call(struct kc_commits *m, struct kc_commit_call *call);        /* always ends in done, not from inside, unless it is stopped */
+void kc_commits_call_cancel(struct kc_commits *m, struct kc_commit_call *call, kc_err err); /* done follows in the turn under way */
+void kc_commits_query(struct kc_commits *m, struct kc_committed_query *q);      /* likewise */
 void kc_commits_query_cancel(struct kc_commits *m, struct kc_committed_query *q, kc_err err);
-/* Any thread: kc_consumer_processed. */
-void kc_commits_processed(struct kc_commits *m, kc_topic_partition *parts, size_t stride, size_t n);
-
 /* ---- The consumer's part ---- */
 
 /* In a turn, under consume->lock: asks for the committed offsets of those parts that are looked at and wait for it. */

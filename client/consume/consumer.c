@@ -5,7 +5,7 @@
  *
  * Loop context. Called by handle_consumer.c's post, by answers, by new metadata, by its timer. Calls offsets.c, fetcher.c.
  */
-#include "consumer.h"
+#include "commit.h"
 
 #define MEMORY_RETRY_US 100000
 
@@ -54,6 +54,7 @@ kw_err kc_consume_init(struct kc_consume *c, struct kc_core *core, const struct 
 void kc_consume_start(struct kc_consume *c) {
     kc_metadata_listen(c->core, &c->listener);
     c->started = true;
+    if (c->commits) kc_commits_start(c->commits);
     kc_consume_run(c);
 }
 
@@ -139,6 +140,7 @@ void kc_consume_run(struct kc_consume *c) {
     kc_offsets_settle(c, now_us, &next_us);
     begin_turn(c, now_us);
     sort_out(c);
+    if (c->commits) kc_commits_ask(c->commits, now_us, &next_us);
     kc_offsets_ask(c, false, now_us, &next_us);
     kc_fetchers_place(c, now_us);
     kc_offsets_ask(c, true, now_us, &next_us);
@@ -157,18 +159,21 @@ void kc_consume_run(struct kc_consume *c) {
 void kc_consume_stop(struct kc_consume *c) {
     c->stopped = true;
     if (c->started) kc_metadata_unlisten(&c->listener);
+    if (c->commits) kc_commits_stop(c->commits);
     kc_consume_run(c);
     tell_when_stopped(c);
 }
 
 bool kc_consume_stopped(const struct kc_consume *c) {
-    return c->stopped && c->requests == 0 && kw_list_empty(&c->queries);
+    return c->stopped && c->requests == 0 && kw_list_empty(&c->queries) && (!c->commits || kc_commits_stopped(c->commits));
 }
 
 void kc_consume_deinit(struct kc_consume *c) {
     struct kw_list *n;
     (void)kc_event_drop(c->one.e);
     if (c->one.part) kc_part_unref(c->one.part);
+    kc_hand_drop(c);
+    kc_commits_free(c->commits);
     kc_fetchers_free(c);
     while ((n = kw_list_shift(&c->parts)) != NULL) {
         kw_list_remove(&KW_CONTAINER_OF(n, struct kc_part, link)->ready_link);

@@ -53,6 +53,8 @@ struct kc_chunk {
     int64_t error_offset, position_before;
 };
 
+enum { KC_BEGUN_FREE = -1, KC_BEGUN_UNKNOWN = -2 };
+
 enum kc_part_state {
     KC_PART_COMMITTED, /* the group's committed offset is asked for, or about to be; only with group.id */
     KC_PART_LOOKUP,   /* the start offset is asked for, or about to be */
@@ -97,18 +99,21 @@ struct kc_part {
     bool back_off;          /* what was fetched did not stand: loop context is to wait before it fetches again */
     bool full;              /* not asked for since so much of it waits to be taken */
     bool answered;          /* since the last seek or reset */
-    /* with group.id; under the lock */
-    uint64_t assignment;       /* a new one each time that it becomes assigned, of the whole consumer */
-    int64_t begun_at;          /* position at which it began, after a seek or reset: not committed before something past it is processed; -1: may
-                                  be, as nothing else is committed (auto.offset.reset chose it); -2 not known yet */
-    int64_t processed;         /* EXPLICIT: up to where; -1 */
+    /* with group.id; under the lock (commit_part.c) */
+    uint64_t assignment;    /* a new one each time that it becomes assigned, of the whole consumer */
+    int64_t begun_at;       /* where it began, after a seek or reset: not committed before something past it is processed; KC_BEGUN_FREE: may be, as
+                               nothing else is committed and auto.offset.reset chose it; KC_BEGUN_UNKNOWN: not looked up yet */
+    int64_t processed;      /* EXPLICIT: up to where; -1 */
     int32_t processed_epoch;
-    int64_t submitted;         /* processed when last a commit of it was asked for; -1: nothing, or it failed */
-    int64_t left_at;           /* kc_part_leave: what is to be committed of it, though it is gone */
+    int64_t delivered;      /* end of the last event of records; -1: none since it began */
+    int64_t submitted;      /* what was processed when last a commit of it was asked for; -1: nothing, or it failed */
+    int64_t asked, acked;   /* last offset that was asked to be committed, and was, since it began; -1. Nothing below them is committed unasked */
+    uint32_t era;           /* grows when it begins anew: commits from before say nothing of it */
+    struct kw_list leave_link; /* kc_part_leave: in commits->leaving, with a reference */
+    int64_t left_at;           /* what is to be committed of it, though it is gone */
     int32_t left_epoch;
-    struct kw_list leave_link; /* in commits->leaving, with a reference */
-    kc_err commit_told;        /* of automatic commits: the error last told; not again until one succeeded */
-    bool fetches_committed;    /* loop context: an OffsetFetch that names it is outstanding */
+    kc_err commit_told;            /* of automatic commits: the error last told; not again until one succeeded */
+    uint64_t committed_generation; /* loop context: of its OffsetFetch under way; 0: none */
     /* loop context */
     bool wanted; /* its topic is kept known for it */
     struct kw_uuid topic_id;
@@ -190,7 +195,10 @@ struct kc_consume {
         size_t at; /* the record last handed out */
         uint32_t changes;
         struct kc_part *part; /* held; NULL: sought or taken away meanwhile */
-        _Atomic int64_t next; /* offset of the next one */
+        _Atomic int64_t next;   /* offset of the next one */
+        _Atomic int64_t passed; /* that of the one at hand: what is before it is processed */
+        int64_t from;           /* under the lock: where the event begins, and the leader epoch of the record before; -1 */
+        int32_t epoch_before;
     } one;
     /* With a subscription (else NULL): group.h. Set once, under the lock */
     _Atomic(struct kc_group *) group;
@@ -240,8 +248,14 @@ void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t str
 void kc_consume_pause(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, bool pause);
 void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
 void kc_consume_lag(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n);
-/* BY_POLL: poll is called: what it gave before counts as processed. The polling thread. */
+/* The polling thread: poll is called again: in mode BY_POLL what it gave before counts as processed. */
 void kc_consume_passed(struct kc_consume *c);
+void kc_hand_drop(struct kc_consume *c); /* under the lock */
+/* kc_consumer_processed; may: the mode allows it. */
+void kc_consume_processed(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n, bool may);
+/* Under the lock: its position is now a new one that the application, the group or auto.offset.reset chose: nothing is processed of what comes
+ * from there. An offset, or KC_BEGUN_.... */
+void kc_part_anew(struct kc_part *p, int64_t begun_at);
 /* Under the lock. What is processed of it and may be committed; -1: nothing. *epoch: the leader epoch of the record before; -1. */
 int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch);
 /* Under the lock: what assign does with each partition. */
@@ -250,7 +264,7 @@ kc_err kc_part_enter(struct kc_part *p);                                        
 void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us); /* where tp says, from anew */
 void kc_part_remove(struct kc_part *p); /* no longer assigned: loop context takes it out of everything */
 int64_t kc_part_reset_offset(const struct kc_part *p); /* auto.offset.reset: KC_OFFSET_BEGINNING, _END; KC_OFFSET_RESET: none */
-bool kc_part_is_start(int64_t offset);                 /* an offset, or a special one */
+bool kc_part_is_start(const struct kc_consume *c, int64_t offset); /* an offset, or a special one */
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */
@@ -266,6 +280,8 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch,
 void kc_part_queue(struct kc_part *p, struct kc_chunk *k); /* under the lock */
 /* An error for the application, once: the same code again only after p->told was cleared. Under the lock. */
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* An automatic commit of it failed for good: an error for the application, with what was to be committed. Under the lock. */
+void kc_part_tell_commit(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* Records from `end` up to before `position`, the application's, were lost with a leader epoch; more: what follows from it. Under the lock. */
 void kc_part_tell_lost(struct kc_part *p, int64_t end, int64_t position, int32_t epoch, const char *more);
 struct kc_chunk *kc_chunk_new(void);

@@ -394,8 +394,9 @@ static void settle(struct taker *t, uint64_t generation) {
 
 /* From the next partition's chunks, or what was kept of it, from *at on. NULL: nothing is ready, or (*err) there is no memory to take it.
  * With a reference to the partition in *part when there is an event. */
-static kc_event *take_whole(struct kc_consume *c, size_t *at, struct kc_part **part, kc_err *err) {
+static kc_event *take_whole(struct kc_consume *c, size_t *at, struct kc_part **part, int32_t *epoch_before, kc_err *err) {
     *at = 0;
+    *epoch_before = -1;
     *err = KC_OK;
     while (!kw_list_empty(&c->ready)) {
         struct kc_part *p = KW_CONTAINER_OF(c->ready.next, struct kc_part, ready_link);
@@ -403,6 +404,7 @@ static kc_event *take_whole(struct kc_consume *c, size_t *at, struct kc_part **p
         if (p->kept) {
             kc_event *e = p->kept;
             *at = p->kept_at;
+            if (*at > 0) *epoch_before = e->leader_epoch;
             p->kept = NULL;
             kw_list_remove(&p->ready_link);
             kc_part_show(p);
@@ -415,6 +417,7 @@ static kc_event *take_whole(struct kc_consume *c, size_t *at, struct kc_part **p
                           .position = p->position,
                           .epoch = -1};
         uint64_t generation = p->generation;
+        *epoch_before = p->position_epoch;
         kc_lock_give(&c->lock);
         if (t.k->p < t.k->end && !t.k->error)
             work(&t);
@@ -466,15 +469,25 @@ static kc_event *slice(struct kc_consume *c, struct kc_part *p, kc_event *whole,
     return e;
 }
 
+/* Under the lock: what is handed out, and is not processed before poll is called again. */
+static void in_hand(struct kc_consume *c, struct kc_part *p, const kc_event *e, int32_t epoch_before) {
+    kc_hand_drop(c);
+    kc_part_ref(p);
+    c->hand = (struct kc_hand){p, e->views[0].offset, epoch_before};
+    p->delivered = e->offset;
+}
+
 kc_err kc_consume_take(struct kc_consume *c, kc_event **event) {
     size_t at;
     struct kc_part *p;
+    int32_t epoch_before;
     kc_err err;
     kc_lock_take(&c->lock);
-    kc_event *e = take_whole(c, &at, &p, &err);
+    kc_event *e = take_whole(c, &at, &p, &epoch_before, &err);
     if (e) {
         if (e->kind == KC_EVENT_RECORDS) e = slice(c, p, e, at);
         if (!e) err = KC_NO_MEMORY;
+        if (e && e->kind == KC_EVENT_RECORDS && c->commits) in_hand(c, p, e, epoch_before);
         kc_part_unref(p);
     } else if (err == KC_OK) {
         err = KC_BUSY;
@@ -531,25 +544,32 @@ kc_err kc_consume_one(struct kc_consume *c, kc_event **event) {
     struct kc_one *one = &c->one;
     size_t at;
     struct kc_part *p;
+    int32_t epoch_before;
     kc_err err = KC_OK;
     kc_lock_take(&c->lock);
     if (one_goes_on(c)) {
         one->at++;
     } else {
-        kc_event *e = take_whole(c, &at, &p, &err);
+        kc_event *e = take_whole(c, &at, &p, &epoch_before, &err);
         if (!e) {
             if (err == KC_OK) err = KC_BUSY;
         } else if (e->kind == KC_EVENT_RECORDS) {
             one->e = e;
             one->at = at;
             one->part = p;
+            one->from = e->views[at].offset;
+            one->epoch_before = epoch_before;
             one->changes = atomic_load(&c->changes);
+            p->delivered = e->offset;
         } else {
             *event = e;
             kc_part_unref(p);
         }
     }
-    if (one->e) atomic_store_explicit(&one->next, kc_one_next(one), memory_order_relaxed);
+    if (one->e) {
+        atomic_store_explicit(&one->passed, one->e->views[one->at].offset, memory_order_relaxed);
+        atomic_store_explicit(&one->next, kc_one_next(one), memory_order_relaxed);
+    }
     kc_lock_give(&c->lock);
     return err;
 }

@@ -118,7 +118,7 @@ static void check_topic(struct kc_part *p, int64_t now_us) {
     if (p->fetcher) kc_session_reset(p->fetcher);
     p->validated_epoch = -1;
     p->replica = -1;
-    bool had_position = p->state != KC_PART_LOOKUP;
+    bool had_position = p->state != KC_PART_LOOKUP && p->state != KC_PART_COMMITTED;
     kc_part_restart(p, had_position ? KC_OFFSET_BEGINNING : p->start, -1, now_us);
     p->told = KC_OK;
     if (!had_position) return;

@@ -211,6 +211,7 @@ static void part_found(struct kc_part *p, int64_t offset, int32_t epoch, int64_t
     p->state = KC_PART_FETCHING;
     p->position = p->fetch_offset = offset;
     p->position_epoch = p->fetch_epoch = epoch;
+    if (p->begun_at == KC_BEGUN_UNKNOWN) p->begun_at = offset;
     p->since_us = now_us;
     p->not_before_us = 0;
 }
@@ -260,6 +261,7 @@ static void epoch_answer(struct ask *a, struct ask_item *it, const struct kw_off
         return;
     }
     kc_part_restart(p, end, r->leader_epoch, now_us);
+    kc_part_anew(p, end);
     char more[80];
     if (s->offset_reset != 0) {
         snprintf(more, sizeof more, "; going on at offset %lld", (long long)end);

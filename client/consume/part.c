@@ -2,7 +2,7 @@
  *
  * Called by handle_consumer.c and, under the lock, by fetched.c, fetcher.c, fetch_answer.c and offsets.c.
  */
-#include "consumer.h"
+#include "commit.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -111,15 +111,28 @@ void kc_part_queue(struct kc_part *p, struct kc_chunk *k) {
     kc_part_show(p);
 }
 
-static void tell(struct kc_part *p, kc_err code, int64_t offset, int64_t position_before, const char *text) {
+static bool tell_any(struct kc_part *p, kc_err code, int64_t offset, int64_t position_before, const char *text) {
     struct kc_chunk *k = kc_chunk_new();
-    if (!k) return; /* no memory even to say so: kc_consumer_why has the code, and the next time tells it */
+    if (!k) return false; /* no memory even to say so: kc_consumer_why has the code, and the next time tells it */
     const struct kc_topic_meta *t = kc_metadata_topic(p->consume->core, p->topic);
     kc_error_make(&k->error, code, KC_NOT_PERSISTED, NULL, "%s [%d]: %s", t ? t->name : "?", (int)p->partition, text);
     k->error_offset = offset;
     k->position_before = position_before;
-    p->told = code;
     kc_part_queue(p, k);
+    return true;
+}
+
+static void tell(struct kc_part *p, kc_err code, int64_t offset, int64_t position_before, const char *text) {
+    if (tell_any(p, code, offset, position_before, text)) p->told = code;
+}
+
+void kc_part_tell_commit(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) {
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    (void)tell_any(p, code, offset, -1, text);
 }
 
 void kc_part_tell(struct kc_part *p, kc_err code, int64_t offset, const char *fmt, ...) {
@@ -158,8 +171,10 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t n
     drop_fetched(p);
     kc_part_show(p);
     if (c->one.part == p) { /* poll_one sees the changes, and drops what it has at hand */
+        kc_hand_drop(c);
+        c->hand = (struct kc_hand){p, atomic_load(&c->one.passed), -1}; /* our reference is the hand's now: not yet gone past */
         c->one.part = NULL;
-        kc_part_unref(p); /* not the last: the assignment has one */
+        if (!c->commits) kc_hand_drop(c);
     }
     atomic_fetch_add(&c->changes, 1);
     p->generation = ++c->generations;
@@ -176,16 +191,18 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t n
         p->position = p->fetch_offset = offset;
         p->position_epoch = p->fetch_epoch = epoch;
     } else {
-        p->state = KC_PART_LOOKUP;
+        p->state = offset == KC_OFFSET_COMMITTED ? KC_PART_COMMITTED : KC_PART_LOOKUP;
         p->start = offset;
+        kc_part_anew(p, KC_BEGUN_UNKNOWN);
         p->position = p->fetch_offset = -1;
         p->position_epoch = p->fetch_epoch = -1;
     }
 }
 
 /* A start that the application asked for. false: there is no such offset. */
-bool kc_part_is_start(int64_t offset) {
-    return offset >= 0 || offset == KC_OFFSET_BEGINNING || offset == KC_OFFSET_END || offset == KC_OFFSET_RESET;
+bool kc_part_is_start(const struct kc_consume *c, int64_t offset) {
+    return offset >= 0 || offset == KC_OFFSET_BEGINNING || offset == KC_OFFSET_END || offset == KC_OFFSET_RESET ||
+           (offset == KC_OFFSET_COMMITTED && c->commits);
 }
 
 int64_t kc_part_reset_offset(const struct kc_part *p) {
@@ -200,6 +217,7 @@ void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_
     bool no_policy = offset == KC_OFFSET_RESET;
     if (no_policy) offset = KC_OFFSET_END;
     kc_part_restart(p, offset, tp->leader_epoch > 0 ? tp->leader_epoch : -1, now_us);
+    kc_part_anew(p, offset >= 0 ? offset : KC_BEGUN_UNKNOWN);
     p->last_error = p->told = KC_OK;
     p->corrupt_at = -1;
     p->corrupt_count = 0;
@@ -217,12 +235,16 @@ struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partiti
     kw_list_init(&p->look_link);
     kw_list_init(&p->session_link);
     kw_list_init(&p->asked_link);
+    kw_list_init(&p->leave_link);
     kw_list_init(&p->chunks);
     p->consume = c;
     p->refs = 1;
     p->topic = topic;
     p->partition = partition;
     p->assigned = true;
+    p->assignment = ++c->assignments;
+    p->begun_at = KC_BEGUN_UNKNOWN;
+    p->processed = p->delivered = p->submitted = p->asked = p->acked = -1;
     p->state = KC_PART_FAILED; /* until its start is set */
     p->position = p->fetch_offset = p->eof_offset = p->high_watermark = p->corrupt_at = p->empty_us = -1;
     p->position_epoch = p->fetch_epoch = p->validated_epoch = p->replica = -1;
@@ -238,13 +260,14 @@ void kc_part_remove(struct kc_part *p) {
     (void)kw_map_remove_u64(&c->by_id, part_key(p->topic, p->partition));
     p->assigned = false; /* loop context takes it out of its session at its next look, then lets go of it */
     kc_part_restart(p, p->position, -1, 0);
+    kc_part_anew(p, KC_BEGUN_UNKNOWN);
 }
 
 /* Makes the parts that are not there yet; all or nothing. `fresh` gets them. */
 static kc_err assign_new(struct kc_consume *c, const kc_topic_partition *parts, size_t stride, size_t n, struct kw_list *fresh) {
     for (size_t i = 0; i < n; i++) {
         const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
-        if (!kc_metadata_topic(c->core, tp->topic) || tp->partition < 0 || !kc_part_is_start(tp->offset)) return KC_INVALID;
+        if (!kc_metadata_topic(c->core, tp->topic) || tp->partition < 0 || !kc_part_is_start(c, tp->offset)) return KC_INVALID;
         if (kc_part_find(c, tp->topic, tp->partition)) continue;
         struct kc_part *p = kc_part_new(c, tp->topic, tp->partition);
         if (!p || kc_part_enter(p) != KC_OK) {
@@ -282,7 +305,10 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
     for (it = c->parts.next; it != &c->parts; it = next) { /* what is no longer named goes; loop context frees it */
         next = it->next;
         struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
-        if (p->assigned && !p->listed) kc_part_remove(p);
+        if (p->assigned && !p->listed) {
+            kc_part_leave(p);
+            kc_part_remove(p);
+        }
         p->listed = false;
     }
     while ((it = kw_list_shift(&fresh)) != NULL) {
@@ -292,7 +318,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
     for (size_t i = 0; i < n; i++) {
         const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
-        if (p->generation > 0 && tp->offset == KC_OFFSET_RESET) continue; /* kept: goes on where it is */
+        if (p->generation > 0 && (tp->offset == KC_OFFSET_RESET || tp->offset == KC_OFFSET_COMMITTED)) continue; /* kept: goes on where it is */
         kc_part_begin(p, tp, now_us);
     }
     c->kick(c->ctx);
@@ -305,7 +331,7 @@ void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t str
     for (size_t i = 0; i < n; i++) {
         kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
-        tp->err = !p ? KC_NOT_ASSIGNED : kc_part_is_start(tp->offset) ? KC_OK : KC_INVALID;
+        tp->err = !p ? KC_NOT_ASSIGNED : kc_part_is_start(c, tp->offset) ? KC_OK : KC_INVALID;
         if (tp->err == KC_OK) kc_part_begin(p, tp, now_us);
     }
     c->kick(c->ctx);
@@ -338,6 +364,19 @@ void kc_consume_position(struct kc_consume *c, kc_topic_partition *parts, size_t
         int64_t position = kc_part_position(p);
         tp->offset = position >= 0 ? position : KC_OFFSET_RESET;
         tp->leader_epoch = p->position_epoch;
+    }
+    kc_lock_give(&c->lock);
+}
+
+void kc_consume_lag(struct kc_consume *c, kc_topic_partition *parts, size_t stride, size_t n) {
+    kc_lock_take(&c->lock);
+    for (size_t i = 0; i < n; i++) {
+        kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
+        const struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
+        tp->err = p ? KC_OK : KC_NOT_ASSIGNED;
+        if (!p) continue;
+        int64_t position = kc_part_position(p);
+        tp->offset = position < 0 || p->high_watermark < 0 ? -1 : KW_MAX(p->high_watermark - position, 0);
     }
     kc_lock_give(&c->lock);
 }

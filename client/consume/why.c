@@ -1,14 +1,15 @@
 /* why.c - what each partition waits for, in numbers and words (kc_consumer_why). Loop context; called by handle_consumer.c's post. */
 #include <stdio.h>
 
-#include "consumer.h"
+#include "commit.h"
 
-enum { DELIVERING, PAUSED, LOOKUP, LEADER_UNKNOWN, CONNECTING, FETCH_OUTSTANDING, AT_THE_END, BACKING_OFF, HELD_BACK };
+enum { DELIVERING, PAUSED, LOOKUP, LEADER_UNKNOWN, CONNECTING, FETCH_OUTSTANDING, AT_THE_END, BACKING_OFF, HELD_BACK, COMMITTED };
 
 static int32_t state_of(const struct kc_part *p, int32_t broker, int64_t now_us) {
     if (p->paused) return PAUSED;
     if (p->kept || !kw_list_empty(&p->chunks)) return DELIVERING;
     if (p->state == KC_PART_FAILED || p->not_before_us > now_us) return BACKING_OFF;
+    if (p->state == KC_PART_COMMITTED) return COMMITTED;
     if (broker < 0) return LEADER_UNKNOWN;
     if (p->state == KC_PART_LOOKUP || p->state == KC_PART_VALIDATE) return LOOKUP;
     if (kc_part_in_request(p)) return p->high_watermark >= 0 && p->fetch_offset >= p->high_watermark ? AT_THE_END : FETCH_OUTSTANDING;
@@ -39,6 +40,15 @@ static void describe(const struct kc_part *p, kc_why *w) {
         snprintf(w->text, sizeof w->text, "no leader is known%s%s", t && t->known && t->err != KE_NONE ? ": " : "",
                  t && t->known && t->err != KE_NONE ? kc_err_text(t->err) : "");
         break;
+    case COMMITTED: {
+        struct kc_coordinator *coordinator = kc_commits_coordinator(p->consume->commits);
+        if (coordinator) {
+            w->broker = kc_coordinator_broker(coordinator);
+            kc_coordinator_status(coordinator, status, sizeof status);
+        }
+        snprintf(w->text, sizeof w->text, "its committed offset is asked for: %s", status);
+        break;
+    }
     case CONNECTING:
         snprintf(w->text, sizeof w->text, "a fetch waits for broker %d: %s", (int)w->broker, status);
         break;
