@@ -201,12 +201,16 @@ static void found(struct kb_cursor *c, int64_t at) {
     c->find = KB_FIND_FOUND;
 }
 
+/* While the cursor waited, segments in front of its own may have gone (retention, compaction): its number is looked up, not remembered. */
+size_t kb_cursor_next_index(const struct kb_cursor *c) { return kb_log_seg_at(c->log, c->seg->base) + 1; }
+
 static void next_segment(struct kb_cursor *c) {
-    if (c->seg_index + 1 == c->log->priv->seg_count) {
+    size_t next = kb_cursor_next_index(c);
+    if (next >= c->log->priv->seg_count) {
         c->find = KB_FIND_END;
         return;
     }
-    kb_cursor_seg_set(c, c->seg_index + 1);
+    kb_cursor_seg_set(c, next);
     c->find = KB_FIND_PLACE;
 }
 

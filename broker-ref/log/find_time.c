@@ -75,7 +75,7 @@ static int32_t scan(struct kb_cursor *c, const struct kb_find_time *f) {
         c->previous_last = c->entry.last;
         c->at += c->entry.size;
     }
-    c->seg_index++; /* its time came from elsewhere (empty batches, what was cut): go on */
+    c->seg_index = kb_cursor_next_index(c); /* its time came from elsewhere (empty batches, what was cut): go on */
     c->phase = TIME_SEGMENT;
     return KB_STEP_DONE;
 }

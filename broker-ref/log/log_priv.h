@@ -275,6 +275,7 @@ int32_t kb_cursor_find(struct kb_cursor *c);     /* target -> seg, at */
 int32_t kb_cursor_entry(struct kb_cursor *c, int64_t at, struct kb_entry *e); /* parses what stands there; KW_ECRC when nothing sane does */
 int32_t kb_cursor_load(struct kb_cursor *c, int64_t from, int64_t to);        /* into blk */
 void kb_cursor_seg_set(struct kb_cursor *c, size_t i);
+size_t kb_cursor_next_index(const struct kb_cursor *c); /* of the segment behind its own, which is not gone */
 
 /* cut.c */
 kw_err kb_cut_start(struct kb_log *log, int64_t to, int64_t reset_to, bool disk_full, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;

@@ -177,10 +177,39 @@ static void test_flush_limits(void **state) {
     rig_deinit(&r);
 }
 
+static void at_time(struct rig *r, int64_t timestamp) {
+    struct rig_batch b = RIG_BATCH;
+    b.value_size = 400;
+    b.timestamp = timestamp;
+    rig_append(r, &b);
+}
+
+/* While a look-up waits in the second segment, the first one goes: what comes behind its own is not behind the same number any more. */
+static void test_a_lookup_goes_on_behind_its_segment(void **state) {
+    (void)state;
+    struct rig r;
+    setup(&r, 8);
+    static const int64_t times[] = {1, 2, 900, 3, 901, 4, 902, 5, 6};
+    for (size_t i = 0; i < KW_COUNTOF(times); i++) at_time(&r, 1700000000000 + times[i]); /* two a segment */
+    rig_flush(&r);
+    rig_restart(&r); /* no index is in memory */
+    bool done = false;
+    struct kb_find_time f = {.log = r.log, .timestamp = 1700000000000 + 900, .limit = r.log->leo, .done = rig_found, .ctx = &done};
+    assert_int_equal(kb_log_find_time(&f, r.now), 0);
+    assert_int_equal(kb_log_raise_start(r.log, 3, r.log->leo, r.now), KW_OK); /* the first segment, and the batch that it looks for */
+    rig_idle(&r);
+    assert_true(done);
+    assert_int_equal(f.err, KW_OK);
+    assert_int_equal(f.offset, 4);
+    assert_int_equal(f.found_timestamp, 1700000000000 + 901);
+    rig_deinit(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),          cmocka_unit_test(test_size_and_policy),      cmocka_unit_test(test_raise_start),
         cmocka_unit_test(test_crash_while_deleting), cmocka_unit_test(test_producers_expire), cmocka_unit_test(test_flush_limits),
+        cmocka_unit_test(test_a_lookup_goes_on_behind_its_segment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
