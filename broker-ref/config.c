@@ -101,8 +101,12 @@ static kw_err check_integer(const struct kb_config_def *d, const char *value, ch
 static kw_err check_double(const struct kb_config_def *d, const char *value, char *text, size_t size) {
     char *end;
     double v = strtod(value, &end);
-    if (end != value && !*end && v == v) return KW_OK;
-    kb_config_text(text, size, "%s=%s: a number is needed", d->name, value);
+    if (end == value || *end || v != v) {
+        kb_config_text(text, size, "%s=%s: a number is needed", d->name, value);
+        return KW_EINVAL;
+    }
+    if (v >= (double)d->min && v <= (double)d->max) return KW_OK;
+    kb_config_text(text, size, "%s=%s: it must be between %lld and %lld", d->name, value, (long long)d->min, (long long)d->max);
     return KW_EINVAL;
 }
 

@@ -31,6 +31,8 @@
     {.name = name_, .type = type_, .scope = KB_C_TOPIC | KB_C_IGNORED, .def = def_, .min = INT64_MIN, .max = INT64_MAX,                \
      .broker_synonym = syn_, .doc = "Known to Apache Kafka, without effect here."},
 
+#define BDRATIO(n, def, doc) NUM(n, KB_C_DOUBLE, KB_C_BROKER | KB_C_DYNAMIC, def, 0, 1, NULL, doc)
+#define TRATIO(n, def, syn, doc) NUM(n, KB_C_DOUBLE, KB_C_TOPIC, def, 0, 1, syn, doc)
 #define I32 INT32_MAX
 #define I64 INT64_MAX
 #define DAY_MS "86400000"
@@ -112,6 +114,13 @@ const struct kb_config_def kb_config_defs[] = {
     BLONG("log.retention.check.interval.ms", "300000", 1, I64, "How often retention looks at the logs.")
     BDLONG("log.segment.delete.delay.ms", "60000", 0, I64, "How long a deleted topic's folder stays. Removed segments go at once; who reads one reads on.")
     BDLIST("log.cleanup.policy", "delete", "delete,compact", "What happens to old records.")
+    BBOOL("log.cleaner.enable", "true", "Logs with cleanup.policy=compact are compacted.")
+    BDLONG("log.cleaner.backoff.ms", "15000", 0, I64, "How long until the logs are looked at again when none was dirty enough.")
+    BDLONG("log.cleaner.dedupe.buffer.size", "134217728", 0, I64, "Memory for the keys of one pass: 24 bytes a key, at a load of 0.9.")
+    BDLONG("log.cleaner.delete.retention.ms", DAY_MS, 0, I64, "How long compaction keeps a tombstone from when it first met it.")
+    BDRATIO("log.cleaner.min.cleanable.ratio", "0.5", "The part of a log that must not have been compacted yet for it to be time.")
+    BDLONG("log.cleaner.min.compaction.lag.ms", "0", 0, I64, "Records that are younger are not compacted.")
+    BDLONG("log.cleaner.max.compaction.lag.ms", NEVER_MS, 1, I64, "Records that are older are compacted, however small their part is.")
     BDLONG("log.flush.interval.messages", NEVER_MS, 1, I64, "Records after which a log is synced.")
     BDLONG("log.flush.interval.ms", NULL, 0, I64, "Time after which a log is synced. Not set: log.flush.scheduler.interval.ms.")
     BLONG("log.flush.scheduler.interval.ms", NEVER_MS, 0, I64, "Time after which a log is synced when log.flush.interval.ms is not set.")
@@ -155,6 +164,7 @@ const struct kb_config_def kb_config_defs[] = {
     TINT("compression.gzip.level", "-1", -1, 9, "compression.gzip.level", "Level where gzip is the topic's codec.")
     TINT("compression.lz4.level", "9", 1, 17, "compression.lz4.level", "Level where lz4 is the topic's codec.")
     TINT("compression.zstd.level", "3", -131072, 22, "compression.zstd.level", "Level where zstd is the topic's codec.")
+    TLONG("delete.retention.ms", DAY_MS, 0, I64, "log.cleaner.delete.retention.ms", "How long compaction keeps a tombstone from when it first met it.")
     TLONG("file.delete.delay.ms", "60000", 0, I64, "log.segment.delete.delay.ms",
           "How long a deleted topic's folder stays. Removed segments go at once; who reads one reads on.")
     TLONG("flush.messages", NEVER_MS, 1, I64, "log.flush.interval.messages", "Records after which the log is synced.")
@@ -164,10 +174,15 @@ const struct kb_config_def kb_config_defs[] = {
     TINT("max.decompressed.message.bytes", "2147483639", 1, 2147483639, "max.decompressed.message.bytes",
           "The most that the records of a batch may decompress to.")
     TINT("max.message.bytes", "1048588", 0, I32, "message.max.bytes", "The largest record batch.")
+    TLONG("max.compaction.lag.ms", NEVER_MS, 1, I64, "log.cleaner.max.compaction.lag.ms",
+          "Records that are older are compacted, however small their part is; the active segment is closed at that age.")
     TLONG("message.timestamp.after.max.ms", "3600000", 0, I64, "log.message.timestamp.after.max.ms",
           "How far a record's timestamp may lie after the broker's time.")
     TLONG("message.timestamp.before.max.ms", NEVER_MS, 0, I64, "log.message.timestamp.before.max.ms",
           "How far a record's timestamp may lie before the broker's time.")
+    TRATIO("min.cleanable.dirty.ratio", "0.5", "log.cleaner.min.cleanable.ratio",
+           "The part of a log that must not have been compacted yet for it to be time.")
+    TLONG("min.compaction.lag.ms", "0", 0, I64, "log.cleaner.min.compaction.lag.ms", "Records that are younger are not compacted.")
     TENUM("message.timestamp.type", "CreateTime", "CreateTime,LogAppendTime", "log.message.timestamp.type",
           "Who dates records: the producer, or the broker at append.")
     TINT("min.insync.replicas", "1", 1, I32, "min.insync.replicas", "With acks=all, replicas that must be in sync for a write.")

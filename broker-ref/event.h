@@ -51,7 +51,7 @@ enum kb_disk_op {
     KB_DISK_JOB,          /* job(job_arg, fs): on the job lane, with a synchronous file interface */
 };
 enum { KB_DISK_CREATE = 1, KB_DISK_SYNC_FLAG = 2, KB_DISK_RECURSIVE = 4, KB_DISK_EXCLUSIVE = 8 };
-enum kb_lane { KB_LANE_LOG, KB_LANE_READ, KB_LANE_ATOMIC, KB_LANE_JOB, KB_LANE_COUNT };
+enum kb_lane { KB_LANE_LOG, KB_LANE_READ, KB_LANE_ATOMIC, KB_LANE_JOB, KB_LANE_CLEAN /* long jobs that nobody waits for */, KB_LANE_COUNT };
 
 /* The kinds of failure that the core tells apart; the shell maps errno to these and keeps errno for the log line. */
 enum kb_disk_err {

@@ -50,6 +50,8 @@ size_t kb_node_counts(const struct kb_node *n, struct kb_node_count out[KB_NODE_
         {"unclean_truncations", (int64_t)f->unclean_truncations},
         {"unclean_records", (int64_t)f->unclean_records},
         {"corrupt_batches", (int64_t)f->corrupt},
+        {"compactions", n->partitions ? n->partitions->cleaner.passes : 0},
+        {"uncleanable_logs", n->partitions ? n->partitions->cleaner.uncleanable : 0},
     };
     memcpy(out, counts, sizeof(counts));
     return KB_NODE_COUNTS;

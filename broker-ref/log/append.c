@@ -235,11 +235,12 @@ void kb_tail_cut(struct kb_log *log, int64_t to) {
 
 void kb_tail_drop_segment(struct kb_log *log, const struct kb_segment *s) {
     struct kb_tail *t = &log->priv->tail;
-    while (t->count && tail_at(t, 0)->seg == s) {
-        t->head = (t->head + 1) & (t->cap - 1);
-        t->count--;
-    }
     while (t->count && tail_at(t, t->count - 1)->seg == s) t->count--;
+    uint32_t n = t->count; /* what is older goes with it: they are one piece */
+    while (n && tail_at(t, n - 1)->seg != s) n--;
+    if (!n) return;
+    t->head = (t->head + n) & (t->cap - 1);
+    t->count -= n;
 }
 
 const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offset) {

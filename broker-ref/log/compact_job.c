@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compact_map.h"
-
 #define READ_SIZE (1u << 20)
 #define WRITE_SIZE (1u << 20)
 #define BODY_SIZE_MAX (1u << 30) /* decompressed */
@@ -15,7 +13,6 @@
 struct work {
     struct kb_compact_job *j;
     struct kb_fs *fs;
-    struct kb_compact_map map;
     struct kw_compressor *compressor;
     /* the segment being read */
     void *in;
@@ -49,6 +46,7 @@ static char *path_of(const struct kb_compact_job *j, int64_t base, const char *s
 
 static kw_err disk_err(struct work *w, enum kb_disk_err err, const char *path) {
     if (!err) return KW_OK;
+    if (!w->j->disk_err) w->j->disk_err = err;
     return fail(w, err == KB_DISK_ENOMEM ? KW_ENOMEM : KW_EIO, "%s: %s", path ? path : w->j->dir, kb_disk_text(err));
 }
 
@@ -98,6 +96,7 @@ static kw_err bytes_at(struct work *w, int64_t pos, size_t n, const uint8_t **p)
 
 /* The whole batch at pos, checked. */
 static kw_err batch_at(struct work *w, int64_t pos, const uint8_t **p, struct kb_entry *e, struct kw_batch_header *h) {
+    if (atomic_load_explicit(&w->j->stop, memory_order_relaxed)) return fail(w, KW_EBUSY, "stopped");
     kw_err err = bytes_at(w, pos, KW_BATCH_HEADER_SIZE, p);
     if (!err && kb_entry_parse(*p, KW_BATCH_HEADER_SIZE, e)) err = fail(w, KW_EDECODE, "no batch stands at %lld", (long long)pos);
     if (err) return err;
@@ -132,7 +131,7 @@ static kw_err note_batch(struct work *w, const uint8_t *p, const struct kb_entry
     if (err) return err;
     while ((more = kw_record_next(&it, &r)) > 0) {
         if (r.key.len < 0 || r.offset < w->j->dirty) continue;
-        err = kb_compact_map_put(&w->map, r.key, r.offset);
+        err = kb_compact_map_put(&w->j->map, r.key, r.offset);
         if (err) return err;
     }
     return more < 0 ? fail(w, more, "the batch at offset %lld cannot be read", (long long)e->base) : KW_OK;
@@ -260,7 +259,7 @@ struct sieve { /* what of a batch stays */
 
 static bool stays(const struct work *w, const struct kw_batch_header *h, const struct kw_record_view *r) {
     if (r->key.len < 0) return false;
-    if (kb_compact_map_get(&w->map, r->key) > r->offset) return false;
+    if (kb_compact_map_get(&w->j->map, r->key) > r->offset) return false;
     bool has_horizon = h->attributes & KW_ATTR_DELETE_HORIZON;
     return r->value.len >= 0 || !has_horizon || h->base_timestamp > w->j->wall_ms;
 }
@@ -377,28 +376,56 @@ static size_t group_of(const struct kb_compact_job *j, size_t i, size_t count) {
     return n;
 }
 
-static kw_err clean_all(struct work *w) {
+static kw_err clean_some(struct work *w) {
     struct kb_compact_job *j = w->j;
-    size_t count = 0;
-    while (count < j->source_count && j->sources[count].base < j->cleaned_to) count++;
-    for (size_t i = 0, n; i < count; i += n) {
-        n = group_of(j, i, count);
+    int64_t from = j->bytes_in;
+    j->more = false;
+    while (j->next < j->count && !j->more) {
+        size_t i = j->next, n = group_of(j, i, j->count);
         kw_err err = begin_result(w, j->sources[i].base, end_of(j, i + n - 1));
         for (size_t k = 0; !err && k < n; k++) err = clean_source(w, &j->sources[i + k]);
         if (!err) err = end_result(w);
         if (err) return err;
+        j->next += n;
+        j->more = j->next < j->count && j->step_bytes > 0 && j->bytes_in - from >= j->step_bytes;
     }
     return KW_OK;
 }
 
-static void remove_cleaned(struct work *w) {
-    static const char *const suffixes[] = {".log.cleaned", ".index.cleaned", ".timeindex.cleaned"};
-    for (size_t i = 0; i < w->j->result_count; i++)
-        for (size_t k = 0; k < KW_COUNTOF(suffixes); k++) {
-            char *path = path_of(w->j, w->j->results[i].base, suffixes[k]);
-            if (path) (void)w->fs->ops->unlink(w->fs, path); /* the next start removes what is left */
-            kw_free(path);
-        }
+/* What earlier passes left unfinished goes first: by a `.cleaned` at a lower offset recovery would take a finished replacement for one that is not.
+ * It is durable before anything is put in place: clean_some's end syncs the folder. */
+static kw_err sweep(struct work *w) {
+    uint8_t *names = NULL;
+    int64_t count = 0;
+    kw_err err = disk_err(w, w->fs->ops->list(w->fs, w->j->dir, &names, &count), w->j->dir);
+    const char *z = (const char *)names;
+    for (int64_t i = 0; i < count && !err; i++, z += strlen(z) + 1) {
+        size_t n = strlen(z), size = strlen(w->j->dir) + n + 2;
+        if (n < 8 || strcmp(z + n - 8, ".cleaned") != 0) continue;
+        char *path = kw_malloc(size);
+        if (path) snprintf(path, size, "%s/%s", w->j->dir, z);
+        err = path ? disk_err(w, w->fs->ops->unlink(w->fs, path), path) : KW_ENOMEM;
+        kw_free(path);
+    }
+    kw_free(names);
+    return err;
+}
+
+/* As many as the dirty part can have keys, but no more than is allowed; what no key falls on is never touched. */
+static size_t map_memory(const struct kb_compact_job *j) {
+    uint64_t keys = (uint64_t)KW_MAX(j->end - j->dirty, 0);
+    if (keys >= j->memory_max / (2 * sizeof(struct kb_compact_slot))) return j->memory_max;
+    return KW_MIN(j->memory_max, (size_t)(keys + keys / 8 + 32) * 2 * sizeof(struct kb_compact_slot));
+}
+
+static kw_err map_keys(struct work *w) {
+    struct kb_compact_job *j = w->j;
+    kw_err err = sweep(w);
+    if (!err) err = kb_compact_map_init(&j->map, map_memory(j), j->seed);
+    j->mapped = !err;
+    if (!err) err = note_all(w);
+    while (j->count < j->source_count && j->sources[j->count].base < j->cleaned_to) j->count++;
+    return err;
 }
 
 void kb_compact_job_run(void *job, struct kb_fs *fs) {
@@ -407,20 +434,24 @@ void kb_compact_job_run(void *job, struct kb_fs *fs) {
     kw_out_init(&w.pending);
     kw_out_init(&w.batch);
     kw_out_init(&w.body);
-    j->err = w.compressor ? kb_compact_map_init(&w.map, j->memory_max, j->seed) : KW_ENOMEM;
-    if (!j->err) j->err = note_all(&w);
-    if (!j->err) j->err = clean_all(&w);
+    j->err = w.compressor ? KW_OK : KW_ENOMEM;
+    if (!j->err && !j->mapped) j->err = map_keys(&w);
+    if (!j->err) j->err = clean_some(&w);
     if (!j->err && !j->ephemeral) j->err = disk_err(&w, fs->ops->sync_dir(fs, j->dir), j->dir);
     if (j->err && !j->why[0]) fail(&w, j->err, "%s", j->err == KW_ENOMEM ? "out of memory" : "it failed");
     close_source(&w);
     if (w.out) fs->ops->close(fs, w.out);
-    if (j->err) remove_cleaned(&w);
-    kb_compact_map_deinit(&w.map);
+    if (j->err) (void)!sweep(&w); /* the next pass, or the next start, removes what is left */
     kw_compressor_free(w.compressor);
     kw_out_deinit(&w.pending);
     kw_out_deinit(&w.batch);
     kw_out_deinit(&w.body);
     kw_free(w.win);
+}
+
+void kb_compact_sweep_run(void *job, struct kb_fs *fs) {
+    struct work w = {.j = job, .fs = fs};
+    (void)!sweep(&w);
 }
 
 /* ---- In place ---- */
@@ -444,38 +475,54 @@ static kw_err sync_names(struct work *w) {
     return w->j->ephemeral ? KW_OK : disk_err(w, w->fs->ops->sync_dir(w->fs, w->j->dir), w->j->dir);
 }
 
-/* From the first durable `.log.swap` on it is decided: recovery goes on from there. Its indexes come last; without them it makes them anew.
- */
-static kw_err swap(struct work *w, const struct kb_compact_result *r) {
+static kw_err remove_sources(struct work *w, const struct kb_compact_result *r) {
     const struct kb_compact_job *j = w->j;
-    kw_err err = rename_(w, r->base, ".index.cleaned", ".index.swap");
-    if (!err) err = rename_(w, r->base, ".timeindex.cleaned", ".timeindex.swap");
-    if (!err) err = rename_(w, r->base, ".log.cleaned", ".log.swap");
-    if (!err) err = sync_names(w);
+    kw_err err = KW_OK;
     for (size_t i = 0; !err && i < j->source_count; i++) {
         int64_t base = j->sources[i].base;
         if (base < r->base || base >= r->end) continue;
         err = remove_(w, base, ".index");
         if (!err) err = remove_(w, base, ".timeindex");
+        if (!err) err = remove_(w, base, ".txnindex");
         if (!err && base != r->base) err = remove_(w, base, ".log");
+        if (!err && base != r->base) err = remove_(w, base, ".snapshot");
     }
-    if (!err) err = sync_names(w);
-    if (!err) err = rename_(w, r->base, ".log.swap", ".log");
-    if (!err) err = rename_(w, r->base, ".index.swap", ".index");
-    if (!err) err = rename_(w, r->base, ".timeindex.swap", ".timeindex");
     return err ? err : sync_names(w);
 }
 
-void kb_compact_swap_run(void *job, struct kb_fs *fs) {
-    struct work w = {.j = job, .fs = fs};
+/* From the first durable `.log.swap` on it is decided: recovery goes on from there. Its indexes come last; without them it makes them anew. What was
+ * renamed is not renamed again, and everything else can be done twice. */
+static kw_err swap(struct work *w, struct kb_compact_result *r) {
+    static const char *const names[][2] = {{".index.cleaned", ".index.swap"}, {".timeindex.cleaned", ".timeindex.swap"}, {".log.cleaned", ".log.swap"},
+                                           {".log.swap", ".log"},             {".index.swap", ".index"},                 {".timeindex.swap", ".timeindex"}};
+    const int half = (int)KW_COUNTOF(names) / 2;
+    kw_err err = KW_OK;
+    for (; !err && r->renamed < half; r->renamed += !err) err = rename_(w, r->base, names[r->renamed][0], names[r->renamed][1]);
+    if (!err && r->renamed == half) err = sync_names(w);
+    if (!err && r->renamed == half) err = remove_sources(w, r);
+    for (; !err && r->renamed < 2 * half; r->renamed += !err) err = rename_(w, r->base, names[r->renamed][0], names[r->renamed][1]);
+    return err ? err : sync_names(w);
+}
+
+void kb_compact_swap_run(void *arg, struct kb_fs *fs) {
+    struct kb_compact_swap *s = arg;
+    struct work w = {.j = s->job, .fs = fs};
     w.j->err = KW_OK;
-    for (size_t i = 0; !w.j->err && i < w.j->result_count; i++) w.j->err = swap(&w, &w.j->results[i]);
+    w.j->disk_err = KB_DISK_OK;
+    w.j->why[0] = 0;
+    for (size_t i = s->from; !w.j->err && i < s->from + s->count; i++) w.j->err = swap(&w, &w.j->results[i]);
     if (w.j->err && !w.j->why[0]) fail(&w, w.j->err, "out of memory");
 }
 
-void kb_compact_job_deinit(struct kb_compact_job *j) {
+void kb_compact_results_free(struct kb_compact_job *j) {
     for (size_t i = 0; i < j->result_count; i++) kb_facts_deinit(&j->results[i].facts);
     kw_free(j->results);
     j->results = NULL;
     j->result_count = 0;
+}
+
+void kb_compact_job_deinit(struct kb_compact_job *j) {
+    kb_compact_results_free(j);
+    kb_compact_map_deinit(&j->map);
+    j->mapped = false;
 }

@@ -4,9 +4,8 @@
 kw_err kb_compact_map_init(struct kb_compact_map *m, size_t bytes, const uint64_t seed[2]) {
     size_t cap = 32;
     while (cap * 2 * sizeof(*m->slots) <= bytes) cap *= 2;
-    *m = (struct kb_compact_map){.slots = kw_malloc(cap * sizeof(*m->slots)), .cap = cap, .count_max = cap - cap / 10};
+    *m = (struct kb_compact_map){.slots = kw_calloc(cap, sizeof(*m->slots)), .cap = cap, .count_max = cap - cap / 10};
     if (!m->slots) return KW_ENOMEM;
-    for (size_t i = 0; i < cap; i++) m->slots[i].offset = -1;
     m->key[0] = seed[0];
     m->key[1] = seed[1];
     return KW_OK;
@@ -58,7 +57,7 @@ static void hash_of(const struct kb_compact_map *m, struct kw_bytes key, uint64_
 
 static struct kb_compact_slot *slot_of(const struct kb_compact_map *m, const uint64_t hash[2]) {
     size_t i = (size_t)hash[0] & (m->cap - 1);
-    while (m->slots[i].offset >= 0 && (m->slots[i].hash[0] != hash[0] || m->slots[i].hash[1] != hash[1])) i = (i + 1) & (m->cap - 1);
+    while (m->slots[i].next && (m->slots[i].hash[0] != hash[0] || m->slots[i].hash[1] != hash[1])) i = (i + 1) & (m->cap - 1);
     return &m->slots[i];
 }
 
@@ -66,18 +65,18 @@ kw_err kb_compact_map_put(struct kb_compact_map *m, struct kw_bytes key, int64_t
     uint64_t hash[2];
     hash_of(m, key, hash);
     struct kb_compact_slot *s = slot_of(m, hash);
-    if (s->offset < 0) {
+    if (!s->next) {
         if (m->count == m->count_max) return KW_ELIMIT;
         m->count++;
         s->hash[0] = hash[0];
         s->hash[1] = hash[1];
     }
-    s->offset = offset;
+    s->next = offset + 1;
     return KW_OK;
 }
 
 int64_t kb_compact_map_get(const struct kb_compact_map *m, struct kw_bytes key) {
     uint64_t hash[2];
     hash_of(m, key, hash);
-    return slot_of(m, hash)->offset;
+    return slot_of(m, hash)->next - 1;
 }

@@ -10,7 +10,7 @@
 
 struct kb_compact_slot {
     uint64_t hash[2];
-    int64_t offset; /* -1: free */
+    int64_t next; /* behind the key's newest offset; 0: free, so that fresh pages need no touch */
 };
 struct kb_compact_map {
     struct kb_compact_slot *slots;

@@ -117,6 +117,7 @@ static kw_err cut_memory(struct kb_log *log, size_t keep, int64_t position, stru
     if (fresh) log->written = k->to;
     log->synced = fresh ? k->to : KW_MIN(log->synced, k->to);
     log->recovery_point = KW_MIN(log->recovery_point, k->to);
+    log->cleaned = KW_MIN(log->cleaned, k->to);
     k->reload_pids = p->last_pid_offset >= k->to && !fresh;
     if (fresh) kb_pid_clear(log->pids);
     p->open_write = NULL;
@@ -438,7 +439,7 @@ void kb_cut_step(struct kb_log *log, struct kb_now now) {
         switch (k->phase) {
         case KB_CUT_DRAIN:
             kb_log_submit_writes(log, now);
-            if (kw_list_empty(&p->writes) && !p->stores && !p->sync.running && !p->removing) k->phase = KB_CUT_LOCATE;
+            if (kw_list_empty(&p->writes) && !p->stores && !p->sync.running && !p->removing && !kb_compact_swapping(log)) k->phase = KB_CUT_LOCATE;
             break;
         case KB_CUT_LOCATE:
             err = step_locate(log, now);
@@ -483,6 +484,7 @@ kw_err kb_cut_start(struct kb_log *log, int64_t to, int64_t reset_to, bool disk_
     k->done = done;
     k->ctx = ctx;
     log->busy = true;
+    kb_compact_cut(log, k->to);
     if (disk_full) kb_log_drop_writes(log);
     return KW_OK;
 }

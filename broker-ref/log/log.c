@@ -71,7 +71,7 @@ void kb_log_pin(struct kb_log *log) { log->priv->pins++; }
 static void destroy(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
     if (p) {
-        KW_ASSERT(kw_list_empty(&p->writes) && kw_list_empty(&p->cursors) && !p->stop);
+        KW_ASSERT(kw_list_empty(&p->writes) && kw_list_empty(&p->cursors) && !p->stop && !p->compact);
         kb_removals_free(log);
         if (p->doomed) kb_doomed_start(p->doomed);
         for (size_t i = 0; i < p->seg_count; i++) kb_seg_unref(p->segs[i]);
@@ -289,11 +289,13 @@ fail:
 void kb_log_config_set(struct kb_log *log, const struct kb_log_config *config, struct kb_now now) {
     (void)now;
     log->config = config;
+    log->uncleanable = false; /* it may be another now: tried once more */
 }
 
 void kb_log_free(struct kb_log *log) {
     struct kb_log_private *p = log->priv;
     p->closed = true;
+    kb_compact_drop(log);
     kb_log_drop_writes(log);
     kw_timers_cancel(log->env->timers, &p->epochs_timer);
     kw_timers_cancel(log->env->timers, &p->again_timer);
@@ -358,7 +360,7 @@ static void stop_try(struct kb_log *log, struct kb_now now) {
         if (!p->sync.running && !p->stores && kw_list_empty(&p->writes)) stop_end(log, KW_EIO, now);
         return;
     }
-    if (log->busy) return;
+    if (!kb_compact_halt(log, now) || log->busy) return;
     if (!kw_list_empty(&p->writes)) {
         kb_log_submit_writes(log, now);
         if (!p->sync.running && p->sync.failed && p->young) stop_sync(log, now); /* they wait for a sync that failed */

@@ -20,6 +20,9 @@ struct kb_log_config { /* shared by the logs of a topic; replaced as a whole whe
     bool flush_on_ack;              /* appends are synced before they count as acknowledged */
     int64_t flush_messages, flush_ms;
     int64_t producer_expiration_ms; /* producer.id.expiration.ms */
+    bool compact_policy;            /* cleanup.policy has compact: see compact.h */
+    double min_dirty_ratio;         /* min.cleanable.dirty.ratio */
+    int64_t min_compaction_lag_ms, max_compaction_lag_ms, delete_retention_ms;
 };
 
 struct kb_log_env { /* what every log of a node shares; outlives them and every request of theirs */
@@ -63,6 +66,8 @@ struct kb_log {
     struct kb_epochs *epochs;       /* leader-epoch-checkpoint */
     struct kb_pid_state *pids;
     bool poisoned, read_only;       /* read_only: ENOSPC; clears when an append succeeds again */
+    int64_t cleaned;                /* compaction has been over everything below (compact.h); 0: nothing, or it is not known */
+    bool uncleanable;               /* it cannot be: said why; until it is opened anew or set otherwise */
     bool busy;                      /* truncating, or cutting back: appends get KW_EBUSY until it is done (marks_moved) */
     char failure[224];
     struct kb_log_private *priv;
@@ -176,7 +181,8 @@ kw_err kb_log_truncate(struct kb_log *log, int64_t to, kb_log_done *done, void *
 kw_err kb_log_reset(struct kb_log *log, int64_t start, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;
 /* DeleteRecords and log-start propagation: raises the log start; whole segments below go. Never above `hw`. */
 kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct kb_now now) KW_CHECK;
-/* Retention by time and size, segment roll by time, index budget; called by the node's housekeeping timer. Returns segments deleted. */
+/* Retention by time and size, segment roll by time, index budget; called by the node's housekeeping timer. Returns segments deleted: none while a
+ * pass of compaction is under way, so that it does not lose what it reads. */
 int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now);
 void kb_log_expire_producers(struct kb_log *log, struct kb_now now); /* those silent for producer_expiration_ms */
 bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file); /* a segment's, open now */

@@ -18,6 +18,7 @@
 #define KB_RANGES_MAX 8
 #define KB_PATH_SUFFIX_MAX 48
 
+struct kb_compact;
 struct kb_cursor;
 struct kb_doomed;
 struct kb_range {
@@ -42,6 +43,7 @@ struct kb_segment {
     bool gone;                  /* truncated away or deleted: reads start over */
     bool fresh;                 /* its file is not there yet */
     bool sealed;
+    bool pinned;                /* its files do not have their names yet: handle and indexes stay in memory */
     bool index_stored;          /* the files hold what memory holds, or will */
     bool index_durable;         /* and it is durable: else the recovery point may not pass the segment, since recovery believes their files below it */
     int32_t index_ops;          /* requests in flight that load or store the indexes */
@@ -158,6 +160,8 @@ struct kb_log_private {
     int64_t last_pid_offset;    /* of the newest batch with a producer id; INT64_MAX: unknown */
     int64_t unsynced_since_us;  /* KW_NEVER: nothing unsynced */
     struct kb_cut cut;
+    struct kb_compact *compact; /* a pass of compaction under way */
+    bool compact_said;          /* that it cannot be for now */
     struct kw_list cursors;     /* reads and lookups that wait */
     struct kb_stop *stop;       /* a shutdown under way */
     struct kw_list removals;    /* segments whose files are to go, oldest first (retention) */
@@ -276,6 +280,14 @@ int32_t kb_cursor_entry(struct kb_cursor *c, int64_t at, struct kb_entry *e); /*
 int32_t kb_cursor_load(struct kb_cursor *c, int64_t from, int64_t to);        /* into blk */
 void kb_cursor_seg_set(struct kb_cursor *c, size_t i);
 size_t kb_cursor_next_index(const struct kb_cursor *c); /* of the segment behind its own, which is not gone */
+
+/* compact.c */
+bool kb_compact_swapping(const struct kb_log *log); /* files are taking the places of others: neither may be touched */
+void kb_compact_step(struct kb_log *log, struct kb_now now); /* something that a pass may wait for has come */
+void kb_compact_again(struct kb_log *log);                   /* what there was no memory or space for */
+void kb_compact_cut(struct kb_log *log, int64_t to);         /* the log will end at `to`: a pass over what goes is over */
+bool kb_compact_halt(struct kb_log *log, struct kb_now now); /* the log is to be shut down. true: nothing is under way */
+void kb_compact_drop(struct kb_log *log);                    /* the log is freed */
 
 /* cut.c */
 kw_err kb_cut_start(struct kb_log *log, int64_t to, int64_t reset_to, bool disk_full, kb_log_done *done, void *ctx, struct kb_now now) KW_CHECK;

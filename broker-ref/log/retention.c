@@ -84,6 +84,7 @@ static kw_err drop_oldest(struct kb_log *log) {
 static int32_t drop_while(struct kb_log *log, int64_t hw, struct kb_now now, bool (*due)(const struct kb_log *, const struct kb_segment *, struct kb_now)) {
     struct kb_log_private *p = log->priv;
     int32_t n = 0;
+    if (p->compact) return 0; /* it reads them: next time */
     while (due(log, p->segs[0], now)) {
         struct kb_segment *s = p->segs[0];
         int64_t end = p->seg_count > 1 ? p->segs[1]->base : log->leo;
@@ -119,6 +120,7 @@ int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
     struct kb_log_private *p = log->priv;
     if (log->poisoned || log->busy || p->stop) return 0;
     int64_t start = log->start;
+    kb_compact_again(log);
     remove_next(log);
     int32_t n = drop_while(log, hw, now, expired) + drop_while(log, hw, now, too_much) + drop_while(log, hw, now, below_start);
     if (log->start != start) kb_epochs_truncate_start(log->epochs, log->start);

@@ -14,7 +14,8 @@
 static void op_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_op *op = KW_CONTAINER_OF(r, struct kb_op, req);
     op->fn(op, now);
-    kb_cut_step(op->log, now); /* may have waited for this */
+    if (KW_UNLIKELY(op->log->priv->compact != NULL)) kb_compact_step(op->log, now); /* these may have waited for it */
+    kb_cut_step(op->log, now);
     kb_stop_step(op->log, now);
     kb_op_free(op);
 }
@@ -124,7 +125,7 @@ void kb_seg_drop_file(struct kb_segment *s) {
 /* Sealed segments' handles are a cache over all logs; one that still needs its sync stays. */
 static void touch_file(struct kb_segment *s) {
     struct kb_log_env *env = s->log->env;
-    if (!s->sealed || s->file_state != KB_PRESENT) return;
+    if (!s->sealed || s->pinned || s->file_state != KB_PRESENT) return;
     if (kw_list_empty(&s->file_lru)) env->open_files++;
     else kw_list_remove(&s->file_lru);
     kw_list_push(&env->file_lru, &s->file_lru);
@@ -238,7 +239,7 @@ void kb_seg_drop_index(struct kb_segment *s) {
 
 static void touch_index(struct kb_segment *s) {
     struct kb_log_env *env = s->log->env;
-    if (!s->sealed || s->index_state != KB_PRESENT) return;
+    if (!s->sealed || s->pinned || s->index_state != KB_PRESENT) return;
     if (kw_list_empty(&s->index_lru)) env->index_memory_used += index_cost(s);
     else kw_list_remove(&s->index_lru);
     kw_list_push(&env->index_lru, &s->index_lru);

@@ -3,6 +3,7 @@
 #include "effective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { RESOURCE_TOPIC = 2, RESOURCE_BROKER = 4 };
 
@@ -63,6 +64,12 @@ int64_t kb_effective_broker_int(const struct kb_image *im, const struct kb_confi
     return kb_config_number(d, e.value);
 }
 
+static double topic_ratio(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name) {
+    struct kb_effective e;
+    kb_effective_topic(im, c, topic, kb_config_find(c, name, KB_C_TOPIC), &e);
+    return e.value ? strtod(e.value, NULL) : 0;
+}
+
 static bool topic_list_has(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name, const char *item) {
     struct kb_effective e;
     kb_effective_topic(im, c, topic, kb_config_find(c, name, KB_C_TOPIC), &e);
@@ -83,7 +90,14 @@ void kb_effective_log(const struct kb_image *im, const struct kb_config *c, stru
         .flush_messages = kb_effective_topic_int(im, c, topic, "flush.messages"),
         .flush_ms = kb_effective_topic_int(im, c, topic, "flush.ms"),
         .producer_expiration_ms = kb_effective_broker_int(im, c, "producer.id.expiration.ms"),
+        .compact_policy = topic_list_has(im, c, topic, "cleanup.policy", "compact"),
+        .min_dirty_ratio = topic_ratio(im, c, topic, "min.cleanable.dirty.ratio"),
+        .min_compaction_lag_ms = kb_effective_topic_int(im, c, topic, "min.compaction.lag.ms"),
+        .max_compaction_lag_ms = kb_effective_topic_int(im, c, topic, "max.compaction.lag.ms"),
+        .delete_retention_ms = kb_effective_topic_int(im, c, topic, "delete.retention.ms"),
     };
+    /* What is in the active segment is not compacted: it has to be closed in time. */
+    if (out->compact_policy) out->segment_ms = KW_MIN(out->segment_ms, out->max_compaction_lag_ms);
 }
 
 static int8_t compression_of(const char *name) {

@@ -192,6 +192,7 @@ static void aside_done(struct kb_disk_req *r, struct kb_now now) {
     KB_SAY(o->p->node, KB_WARN, o->nameless ? "%s does not say which topic it belongs to, as nothing in it was synced: set aside as %s"
                                             : "%s belonged to another topic of that name: set aside as %s", o->dir, o->aside);
     o->set_aside = true;
+    o->p->known_at_start = false;
     /* What the checkpoint files say was another's: it must be gone from them before this one has a log. */
     for (size_t i = 0; i < KB_POINT_COUNT; i++) o->p->points[i] = -1;
     kb_partitions_forget_points(o->p->node, &o->points, open_log, o);
@@ -295,7 +296,7 @@ kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) {
     if (!o) return KW_ENOMEM;
     kw_list_init(&o->parked);
     o->p = p;
-    o->first = !ps->loaded;
+    o->first = p->known_at_start = !ps->loaded;
     o->dir = kb_partition_folder(p);
     o->metadata_path = join("%s/%s-%d%s", p->node->log_dir, p->topic, p->index, "/partition.metadata");
     char id[23];

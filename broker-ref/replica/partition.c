@@ -260,6 +260,7 @@ void kb_partition_set_hw(struct kb_partition *p, int64_t hw, struct kb_now now) 
 void kb_partition_offline(struct kb_partition *p, const char *why) {
     kb_partition_leave_role(p);
     p->state = KB_PART_OFFLINE;
+    kb_cleaner_left(p);
     KB_SAY(p->node, KB_ERROR, "%s-%d is offline: %s; %s until the disk is mended and the broker restarted", p->topic, p->index, why,
            p->replica_count > 1 ? "its other replicas go on without this one" : "its clients get KAFKA_STORAGE_ERROR");
     kb_dirs_failed(p, p->node->now);
@@ -281,6 +282,7 @@ void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_n
     p->hw = KW_MIN(KW_MAX(p->points[KB_POINT_HW], log->start), log->leo);
     marks_moved(p, log, now);
     kb_dirs_look(p, NULL, now);
+    kb_cleaner_look(p);
 }
 
 void kb_partition_dirty(struct kb_partition *p) {

@@ -33,6 +33,7 @@ static kw_err note_partition(void *ctx, struct kb_image_topic *t, struct kb_imag
 static void remove_partition(struct kb_partitions *ps, struct kb_partition *p) {
     kb_partition_leave_role(p);
     p->state = KB_PART_DELETED;
+    kb_cleaner_left(p);
     kw_list_remove(&p->config_link);
     kw_list_remove(&p->link);
     kw_list_push(&ps->removed, &p->link);
@@ -155,6 +156,7 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     for (struct kw_list *l; (l = kw_list_shift(&ps->configured));) {
         struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, config_link);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
+        kb_cleaner_look(p);
         if (p->in_sync) kb_partition_reckon(p, now); /* min.insync.replicas may be another */
         kb_purgatory_moved(p, now);
     }
@@ -403,10 +405,12 @@ kw_err kb_partitions_new(struct kb_node *n) {
     kb_isrs_init(&ps->isrs, n);
     kb_dirs_init(&ps->dirs, n);
     n->partitions = ps;
+    kw_err err = kb_cleaner_init(&ps->cleaner, n);
+    if (err != KW_OK) return err; /* kb_partitions_free sees to the rest */
     for (enum kb_point what = 0; what < KB_POINT_COUNT; what++) {
         size_t size = strlen(n->log_dir) + strlen(point_names[what]) + 2;
         ps->points[what].path = kw_malloc(size);
-        if (!ps->points[what].path) return KW_ENOMEM; /* kb_partitions_free sees to the rest */
+        if (!ps->points[what].path) return KW_ENOMEM;
         snprintf(ps->points[what].path, size, "%s/%s", n->log_dir, point_names[what]);
         kw_out_init(&ps->points[what].out);
         kw_list_init(&ps->points[what].waiters);
@@ -468,14 +472,8 @@ kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found, struc
     return KW_OK;
 }
 
-static void log_shut(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
-    struct kb_partition *p = ctx;
-    struct kb_node *n = p->node;
+void kb_partitions_part_stopped(struct kb_node *n, struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
-    if (err != KW_OK) {
-        ps->failed = true;
-        KB_SAY(n, KB_ERROR, "%s-%d could not be closed in order (%s): it is recovered at the next start", p->topic, p->index, log->failure);
-    }
     if (--ps->stop_pending > 0) return;
     ps->stop_pending = KB_POINT_COUNT;
     ps->last_points = true;
@@ -485,6 +483,15 @@ static void log_shut(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
         if (!ps->points[what].in_flight) ps->stop_pending--; /* no memory: said so */
     }
     maybe_stopped(n, now);
+}
+
+static void log_shut(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
+    struct kb_partition *p = ctx;
+    if (err != KW_OK) {
+        p->node->partitions->failed = true;
+        KB_SAY(p->node, KB_ERROR, "%s-%d could not be closed in order (%s): it is recovered at the next start", p->topic, p->index, log->failure);
+    }
+    kb_partitions_part_stopped(p->node, now);
 }
 
 void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, struct kb_now), struct kb_now now) {
@@ -497,7 +504,7 @@ void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, 
     kb_dirs_stop(&ps->dirs);
     ps->stopping = true;
     ps->stop_done = done;
-    ps->stop_pending = 1;
+    ps->stop_pending = kb_cleaner_stop(&ps->cleaner) ? 1 : 2;
     ps->failed = ps->failed || !ps->loaded || ps->opening > 0;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
         if (p->state == KB_PART_OFFLINE) ps->failed = true;
@@ -536,6 +543,7 @@ void kb_partitions_free(struct kb_node *n) {
         kw_free(ps->points[what].path);
         kw_out_deinit(&ps->points[what].out);
     }
+    kb_cleaner_deinit(&ps->cleaner);
     kw_free(ps->notes);
     kw_free(ps);
     n->partitions = NULL;

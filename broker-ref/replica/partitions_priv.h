@@ -4,6 +4,7 @@
 
 #include "../node_priv.h"
 #include "checkpoint.h"
+#include "cleaner.h"
 #include "isr.h"
 #include "partition.h"
 #include "purgatory.h"
@@ -65,6 +66,7 @@ struct kb_partitions {
     bool found_clean; /* of the logs that are opened at the start */
     struct kb_isrs isrs;
     struct kb_dirs dirs;
+    struct kb_cleaner cleaner;
     struct kb_point_file points[KB_POINT_COUNT];
     struct kw_timer housekeep_timer, flush_timer, producers_timer;
     size_t stop_pending;
@@ -102,6 +104,7 @@ void kb_partition_online(struct kb_partition *p, struct kb_log *log, struct kb_n
 struct kb_log_owner kb_partition_owner(struct kb_partition *p);
 void kb_partitions_point_moved(struct kb_node *n, enum kb_point what); /* arms the timer that writes the checkpoint */
 void kb_partitions_flush_due(struct kb_partition *p);
+void kb_partitions_part_stopped(struct kb_node *n, struct kb_now now); /* one of what a stop waits for */
 /* directories.c */
 void kb_dirs_init(struct kb_dirs *d, struct kb_node *n);
 void kb_dirs_stop(struct kb_dirs *d);

@@ -190,7 +190,8 @@ static int64_t told(bool of_controller, bool asked, const char *name) {
 static void test_status(void **state) {
     (void)state;
     static const char *const counts[] = {"brokers_fenced", "unclean_elections", "last_known_leaders",  "records_lost",   "truncations",
-                                         "resets",         "unclean_truncations", "unclean_records", "corrupt_batches"};
+                                         "resets",         "unclean_truncations", "unclean_records", "corrupt_batches",
+                                         "compactions",    "uncleanable_logs"};
     for (size_t i = 0; i < KW_COUNTOF(counts); i++) assert_int_equal(status_of("counts", counts[i]), 0);
     assert_int_equal(status_of(NULL, "node"), 0);
     assert_int_equal(status_of(NULL, "controller"), 0);
