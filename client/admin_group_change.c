@@ -120,11 +120,19 @@ static kc_err take(struct kc_admin *a, struct result *r, size_t count, kc_error 
     return change_next(a, error);
 }
 
+/* What answers say by a code alone, with what to do. */
+static struct kw_str change_text(int16_t code) {
+    return code == KE_NON_EMPTY_GROUP            ? kw_str_of("the group has active members: stop them first")
+           : code == KE_GROUP_SUBSCRIBED_TO_TOPIC ? kw_str_of("a member of the group reads the topic: stop those that do first")
+           : code == KE_GROUP_ID_NOT_FOUND        ? kw_str_of("there is no such group")
+                                                  : kw_str_null();
+}
+
 /* An error of the whole answer is one of its only group. True: *err is what read answers. */
 static bool whole(struct kc_admin *a, int16_t code, kc_error **error, kc_err *err) {
     struct kc_routes *routes = &change_of(a)->routes;
     if (code == KE_NONE) return false;
-    if (!kc_routes_again(a, routes, 0, code)) kc_routes_fail(a, routes, 0, code, kw_str_null());
+    if (!kc_routes_again(a, routes, 0, code)) kc_routes_fail(a, routes, 0, code, change_text(code));
     change_of(a)->begin = change_of(a)->end = 0;
     *err = change_next(a, error);
     return true;
@@ -256,7 +264,7 @@ static kc_err forget_read(struct kc_admin *a, struct kw_in *body, struct kw_aren
         for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) {
             int16_t code = m.topics.v[t].partitions.v[i].error_code;
             *to++ = (struct result){
-                .resource = m.topics.v[t].partitions.v[i].partition_index, .name = m.topics.v[t].name, .text = kw_str_null(), .code = code};
+                .resource = m.topics.v[t].partitions.v[i].partition_index, .name = m.topics.v[t].name, .text = change_text(code), .code = code};
         }
     return take(a, r, count, error);
 }
@@ -296,8 +304,11 @@ static kc_err delete_read(struct kc_admin *a, struct kw_in *body, struct kw_aren
     size_t count = (size_t)KW_MAX(m.results.n, 0);
     struct result *r = kw_arena_calloc(arena, count + 1, sizeof *r);
     if (!r) return KC_NO_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        r[i] = (struct result){.name = m.results.v[i].group_id, .text = m.results.v[i].error_message, .code = m.results.v[i].error_code};
+    for (size_t i = 0; i < count; i++) {
+        const struct kw_delete_groups_response_deletable_group_result *said = &m.results.v[i];
+        struct kw_str ours = change_text(said->error_code); /* says what to do */
+        r[i] = (struct result){.name = said->group_id, .text = ours.len > 0 ? ours : said->error_message, .code = said->error_code};
+    }
     return take(a, r, count, error);
 }
 

@@ -199,6 +199,9 @@ int64_t cli_base64_decode(const char *text, size_t n, uint8_t *out); /* -1: malf
 /* Expands \t \n \r \0 \\ \xHH in place; returns the size. */
 size_t cli_unescape(char *text);
 
+/* A moment, in ms since 1970: "2026-11-30T04:00[:00[.000]][Z|+01:00]" or the day alone, UTC where no zone is said (time.c); "@MS"; an age, "90m". */
+bool cli_time(const char *text, int64_t now_ms, int64_t *ms);
+
 /* "0:1:2,1:2:0": a partition's replicas by ':', partitions by ',', equally many each; ids has room for CLI_REPLICAS_MAX. */
 #define CLI_REPLICAS_MAX 4096
 bool cli_replicas(const char *text, int32_t *ids, int64_t *partitions, int64_t *rf);
@@ -239,6 +242,7 @@ void cli_json_message(FILE *out, const char *topic, const kc_message *m, const k
 int cmd_topic(int argc, char **argv);
 int cmd_produce(int argc, char **argv);
 int cmd_consume(int argc, char **argv);
+int cmd_group(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_cluster(int argc, char **argv);
 int cmd_bench(int argc, char **argv);

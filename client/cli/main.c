@@ -10,6 +10,7 @@ static const struct cli_sub commands[] = {
     {"topic", cmd_topic, "create, list, describe, alter, delete topics"},
     {"produce", cmd_produce, "send records from stdin or a file"},
     {"consume", cmd_consume, "print records"},
+    {"group", cmd_group, "list, describe, reset, delete consumer groups"},
     {"config", cmd_config, "describe and alter topic and broker configs; explain client properties"},
     {"cluster", cmd_cluster, "show the cluster's brokers, controller and partitions"},
     {"elect", cmd_elect, "choose leaders of partitions anew"},

@@ -91,7 +91,8 @@ KC_API kc_err kc_admin_alter_configs_start(kc_client *c, const kc_config_alter *
                                            kc_op **op, kc_error **error);
 
 /** Results of the _start forms of create_topics, delete_topics, create_partitions, alter_configs, elect_leaders, alter_reassignments, and of
- * those that change groups, in the order of the items. Strings are borrowed until the operation is freed. Up to max; returns how many there are, 0 while it is under way. */
+ * those that change groups, in the order of the items. Strings are borrowed until the operation is freed. Up to max; returns how many there are,
+ * 0 while it is under way. */
 typedef struct kc_admin_result {
     const char *name, *message;  /**< message: what failed and what to do; "" when ok */
     kc_err err;

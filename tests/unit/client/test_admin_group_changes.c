@@ -63,7 +63,7 @@ static void test_alter_where_the_coordinator_moves(void **state) {
     begin();
     for (int i = 0; i < 8; i++) script.find[i] = KE_COORDINATOR_NOT_AVAILABLE;
     kc_error *e = NULL;
-    assert_int_equal(kc_admin_alter_group_offsets(client, "b", items, sizeof items[0], 2, 50000, &e), KE_COORDINATOR_NOT_AVAILABLE);
+    assert_int_equal(kc_admin_alter_group_offsets(client, "b", items, sizeof items[0], 2, 300000, &e), KE_COORDINATOR_NOT_AVAILABLE);
     assert_int_equal(items[1].err, KE_COORDINATOR_NOT_AVAILABLE);
     kc_error_free(e);
 }
@@ -195,7 +195,7 @@ static void test_remove_all_members(void **state) {
     kc_error_free(e);
     begin();
     for (int i = 0; i < 8; i++) script.find[i] = KE_COORDINATOR_NOT_AVAILABLE;
-    assert_int_equal(kc_admin_remove_group_members(client, "b", NULL, NULL, 0, 0, 50000, NULL), KE_COORDINATOR_NOT_AVAILABLE);
+    assert_int_equal(kc_admin_remove_group_members(client, "b", NULL, NULL, 0, 0, 300000, NULL), KE_COORDINATOR_NOT_AVAILABLE);
     begin();
     script.find[0] = KE_GROUP_AUTHORIZATION_FAILED;
     assert_int_equal(kc_admin_remove_group_members(client, "b", NULL, NULL, 0, 0, 20000000, NULL), KE_GROUP_AUTHORIZATION_FAILED);

@@ -237,7 +237,7 @@ static void test_describe_until_the_limit(void **state) {
     /* Never a coordinator. */
     begin();
     for (int i = 0; i < 8; i++) script.find[i] = KE_COORDINATOR_NOT_AVAILABLE;
-    assert_int_equal(kc_admin_describe_groups(client, two, 1, 50000, &d, NULL), KC_OK);
+    assert_int_equal(kc_admin_describe_groups(client, two, 1, 300000, &d, NULL), KC_OK);
     kc_group_details_get(d, 0, &g);
     assert_int_equal(g.err, KE_COORDINATOR_NOT_AVAILABLE);
     kc_group_details_free(d);

@@ -1,0 +1,339 @@
+/* group_describe.c - kc group describe: members, what they have, committed offsets, how far behind they are, and what is wrong. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "group.h"
+
+#define PROBLEMS_SHOWN 40        /* as text; JSON has all */
+#define LOG_LIMIT_US 5000000     /* a leader that is silent must not hide the rest */
+#define KE_GROUP_ID_NOT_FOUND 69
+
+struct view { /* one group */
+    kc_group_info info;
+    kc_err offsets_err;
+    struct group_parts parts;
+    char (*problems)[GROUP_PROBLEM_MAX];
+    size_t problem_count, problem_cap;
+};
+struct describe {
+    struct cli_session s;
+    const struct cli_command *c;
+    bool json;
+    kc_group_details *details;
+    kc_group_offsets *offsets;
+    kc_cluster_info *cluster;
+    struct group_topics topics;
+    struct group_log log;
+    struct cli_progress progress;
+};
+
+static bool is_stable(const struct view *v) {
+    return !strcmp(v->info.state, "Stable");
+}
+
+/* ---- What is wrong ---- */
+
+static void problem(struct view *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void problem(struct view *v, const char *fmt, ...) {
+    if (v->problem_count == v->problem_cap) {
+        size_t cap = v->problem_cap ? v->problem_cap * 2 : 16;
+        void *grown = realloc(v->problems, cap * sizeof *v->problems);
+        if (!grown) return;
+        v->problems = grown;
+        v->problem_cap = cap;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(v->problems[v->problem_count++], GROUP_PROBLEM_MAX, fmt, ap);
+    va_end(ap);
+}
+
+static void state_problems(const struct describe *d, size_t group, struct view *v) {
+    kc_group_member m;
+    if (v->offsets_err != KC_OK) problem(v, "its offsets cannot be read: %s (%s)", kc_err_text(v->offsets_err), kc_err_name(v->offsets_err));
+    if (!strcmp(v->info.state, "PreparingRebalance"))
+        problem(v, "it is rebalancing: waits for its members to join again, for each as long as its max.poll.interval.ms");
+    if (!strcmp(v->info.state, "CompletingRebalance")) problem(v, "it is rebalancing: waits for the leading member to share the partitions out");
+    for (size_t i = 0; kc_group_details_member(d->details, group, i, &m) == KC_OK; i++) {
+        if (m.err != KC_OK) problem(v, "member %zu: what it says or was given does not follow the consumer protocol", i + 1);
+        if (is_stable(v) && m.err == KC_OK && m.assigned_count == 0 && !strcmp(v->info.protocol_type, "consumer"))
+            problem(v, "member %zu has no partition", i + 1);
+    }
+}
+
+static void part_problems(struct view *v, const struct group_part *p) {
+    const char *t = p->topic;
+    int n = p->partition;
+    if (p->log_err == 3 /* UNKNOWN_TOPIC_OR_PARTITION */)
+        problem(v, "%s %d: there is no such partition%s", t, n, p->committed >= 0 ? " any more: kc group delete-offsets forgets its offset" : "");
+    else if (p->log_err != KC_OK)
+        problem(v, "%s %d: its log's end is not known: %s (%s)", t, n, kc_err_text(p->log_err), kc_err_name(p->log_err));
+    if (is_stable(v) && p->subscribed && !p->owner) problem(v, "%s %d: no member has it", t, n);
+    if (p->other) problem(v, "%s %d: members %zu and %zu both have it", t, n, p->owner, p->other);
+    if (p->committed >= 0 && p->start > p->committed)
+        problem(v, "%s %d: committed %lld, but the log begins at %lld: what was between is gone", t, n, (long long)p->committed, (long long)p->start);
+    if (p->end >= 0 && p->committed > p->end)
+        problem(v, "%s %d: committed %lld, but the log ends at %lld", t, n, (long long)p->committed, (long long)p->end);
+}
+
+/* ---- What there is ---- */
+
+static bool add_subscribed(const struct describe *d, struct view *v, const char *topic, const char *before) {
+    kc_topic_info t;
+    size_t index;
+    if (before && !strcmp(before, topic)) return true;
+    if (!group_topics_find(&d->topics, topic, &index, &t)) {
+        problem(v, "%s: members subscribe to it, and there is no such topic", topic);
+        return true;
+    }
+    for (size_t i = 0; i < t.partition_count; i++) {
+        struct group_part *p = group_parts_add(&v->parts, topic, (int32_t)i);
+        if (!p) return false;
+        p->subscribed = true;
+    }
+    return true;
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of all members, each topic once. */
+static bool add_subscriptions(const struct describe *d, size_t group, struct view *v) {
+    kc_group_member m;
+    size_t n = 0, at = 0;
+    for (size_t i = 0; kc_group_details_member(d->details, group, i, &m) == KC_OK; i++) n += m.topic_count;
+    const char **topics = calloc(n + 1, sizeof *topics);
+    bool ok = topics != NULL;
+    for (size_t i = 0; ok && kc_group_details_member(d->details, group, i, &m) == KC_OK; i++)
+        for (size_t k = 0; k < m.topic_count; k++) topics[at++] = m.topics[k];
+    if (ok) qsort(topics, n, sizeof *topics, by_text);
+    for (size_t i = 0; ok && i < n; i++) ok = add_subscribed(d, v, topics[i], i > 0 ? topics[i - 1] : NULL);
+    free(topics);
+    return ok;
+}
+
+static bool add_assigned(const struct describe *d, size_t group, struct view *v) {
+    kc_group_member m;
+    for (size_t i = 0; kc_group_details_member(d->details, group, i, &m) == KC_OK; i++) {
+        for (size_t k = 0; k < m.assigned_count; k++) {
+            struct group_part *p = group_parts_add(&v->parts, m.assigned[k].topic, m.assigned[k].partition);
+            if (!p) return false;
+            p->owner = i + 1;
+        }
+    }
+    return true;
+}
+
+static kc_err look(struct describe *d, size_t group, struct view *v, kc_error **error) {
+    kc_err err = kc_group_details_get(d->details, group, &v->info);
+    if (err != KC_OK) return err;
+    v->offsets_err = kc_group_offsets_err(d->offsets, group);
+    state_problems(d, group, v);
+    if (!group_parts_committed(&v->parts, d->offsets, group) || !add_assigned(d, group, v) || !add_subscriptions(d, group, v)) return KC_NO_MEMORY;
+    group_parts_order(&v->parts);
+    cli_progress_say(&d->progress, "%s: looking at the logs of %zu partitions", v->info.group, v->parts.count);
+    if (v->parts.count > 0) err = group_log_ask(&d->s, &d->log, d->cluster, &v->parts, -1, LOG_LIMIT_US, error);
+    cli_progress_end(&d->progress);
+    for (size_t i = 0; err == KC_OK && i < v->parts.count; i++) part_problems(v, &v->parts.v[i]);
+    return err;
+}
+
+/* ---- Printed ---- */
+
+static int64_t lag_of(const struct group_part *p) { /* -1 unknown */
+    if (p->committed < 0 || p->end < 0) return -1;
+    return p->end > p->committed ? p->end - p->committed : 0;
+}
+
+static void add_number(struct cli_table *t, int64_t n) {
+    if (n < 0)
+        cli_table_add(t, "-");
+    else
+        cli_table_add(t, "%lld", (long long)n);
+}
+
+static void print_members(const struct describe *d, size_t group) {
+    static const char *const heads[] = {"#", "host", "partitions", "member"};
+    struct cli_table *table = cli_table_new(heads, sizeof heads / sizeof *heads);
+    kc_group_member m;
+    for (size_t i = 0; kc_group_details_member(d->details, group, i, &m) == KC_OK; i++) {
+        bool named = !strncmp(m.id, m.client_id, strlen(m.client_id)); /* as a rule an id begins with its client's, or with the instance's */
+        cli_table_add(table, "%zu", i + 1);
+        cli_table_add(table, "%s", m.host);
+        cli_table_add(table, "%zu", m.assigned_count);
+        cli_table_add(table, "%s%s%s%s%s", m.id, named ? "" : ", client ", named ? "" : m.client_id, m.instance_id ? ", instance " : "",
+                      m.instance_id ? m.instance_id : "");
+    }
+    cli_table_print(table);
+}
+
+static void print_parts(const struct view *v) {
+    static const char *const heads[] = {"topic", "partition", "committed", "end", "lag", "member"};
+    struct cli_table *table = cli_table_new(heads, sizeof heads / sizeof *heads);
+    for (size_t i = 0; i < v->parts.count; i++) {
+        const struct group_part *p = &v->parts.v[i];
+        cli_table_add(table, "%s", p->topic);
+        cli_table_add(table, "%d", (int)p->partition);
+        add_number(table, p->committed);
+        add_number(table, p->end);
+        add_number(table, lag_of(p));
+        cli_table_add(table, p->owner ? "%zu" : "-", p->owner);
+    }
+    cli_table_print(table);
+}
+
+static void print_text(const struct describe *d, size_t group, const struct view *v) {
+    const kc_group_info *g = &v->info;
+    printf("group %s: %s%s%s, %zu member%s", g->group, g->err == KC_OK ? g->state : "not described", *g->protocol ? ", " : "", g->protocol, g->member_count,
+           g->member_count == 1 ? "" : "s");
+    if (g->coordinator >= 0) printf(", coordinator broker %d", (int)g->coordinator);
+    putchar('\n');
+    if (g->err != KC_OK) printf("  %s (%s)\n", g->message, kc_err_name(g->err));
+    if (g->member_count > 0) print_members(d, group);
+    if (v->parts.count > 0)
+        print_parts(v);
+    else if (v->offsets_err == KC_OK)
+        puts("no offsets are committed");
+    for (size_t i = 0; i < v->problem_count && i < PROBLEMS_SHOWN; i++) puts(v->problems[i]);
+    if (v->problem_count > PROBLEMS_SHOWN) printf("… and %zu more: --json has all\n", v->problem_count - PROBLEMS_SHOWN);
+}
+
+static void json_member(const kc_group_member *m) {
+    putchar('{');
+    group_json_name("id", m->id);
+    putchar(',');
+    group_json_name("instance", m->instance_id);
+    putchar(',');
+    group_json_name("client", m->client_id);
+    putchar(',');
+    group_json_name("host", m->host);
+    printf(",\"topics\":[");
+    for (size_t i = 0; i < m->topic_count; i++) {
+        if (i > 0) putchar(',');
+        cli_json_text(stdout, m->topics[i], strlen(m->topics[i]));
+    }
+    printf("],\"assigned\":[");
+    for (size_t i = 0; i < m->assigned_count; i++) {
+        if (i > 0) putchar(',');
+        cli_json_part(m->assigned[i].topic, m->assigned[i].partition);
+        putchar('}');
+    }
+    printf("]}");
+}
+
+static void json_part(const struct describe *d, size_t group, const struct group_part *p) {
+    kc_group_member m;
+    cli_json_part(p->topic, p->partition);
+    printf(",\"committed\":%lld,\"leader_epoch\":%d,", (long long)p->committed, (int)p->epoch);
+    group_json_name("metadata", p->metadata);
+    printf(",\"log_start\":%lld,\"log_end\":%lld,\"lag\":%lld,", (long long)p->start, (long long)p->end, (long long)lag_of(p));
+    bool owned = p->owner > 0 && kc_group_details_member(d->details, group, p->owner - 1, &m) == KC_OK;
+    group_json_name("member", owned ? m.id : NULL);
+    if (p->log_err != KC_OK) printf(",\"error\":\"%s\"", kc_err_name(p->log_err));
+    putchar('}');
+}
+
+static void print_json(const struct describe *d, size_t group, const struct view *v) {
+    const kc_group_info *g = &v->info;
+    kc_group_member m;
+    int64_t lag = 0;
+    putchar('{');
+    group_json_name("group", g->group);
+    putchar(',');
+    group_json_name("state", g->state);
+    putchar(',');
+    group_json_name("protocol_type", g->protocol_type);
+    putchar(',');
+    group_json_name("protocol", g->protocol);
+    printf(",\"coordinator\":%d,\"members\":[", (int)g->coordinator);
+    for (size_t i = 0; kc_group_details_member(d->details, group, i, &m) == KC_OK; i++) {
+        if (i > 0) putchar(',');
+        json_member(&m);
+    }
+    printf("],\"partitions\":[");
+    for (size_t i = 0; i < v->parts.count; i++) {
+        if (i > 0) putchar(',');
+        json_part(d, group, &v->parts.v[i]);
+        if (lag_of(&v->parts.v[i]) > 0) lag += lag_of(&v->parts.v[i]);
+    }
+    printf("],\"lag\":%lld,\"problems\":[", (long long)lag);
+    for (size_t i = 0; i < v->problem_count; i++) {
+        if (i > 0) putchar(',');
+        cli_json_text(stdout, v->problems[i], strlen(v->problems[i]));
+    }
+    putchar(']');
+    if (g->err != KC_OK) {
+        printf(",\"error\":\"%s\",", kc_err_name(g->err));
+        group_json_name("message", g->message);
+    }
+    puts("}");
+}
+
+/* A group that is not of the classic protocol has offsets all the same. */
+static int describe_one(struct describe *d, size_t group) {
+    struct view v = {0};
+    kc_error *error = NULL;
+    int rc = CLI_OK;
+    kc_err err = look(d, group, &v, &error);
+    if (err != KC_OK) {
+        rc = cli_fail(d->c->name, err, error);
+    } else if (v.info.err != KC_OK && v.parts.count == 0) {
+        fprintf(stderr, "kc: %s: %s: %s (%s)\n", d->c->name, v.info.group, v.info.message, kc_err_name(v.info.err));
+        if (v.info.err == KE_GROUP_ID_NOT_FOUND) fprintf(stderr, "  kc group list shows which groups there are\n");
+        rc = CLI_FAILURE;
+    } else if (d->json) {
+        print_json(d, group, &v);
+    } else {
+        if (group > 0) putchar('\n');
+        print_text(d, group, &v);
+    }
+    if (v.info.err != KC_OK) rc = CLI_FAILURE;
+    group_parts_free(&v.parts);
+    free(v.problems);
+    return rc;
+}
+
+static int run(struct describe *d, const char *const *groups, size_t n) {
+    kc_error *error = NULL;
+    cli_progress_start(&d->progress, "", 0);
+    cli_progress_say(&d->progress, "looking for the coordinators of %zu groups", n);
+    kc_err err = group_describe_all(&d->s, groups, n, &d->details, &error);
+    if (err == KC_OK) err = group_offsets_all(&d->s, groups, n, &d->offsets, &error);
+    if (err == KC_OK) err = cli_describe(&d->s, NULL, &d->cluster, &error);
+    if (err == KC_OK && !group_topics_make(&d->topics, d->cluster)) err = KC_NO_MEMORY;
+    cli_progress_end(&d->progress);
+    if (err != KC_OK) return cli_fail(d->c->name, err, error);
+    int rc = CLI_OK;
+    for (size_t i = 0; i < n; i++)
+        if (describe_one(d, i) != CLI_OK) rc = CLI_FAILURE;
+    return rc;
+}
+
+int group_describe(int argc, char **argv) {
+    struct describe d = {0};
+    const struct cli_option options[] = {CLI_SESSION_OPTIONS(&d.s), {0, "json", NULL, "print JSON, a line a group", CLI_FLAG, &d.json}};
+    const struct cli_command c = {"group describe",
+                                  "GROUP...",
+                                  "Shows members, what they have, committed offsets, lag, and what is wrong.",
+                                  "end: where the log ends, as consumers see it. lag: records from the committed offset to there. What is not known is '-'.",
+                                  1,
+                                  CLI_OPERANDS_MAX,
+                                  options,
+                                  sizeof options / sizeof *options,
+                                  "  kc group describe billing\n"
+                                  "  kc group describe billing --json\n"};
+    struct cli_operands groups;
+    int rc = cli_parse(&c, argc, argv, &groups);
+    if (rc >= 0 || (rc = cli_session_open(&d.s)) != CLI_OK) return rc;
+    d.c = &c;
+    rc = run(&d, groups.v, (size_t)groups.count);
+    group_log_close(&d.log);
+    group_topics_free(&d.topics);
+    kc_cluster_info_free(d.cluster);
+    kc_group_offsets_free(d.offsets);
+    kc_group_details_free(d.details);
+    cli_session_close(&d.s);
+    return rc;
+}
