@@ -111,7 +111,7 @@ static kc_err item_begin(struct kc_commits *m, struct kc_commit_item *it) {
     struct kc_value v = {it->at.topic,
                          it->at.partition,
                          it->at.offset,
-                         it->at.leader_epoch > 0 ? it->at.leader_epoch : -1,
+                         it->epoch,
                          it->assignment,
                          it->era,
                          it->at.metadata};

@@ -45,6 +45,7 @@ struct kc_commit_item {
     struct kc_commit_call *call;
     uint64_t order;
     kc_offset at;            /* in: what to commit (metadata borrowed until done); out: err */
+    int32_t epoch;           /* at.leader_epoch, -1 where that means unknown: set by stamp and gather */
     uint64_t assignment;     /* kc_part.assignment of its partition when it was called; 0: not assigned then */
     uint32_t era;            /* kc_part.era likewise */
     bool settled;

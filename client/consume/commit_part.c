@@ -98,6 +98,7 @@ void kc_commits_stamp(struct kc_commits *m, struct kc_commit_item *items, size_t
     kc_lock_take(&c->lock);
     for (size_t i = 0; i < count; i++) {
         struct kc_part *p = kc_part_find(c, items[i].at.topic, items[i].at.partition);
+        items[i].epoch = items[i].at.leader_epoch > 0 ? items[i].at.leader_epoch : -1;
         items[i].assignment = p ? p->assignment : 0;
         if (!p) continue;
         items[i].era = p->era;
@@ -128,7 +129,11 @@ kc_err kc_commits_gather(struct kc_commits *m, struct kc_commit_item **items, si
         struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
         if (!to_gather(p, &offset, &epoch) || at == n) continue;
         made[at++] = (struct kc_commit_item){
-            .at = {.topic = p->topic, .partition = p->partition, .offset = offset, .leader_epoch = epoch}, .assignment = p->assignment, .era = p->era};
+            .at = {.topic = p->topic, .partition = p->partition, .offset = offset, .leader_epoch = epoch},
+            .epoch = epoch,
+            .assignment = p->assignment,
+            .era = p->era,
+        };
         p->submitted = p->asked = offset;
     }
     kc_lock_give(&c->lock);
