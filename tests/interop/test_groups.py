@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Outside judges on the group coordinator of `kbroker cluster --nodes 3`: one group of kcat, Apache Kafka's console consumer, kafka-python and
-confluent-kafka, whose members join, leave and are killed while brokers are; kafka-consumer-groups; kafka-dump-log on __consumer_offsets.
+"""Outside judges on the group coordinator of `kbroker cluster --nodes 3`: one group of kcat, Apache Kafka's console consumer, kafka-python,
+confluent-kafka, franz-go and kafkajs, whose members join, leave and are killed while brokers are; kafka-consumer-groups, and kc group beside it (on Apache
+Kafka too); kafka-dump-log on __consumer_offsets.
 
     test_groups.py [--quick] [--seed S]
 """
@@ -13,9 +14,9 @@ import subprocess
 import threading
 import time
 
-from judge import cache, cluster, segments, servers, tally, tools
+from judge import cache, cluster, groups, segments, servers, tally, tools
 
-PARTITIONS = 6
+PARTITIONS = 12
 PROPS = {"min.insync.replicas": 2, "offsets.topic.num.partitions": 5, "log.segment.bytes": 1 << 20}
 
 
@@ -39,6 +40,10 @@ class Member:
                     "--formatter-property", "key.separator= ", "--command-property", "session.timeout.ms=6000",
                     "--command-property", "auto.commit.interval.ms=500",
                     "--command-property", "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor"]
+        if kind == "franz-go":
+            return [cache.franz(), "member", b.c.boot, b.group, b.topic]
+        if kind == "kafkajs":
+            return ["node", cache.kafkajs() / "member.js", b.c.boot, b.group, b.topic]
         return [cache.venv(), cache.HERE / "python" / "member.py", kind, b.c.boot, b.group, b.topic]
 
     def read(self):
@@ -100,15 +105,15 @@ class Bench:
         return [f"not shared by {members} with nothing left within {wait} s: {seen}", self.c.log_tail()]
 
 
-KINDS = ["kcat", "java", "kafka-python", "confluent"]
+KINDS = ["kcat", "java", "kafka-python", "confluent", "franz-go", "kafkajs"]
 
 
 def life_and_death(t, b, rng, quick):
     """Members come and go, brokers die: every record reaches the group."""
     members = [Member(b, kind) for kind in KINDS]
     b.produce(600)
-    t.check("four kinds of members read all", b.until_all_are_read())
-    t.check("four kinds of members share six partitions", b.until_shared(4))
+    t.check(f"{len(KINDS)} kinds of members read all", b.until_all_are_read())
+    t.check(f"{len(KINDS)} kinds of members share {PARTITIONS} partitions", b.until_shared(len(KINDS)))
     for step in range(2 if quick else 4):
         node = rng.randrange(3)
         b.c.kill_node(node)
@@ -121,7 +126,7 @@ def life_and_death(t, b, rng, quick):
         b.produce(300)
         t.check(f"round {step}: node {node} and a member ({victim.kind}) were killed", b.until_all_are_read())
         b.c.until_in_sync(b.topic)
-    t.check("all share, and nothing is left", b.until_shared(4))
+    t.check("all share, and nothing is left", b.until_shared(len(KINDS)))
     t.check("one offset, one value", b.contradictions())
     for m in members:
         m.end()
@@ -210,9 +215,14 @@ def run():
         t.note("life and death")
         t.attempt("a group with a member is not deleted", a_living_group_is_not_deleted, b)
         t.attempt("kafka-consumer-groups lists, resets, deletes", tools_of_groups, b)
+        groups.run(t, c.boot, b.box, c.name)
         t.note("tools")
         on_disk(t, b)
         b.box.close()
+    with servers.Kafka() as kafka:
+        box = tools.Toolbox()
+        groups.run(t, kafka.boot, box, kafka.name)
+        box.close()
     return t.close()
 
 

@@ -382,6 +382,10 @@ func metadata(boot string, j job) (int, error) {
 }
 
 func main() {
+	if len(os.Args) == 5 && os.Args[1] == "member" {
+		memberMain()
+		return
+	}
 	lines := make(chan []byte)
 	go func() {
 		in := bufio.NewScanner(os.Stdin)

@@ -215,7 +215,7 @@ def kc_peer():
 def franz():
     src = HERE / "franz"
     out = CACHE / "bin" / "franz-peer"
-    key = fingerprint(src / "main.go", src / "go.mod", src / "go.sum")
+    key = fingerprint(src / "main.go", src / "member.go", src / "go.mod", src / "go.sum")
     keyfile = out.with_suffix(".key")
     with locked("franz"):
         if not out.exists() or not keyfile.exists() or keyfile.read_text() != key:
@@ -230,7 +230,7 @@ def franz():
 
 
 def kafkajs():
-    """Folder with node_modules and the peer's script."""
+    """Folder with node_modules and the peer's scripts."""
     apt("node", "nodejs")
     apt("npm", "npm")
     src = HERE / "kafkajs"
@@ -244,7 +244,8 @@ def kafkajs():
                 shutil.copy(src / f, out)
             run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=out)
             stamp(out, key)
-        shutil.copy(src / "peer.js", out)
+        for f in ("peer.js", "member.js"):
+            shutil.copy(src / f, out)
     return out
 
 
