@@ -120,7 +120,7 @@ static int by_group(const void *a, const void *b) {
 
 static void finish_list(kc_group_list *l) {
     size_t kept = 0;
-    qsort(l->v, l->count, sizeof *l->v, by_group);
+    if (l->count > 0) qsort(l->v, l->count, sizeof *l->v, by_group);
     for (size_t i = 0; i < l->count; i++)
         if (kept == 0 || strcmp(l->v[kept - 1].said.group, l->v[i].said.group) != 0) l->v[kept++] = l->v[i];
     l->count = kept;

@@ -1,4 +1,4 @@
-/* group_server.h - two scripted brokers for test_admin_groups*.c, on server.h's sockets: each coordinates the groups that it is said to; what they are to
+/* group_server.h - two scripted brokers for test_admin_group*.c and test_kc_group.c, on server.h's sockets: each coordinates the groups that it is said to; what they are to
  * answer, and what they saw. Groups whose name begins with a letter before 'm' belong to broker 1, the others to broker 2. */
 #ifndef TESTS_CLIENT_GROUP_SERVER_H
 #define TESTS_CLIENT_GROUP_SERVER_H
@@ -31,6 +31,10 @@ static struct {
     bool swapped;         /* broker 1 coordinates what 2 did, and the other way round */
     bool dead;            /* described as groups that are not there, as before version 6 */
     bool no_members;
+    bool topics;          /* there are some: t with four partitions, the last without a leader, and u with one */
+    bool twice;           /* the second member has what the first one has */
+    const char *state;    /* NULL: Stable */
+    int64_t committed[2]; /* of partitions 0 and 1; 0: as ever */
     char seen[256];       /* of the last request: what is worth looking at */
 } script;
 static struct kw_arena arenas[2];
@@ -72,11 +76,48 @@ static void answer_metadata(struct server_conn *c, struct kw_frame_request *h) {
     struct kw_metadata_response_broker b[2] = {
         {.node_id = 1, .host = kw_str_of("127.0.0.1"), .port = servers[0]->port, .rack = kw_str_null()},
         {.node_id = 2, .host = kw_str_of("127.0.0.1"), .port = script.down ? 1 : servers[1]->port, .rack = kw_str_null()}};
+    int32_t one[] = {1};
+    struct kw_metadata_response_partition parts[5];
+    static const int32_t numbers[] = {0, 1, 2, 3, 0}, leaders[] = {1, 1, 2, -1, 1};
+    for (int i = 0; i < 5; i++)
+        parts[i] = (struct kw_metadata_response_partition){.partition_index = numbers[i],
+                                                           .leader_id = leaders[i],
+                                                           .leader_epoch = 1,
+                                                           .error_code = leaders[i] < 0 ? KE_LEADER_NOT_AVAILABLE : 0,
+                                                           .replica_nodes = {one, 1},
+                                                           .isr_nodes = {one, 1}};
+    struct kw_metadata_response_topic t[2] = {
+        {.name = kw_str_of("t"), .topic_id = {{9}}, .partitions = {parts, 4}, .topic_authorized_operations = INT32_MIN},
+        {.name = kw_str_of("u"), .topic_id = {{8}}, .partitions = {&parts[4], 1}, .topic_authorized_operations = INT32_MIN}};
     kw_msg_init(&kw_metadata_response_desc, &m);
     script.metadatas++;
+    m.topics.v = t;
+    m.topics.n = script.topics ? 2 : 0;
     m.brokers.v = b;
     m.brokers.n = 2;
     m.controller_id = 1;
+    server_reply(c, h, &m);
+}
+
+/* Each log begins at 10 and ends at 120. */
+static void answer_list_offsets(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, struct kw_arena *arena) {
+    struct kw_list_offsets_request q;
+    struct kw_list_offsets_response m;
+    if (kw_decode(&kw_list_offsets_request_desc, h->version, body, arena, &q) != KW_OK) return;
+    kw_msg_init(&kw_list_offsets_response_desc, &m);
+    m.topics.v = kw_arena_calloc(arena, (size_t)q.topics.n + 1, sizeof *m.topics.v);
+    for (; m.topics.n < q.topics.n; m.topics.n++) {
+        const struct kw_list_offsets_request_list_offsets_topic *from = &q.topics.v[m.topics.n];
+        struct kw_list_offsets_response_list_offsets_topic_response *to = &m.topics.v[m.topics.n];
+        to->name = from->name;
+        to->partitions.v = kw_arena_calloc(arena, (size_t)from->partitions.n + 1, sizeof *to->partitions.v);
+        for (; to->partitions.n < from->partitions.n; to->partitions.n++)
+            to->partitions.v[to->partitions.n] = (struct kw_list_offsets_response_list_offsets_partition_response){
+                .partition_index = from->partitions.v[to->partitions.n].partition_index,
+                .timestamp = -1,
+                .offset = from->partitions.v[to->partitions.n].timestamp == -2 ? 10 : 120,
+                .leader_epoch = -1};
+    }
     server_reply(c, h, &m);
 }
 
@@ -171,11 +212,14 @@ static void answer_describe(struct server_conn *c, struct kw_frame_request *h, s
                                                                              .group_instance_id = h->version >= 4 ? kw_str_of("i-2") : kw_str_null(),
                                                                              .client_id = kw_str_of("c"),
                                                                              .client_host = kw_str_of("/127.0.0.1")};
+    if (script.twice) members[1].member_assignment = given;
+    bool stable = !script.state || !strcmp(script.state, "Stable");
+    for (int i = 0; i < 2 && !stable; i++) members[i].member_metadata.len = members[i].member_assignment.len = 0;
     for (int32_t i = 0; i < q.groups.n && !script.leave_out; i++) {
         struct kw_describe_groups_response_described_group *g = &m.groups.v[m.groups.n++];
         *g = (struct kw_describe_groups_response_described_group){.group_id = q.groups.v[script.backwards ? q.groups.n - 1 - i : i],
                                                                   .error_message = kw_str_null(),
-                                                                  .group_state = kw_str_of(script.dead ? "Dead" : "Stable"),
+                                                                  .group_state = kw_str_of(script.dead ? "Dead" : script.state ? script.state : "Stable"),
                                                                   .protocol_type = kw_str_of("consumer"),
                                                                   .protocol_data = kw_str_of("range"),
                                                                   .authorized_operations = INT32_MIN};
@@ -192,8 +236,9 @@ static void fetch_partitions(struct kw_arena *arena, const int32_t *numbers, int
     *v = kw_arena_calloc(arena, (size_t)n + 1, sizeof **v);
     for (int32_t i = 0; i < n; i++) {
         int16_t code = NEXT(codes, asked);
+        int64_t at = numbers[i] < 2 && script.committed[numbers[i]] ? script.committed[numbers[i]] : 100 + numbers[i];
         (*v)[i] = (struct kw_offset_fetch_response_partitions){.partition_index = numbers[i],
-                                                               .committed_offset = code ? -1 : 100 + numbers[i],
+                                                               .committed_offset = code ? -1 : at,
                                                                .committed_leader_epoch = 7,
                                                                .metadata = numbers[i] == 0 ? kw_str_of("note") : kw_str_null(),
                                                                .error_code = code};
@@ -344,6 +389,8 @@ static bool answer(struct server *s, struct server_conn *c, struct kw_frame_requ
         return answer_metadata(c, h), true;
     case KW_API_FIND_COORDINATOR:
         return answer_find(c, h, body, arena), true;
+    case KW_API_LIST_OFFSETS:
+        return answer_list_offsets(c, h, body, arena), true;
     case KW_API_LIST_GROUPS:
         return answer_list(c, h, body, broker, arena), true;
     default:
@@ -385,7 +432,7 @@ static int32_t saw;
 #define SCRIPT(statement) (pthread_mutex_lock(&script_lock), script.statement, pthread_mutex_unlock(&script_lock))
 
 static char seen_copy[256];
-static const char *seen(void) {
+static inline const char *seen(void) {
     pthread_mutex_lock(&script_lock);
     memcpy(seen_copy, script.seen, sizeof seen_copy);
     pthread_mutex_unlock(&script_lock);
