@@ -51,7 +51,7 @@ static kw_err take_api(struct parse *p, const json_t *v, struct kb_fault_rule *r
 
 static kw_err take_disk(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
     static const char *const ops[] = {[KB_FAULT_READ] = "read", [KB_FAULT_WRITE] = "write", [KB_FAULT_SYNC] = "sync"};
-    for (int i = KB_FAULT_READ; i <= KB_FAULT_SYNC && json_is_string(v); i++)
+    for (unsigned i = KB_FAULT_READ; i <= KB_FAULT_SYNC && json_is_string(v); i++)
         if (strcmp(json_string_value(v), ops[i]) == 0) r->disk = i;
     return r->disk ? KW_OK : bad(p, "\"disk\" is \"read\", \"write\" or \"sync\"");
 }

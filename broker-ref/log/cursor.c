@@ -102,14 +102,9 @@ int32_t kb_cursor_index(struct kb_cursor *c) {
 
 static void read_done(struct kb_disk_req *r, struct kb_now now) {
     struct kb_cursor *c = KW_CONTAINER_OF(r, struct kb_cursor, req);
-    c->in_flight = false;
-    if (c->cancelled) {
-        kb_cursor_free(c);
-        return;
-    }
     struct kb_log *log = c->log;
     kb_log_pin(log);
-    if (!kb_cursor_stale(c)) {
+    if (!c->cancelled && !kb_cursor_stale(c)) {
         if (r->err) {
             kb_log_poison(log, now, "read", log->dir, r->os_errno);
             c->err = KW_EIO;
@@ -123,7 +118,11 @@ static void read_done(struct kb_disk_req *r, struct kb_now now) {
             c->win_len = (size_t)r->result;
         }
     }
-    c->step(c, now);
+    c->in_flight = false;
+    if (c->cancelled) /* before, or by who was told that the log has failed */
+        kb_cursor_free(c);
+    else
+        c->step(c, now);
     kb_log_unpin(log);
 }
 

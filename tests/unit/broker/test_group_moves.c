@@ -373,12 +373,35 @@ static void test_gone_while_it_loads(void **state) {
     groups_down(c);
 }
 
+/* The read fails by which it loads: the log has failed, and who loads is told of it from within that read. */
+static void test_its_disk_fails_while_it_loads(void **state) {
+    (void)state;
+    struct cluster *c = groups_up(39);
+    for (int64_t i = 0; i < 5; i++) assert_int_equal(commit(c, 0, i), KE_NONE);
+    cl_pass(c, 1000000);
+    cl_stop(&c->h[1]);
+    cl_add_broker(c, 1, 301);
+    cl_boot(&c->h[1]);
+    cl_read_all(c);
+    cl_pass(c, 1000000);
+    lead(c, 1, 7);
+    sim_disk_faults(c->h[1].r.disk)->eio_read_at = 0;
+    cl_read_all(c);
+    cl_pass(c, 1000000);
+    assert_int_equal(office(c, 1)->state, KB_PART_OFFLINE);
+    assert_int_equal(fetched(c, 1), -2 - KE_NOT_COORDINATOR);
+    lead(c, 2, 5);
+    cl_read_all(c);
+    assert_int_equal(fetched_soon(c, 2), 4);
+    groups_down(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bg03_a_stable_group_moves),       cmocka_unit_test(test_bg04_a_commit_that_is_cut_off),
         cmocka_unit_test(test_bg04_led_again_in_another_epoch), cmocka_unit_test(test_bg11_moved_twice),
         cmocka_unit_test(test_waiters_when_it_moves),           cmocka_unit_test(test_too_few_to_serve),
-        cmocka_unit_test(test_gone_while_it_loads),
+        cmocka_unit_test(test_gone_while_it_loads),             cmocka_unit_test(test_its_disk_fails_while_it_loads),
     };
     return cmocka_run_group_tests_name("group_moves", tests, NULL, NULL);
 }
