@@ -4,6 +4,8 @@
  */
 #include "handle_consumer.h"
 
+#include "consume/group.h"
+
 static kc_err enter_group(kc_consumer *c, const void *parts, size_t stride, size_t size, size_t n, const char *what, kc_error **error) {
     kc_err err = kc_consumer_enter_each(c, parts, stride, size, n);
     if (err == KC_OK && !c->consume.commits) {
@@ -296,7 +298,8 @@ kc_err kc_consumer_group_new(kc_consumer *c, kc_error **error) {
         return KC_CONFIG;
     }
     struct kc_commits *m;
-    struct kc_commits_options o = {.consume = &c->consume, .group_id = kw_str_of(s->group_id), .mode = c->mode};
+    struct kc_commits_options o = {
+        .consume = &c->consume, .group_id = kw_str_of(s->group_id), .mode = c->mode, .refused = kc_group_refused, .ctx = &c->consume};
     if (kc_commits_new(&o, &m) == KW_OK) return KC_OK;
     kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "consumer: no memory");
     return KC_NO_MEMORY;

@@ -4,9 +4,12 @@
  */
 #include "handle_consumer.h"
 
+#include "consume/group.h"
+
 #define CLOSE_TIMED_OUT "consumer close: requests were still outstanding when the time was up; they are dropped"
 
 void kc_event_free(kc_event *e) {
+    if (e && e->handover && e->client && kc_client_is_forked(e->client)) e->in_child = true;
     kc_client *held = kc_event_drop(e);
     if (held) kc_client_unref(held);
 }
@@ -47,7 +50,7 @@ static void in_loop(struct kc_post *post) {
         while (!kw_list_empty(&c->closers)) close_end(KW_CONTAINER_OF(c->closers.next, struct close_op, link), KC_OK);
         if (c->freed) last_rites(c);
     } else if (atomic_load(&c->closed)) {
-        if (!kc_consumer_drained(c)) return; /* comes again */
+        if (!kc_consumer_left(c) || !kc_consumer_drained(c)) return; /* comes again */
         if (!k->stopped) kc_consume_stop(k); /* ends in another kick once nothing is outstanding */
     } else if (!k->started) {
         kc_consume_start(k);
@@ -76,6 +79,14 @@ static void kick(void *ctx) {
     kc_client_post(c->client, &c->post);
 }
 
+static int32_t intern(void *ctx, const char *name, size_t len) {
+    kc_client *client = ((kc_consumer *)ctx)->client;
+    kc_lock_take(&client->lock);
+    int32_t topic = kc_metadata_intern(client->core, name, len);
+    kc_lock_give(&client->lock);
+    return topic;
+}
+
 /* ---- Life ---- */
 
 kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_mode mode, kc_consumer **consumer, kc_error **error) {
@@ -88,6 +99,11 @@ kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_
     struct kc_settings *settings = NULL;
     err = kc_settings_new(client->config, config, &settings, error);
     if (err != KC_OK) return err;
+    err = settings->group_id[0] ? kc_group_check(settings, error) : KC_OK;
+    if (err != KC_OK) {
+        kc_settings_free(settings);
+        return err;
+    }
     kc_consumer *c = kw_calloc(1, sizeof *c);
     if (!c || kc_consume_init(&c->consume, client->core, settings, notify, kick, c) != KW_OK) {
         kw_free(c);
@@ -97,6 +113,7 @@ kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_
     }
     c->settings = settings;
     c->mode = mode;
+    c->consume.intern = intern;
     err = kc_consumer_group_new(c, error);
     if (err != KC_OK) {
         kc_consume_deinit(&c->consume);
@@ -301,7 +318,10 @@ static kc_err await_event(kc_consumer *c, int64_t deadline_us) {
     if (ended(c)) return KC_CLOSED;
     kc_ready_rearm(c->client, &c->ready);
     if (kc_consume_ready(&c->consume)) return KC_OK;
-    return kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
+    kc_polls_add(&c->consume, 1); /* whoever waits in poll has called it */
+    kc_err err = kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
+    kc_polls_add(&c->consume, 1);
+    return err;
 }
 
 static int64_t poll_deadline(int64_t timeout_us) {
@@ -352,6 +372,7 @@ kc_err kc_consumer_poll_one(kc_consumer *c, kc_message *out, kc_event **event, i
         one->at++;
         atomic_store_explicit(&one->passed, one->e->views[one->at].offset, memory_order_relaxed);
         atomic_store_explicit(&one->next, kc_one_next(one), memory_order_relaxed);
+        kc_polls_add(&c->consume, 2);
         *event = NULL;
     } else {
         err = next_one(c, event, timeout_us);

@@ -1,5 +1,5 @@
 /* handle_consumer.h - what stands behind kc_consumer, for the files that implement its calls: handle_consumer.c (life, polling, assignment),
- * handle_commit.c (commits).
+ * handle_commit.c (commits), handle_group.c (subscriptions).
  */
 #ifndef KC_HANDLE_CONSUMER_H
 #define KC_HANDLE_CONSUMER_H
@@ -33,6 +33,9 @@ kc_err kc_consumer_enter_each(kc_consumer *c, const void *parts, size_t stride, 
 kc_err kc_consumer_group_new(kc_consumer *c, kc_error **error);
 /* Loop context: before the consumer ends, what is processed is committed: false while that is under way; its end posts c->post. */
 bool kc_consumer_drained(kc_consumer *c);
+/* handle_group.c. Loop context: before the consumer ends, it gives its partitions up and leaves the group: false while that is under way; its end
+ * posts c->post. */
+bool kc_consumer_left(kc_consumer *c);
 /* The first item's error, for callers that look no further. */
 kc_err kc_consumer_first_error(const kc_topic_partition *parts, size_t stride, size_t n);
 

@@ -4,6 +4,7 @@
  *
  * The order, outermost first. Owning the loop (loop.h) is not a lock but comes before all of them: whoever runs the loop may take any; nobody waits
  * for the loop while holding one.
+ *   KC_RANK_TIE        consume/group.h: between an event and a consumer that may be gone
  *   KC_RANK_ROLE       a producer's or consumer's own lock
  *   KC_RANK_PARTITION  the open batch of one partition
  *   KC_RANK_LOOP       loop.h: who runs the loop, who waits
@@ -18,7 +19,7 @@
 
 #include "base.h"
 
-enum kc_rank { KC_RANK_ROLE = 1, KC_RANK_PARTITION, KC_RANK_LOOP, KC_RANK_CLIENT, KC_RANK_LOG };
+enum kc_rank { KC_RANK_TIE, KC_RANK_ROLE, KC_RANK_PARTITION, KC_RANK_LOOP, KC_RANK_CLIENT, KC_RANK_LOG };
 
 struct kc_lock {
     pthread_mutex_t mutex;

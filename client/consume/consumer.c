@@ -5,7 +5,7 @@
  *
  * Loop context. Called by handle_consumer.c's post, by answers, by new metadata, by its timer. Calls offsets.c, fetcher.c.
  */
-#include "commit.h"
+#include "group.h"
 
 #define MEMORY_RETRY_US 100000
 
@@ -18,6 +18,7 @@ static void timer_fired(struct kw_timer *t, void *ctx, int64_t now_us) {
 static void metadata_changed(struct kc_metadata_listener *l) {
     struct kc_consume *c = KW_CONTAINER_OF(l, struct kc_consume, listener);
     c->look_all = true;
+    kc_group_metadata(c);
     kc_consume_run(c);
 }
 
@@ -129,6 +130,7 @@ static void end_turn(struct kc_consume *c, int64_t now_us) {
 static void tell_when_stopped(struct kc_consume *c) {
     if (!kc_consume_stopped(c) || c->told_stopped) return;
     c->told_stopped = true;
+    kc_group_release(c);
     c->kick(c->ctx);
 }
 
@@ -136,6 +138,7 @@ void kc_consume_run(struct kc_consume *c) {
     if (!c->started) return;
     int64_t now_us = kc_core_now(c->core).mono_us, next_us = KW_NEVER;
     c->short_of_memory = false;
+    kc_group_run(c, now_us);
     kc_lock_take(&c->lock);
     kc_offsets_settle(c, now_us, &next_us);
     begin_turn(c, now_us);
@@ -159,6 +162,7 @@ void kc_consume_run(struct kc_consume *c) {
 void kc_consume_stop(struct kc_consume *c) {
     c->stopped = true;
     if (c->started) kc_metadata_unlisten(&c->listener);
+    kc_group_stop(c);
     if (c->commits) kc_commits_stop(c->commits);
     kc_consume_run(c);
     tell_when_stopped(c);
@@ -175,6 +179,7 @@ void kc_consume_deinit(struct kc_consume *c) {
     kc_hand_drop(c);
     kc_commits_free(c->commits);
     kc_fetchers_free(c);
+    kc_group_deinit(c);
     while ((n = kw_list_shift(&c->parts)) != NULL) {
         kw_list_remove(&KW_CONTAINER_OF(n, struct kc_part, link)->ready_link);
         kw_list_remove(&KW_CONTAINER_OF(n, struct kc_part, link)->look_link);

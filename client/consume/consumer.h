@@ -262,6 +262,8 @@ int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch);
 struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partition); /* in no list, not in by_id; NULL: no memory */
 kc_err kc_part_enter(struct kc_part *p);                                             /* into by_id; KC_NO_MEMORY */
 void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us); /* where tp says, from anew */
+void kc_part_unenter(struct kc_part *p);                                             /* out of by_id */
+void kc_part_still(struct kc_part *p); /* drops what was fetched, and fetches nothing: its position stays what the application has seen */
 void kc_part_remove(struct kc_part *p); /* no longer assigned: loop context takes it out of everything */
 int64_t kc_part_reset_offset(const struct kc_part *p); /* auto.offset.reset: KC_OFFSET_BEGINNING, _END; KC_OFFSET_RESET: none */
 bool kc_part_is_start(const struct kc_consume *c, int64_t offset); /* an offset, or a special one */
@@ -318,6 +320,11 @@ struct kc_event {
     struct kc_handover *handover; /* of ASSIGNED, REVOKED, LOST; a reference */
     bool in_child;                /* freed after a fork: acknowledges nothing */
 };
+
+/* The polling thread alone adds. */
+static inline void kc_polls_add(struct kc_consume *c, uint32_t n) {
+    atomic_store_explicit(&c->polls, atomic_load_explicit(&c->polls, memory_order_relaxed) + n, memory_order_relaxed);
+}
 
 static inline int64_t kc_one_next(const struct kc_one *one) {
     return one->at + 1 < one->e->count ? one->e->views[one->at + 1].offset : one->e->offset;

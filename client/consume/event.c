@@ -1,5 +1,5 @@
 /* event.c - what an application sees of an event: accessors, records as pointers, headers on demand, reference counts. Any thread. */
-#include "consumer.h"
+#include "group.h"
 
 int32_t kc_event_kind(const kc_event *e) {
     return e ? e->kind : 0;
@@ -25,6 +25,13 @@ int64_t kc_event_high_watermark(const kc_event *e) {
 size_t kc_event_count(const kc_event *e) {
     return e ? e->count : 0;
 }
+size_t kc_event_partitions(const kc_event *e, kc_topic_partition *out, size_t stride, size_t max) {
+    if (!e || !e->handover || (max > 0 && (!out || stride < sizeof *out))) return 0;
+    const struct kc_handover *h = e->handover;
+    for (size_t i = 0; i < h->count && i < max; i++) *KW_AT(kc_topic_partition, out, stride, i) = h->parts[i];
+    return h->count;
+}
+
 const kc_view *kc_event_views(const kc_event *e) {
     return e ? e->views : NULL;
 }
@@ -82,6 +89,8 @@ kc_event *kc_event_ref(kc_event *e) {
 kc_client *kc_event_drop(kc_event *e) {
     if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1) return NULL;
     kc_client *client = e->client;
+    if (e->handover && !e->in_child) (void)kc_handover_ack(e->handover);
+    kc_handover_unref(e->handover);
     if (e->parent)
         (void)kc_event_drop(e->parent); /* holds nothing of the client itself */
     else

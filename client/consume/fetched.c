@@ -6,7 +6,7 @@
  * An event with more records than max.poll.records, and one that poll_one has begun, is handed out piece by piece: the rest is kept with
  * its partition (part->kept), and goes with it when that is sought or taken away.
  */
-#include "consumer.h"
+#include "group.h"
 
 #define RECORD_SIZE_MIN 7 /* seven one-byte fields */
 #define SPAN_MAX ((size_t)UINT32_MAX)
@@ -285,7 +285,7 @@ static void work(struct taker *t) {
 
 bool kc_consume_ready(struct kc_consume *c) {
     kc_lock_take(&c->lock);
-    bool ready = !kw_list_empty(&c->ready);
+    bool ready = !kw_list_empty(&c->ready) || !kw_list_empty(&c->news);
     kc_lock_give(&c->lock);
     return ready;
 }
@@ -483,6 +483,14 @@ kc_err kc_consume_take(struct kc_consume *c, kc_event **event) {
     int32_t epoch_before;
     kc_err err;
     kc_lock_take(&c->lock);
+    kc_group_passed(c);
+    err = KC_OK;
+    kc_event *news = kc_group_take(c, &err);
+    if (news || err != KC_OK) {
+        kc_lock_give(&c->lock);
+        if (news) *event = news;
+        return err;
+    }
     kc_event *e = take_whole(c, &at, &p, &epoch_before, &err);
     if (e) {
         if (e->kind == KC_EVENT_RECORDS) e = slice(c, p, e, at);
@@ -547,7 +555,11 @@ kc_err kc_consume_one(struct kc_consume *c, kc_event **event) {
     int32_t epoch_before;
     kc_err err = KC_OK;
     kc_lock_take(&c->lock);
-    if (one_goes_on(c)) {
+    kc_group_passed(c);
+    if (!kw_list_empty(&c->news)) {
+        one_keep(c);
+        *event = kc_group_take(c, &err);
+    } else if (one_goes_on(c)) {
         one->at++;
     } else {
         kc_event *e = take_whole(c, &at, &p, &epoch_before, &err);

@@ -2,7 +2,7 @@
  *
  * Called by handle_consumer.c and, under the lock, by fetched.c, fetcher.c, fetch_answer.c and offsets.c.
  */
-#include "commit.h"
+#include "group.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -255,6 +255,27 @@ kc_err kc_part_enter(struct kc_part *p) {
     return kw_map_put_u64(&p->consume->by_id, part_key(p->topic, p->partition), p) == KW_OK ? KC_OK : KC_NO_MEMORY;
 }
 
+void kc_part_unenter(struct kc_part *p) {
+    (void)kw_map_remove_u64(&p->consume->by_id, part_key(p->topic, p->partition));
+}
+
+void kc_part_still(struct kc_part *p) {
+    struct kc_consume *c = p->consume;
+    p->position = kc_part_position(p);
+    drop_fetched(p);
+    kc_part_show(p);
+    if (c->one.part == p) { /* poll_one drops what it has at hand, which is not processed yet */
+        kc_hand_drop(c);
+        c->hand = (struct kc_hand){p, atomic_load(&c->one.passed), -1};
+        c->one.part = NULL;
+        if (!c->commits) kc_hand_drop(c);
+    }
+    atomic_fetch_add(&c->changes, 1);
+    p->generation = ++c->generations;
+    p->state = KC_PART_FAILED;
+    kc_part_look(p);
+}
+
 void kc_part_remove(struct kc_part *p) {
     struct kc_consume *c = p->consume;
     (void)kw_map_remove_u64(&c->by_id, part_key(p->topic, p->partition));
@@ -292,7 +313,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
     struct kw_list fresh, *it, *next;
     kw_list_init(&fresh);
     kc_lock_take(&c->lock);
-    kc_err err = assign_new(c, parts, stride, n, &fresh);
+    kc_err err = kc_group_gave(c) ? KC_INVALID : assign_new(c, parts, stride, n, &fresh);
     if (err != KC_OK) {
         assign_undo(c, &fresh);
         kc_lock_give(&c->lock);
@@ -331,8 +352,8 @@ void kc_consume_seek(struct kc_consume *c, kc_topic_partition *parts, size_t str
     for (size_t i = 0; i < n; i++) {
         kc_topic_partition *tp = KW_AT(kc_topic_partition, parts, stride, i);
         struct kc_part *p = kc_part_find(c, tp->topic, tp->partition);
-        tp->err = !p ? KC_NOT_ASSIGNED : kc_part_is_start(c, tp->offset) ? KC_OK : KC_INVALID;
-        if (tp->err == KC_OK) kc_part_begin(p, tp, now_us);
+        tp->err = !kc_part_is_start(c, tp->offset) ? KC_INVALID : p ? KC_OK : kc_group_seek(c, tp);
+        if (p && tp->err == KC_OK) kc_part_begin(p, tp, now_us);
     }
     c->kick(c->ctx);
     kc_lock_give(&c->lock);

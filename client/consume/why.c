@@ -1,11 +1,26 @@
 /* why.c - what each partition waits for, in numbers and words (kc_consumer_why). Loop context; called by handle_consumer.c's post. */
 #include <stdio.h>
 
-#include "commit.h"
+#include "group.h"
 
-enum { DELIVERING, PAUSED, LOOKUP, LEADER_UNKNOWN, CONNECTING, FETCH_OUTSTANDING, AT_THE_END, BACKING_OFF, HELD_BACK, COMMITTED };
+enum {
+    DELIVERING,
+    PAUSED,
+    LOOKUP,
+    LEADER_UNKNOWN,
+    CONNECTING,
+    FETCH_OUTSTANDING,
+    AT_THE_END,
+    BACKING_OFF,
+    HELD_BACK,
+    COMMITTED,
+    NOT_ACKNOWLEDGED,
+    BEING_REVOKED
+};
 
 static int32_t state_of(const struct kc_part *p, int32_t broker, int64_t now_us) {
+    if (p->revoked) return BEING_REVOKED;
+    if (p->given) return NOT_ACKNOWLEDGED;
     if (p->paused) return PAUSED;
     if (p->kept || !kw_list_empty(&p->chunks)) return DELIVERING;
     if (p->state == KC_PART_FAILED || p->not_before_us > now_us) return BACKING_OFF;
@@ -35,6 +50,12 @@ static void describe(const struct kc_part *p, kc_why *w) {
         snprintf(w->text, sizeof w->text, "%s at broker %d: %s",
                  p->state == KC_PART_LOOKUP ? "its start offset is looked up" : "its position is held against the new leader's log",
                  (int)w->broker, status);
+        break;
+    case NOT_ACKNOWLEDGED:
+        snprintf(w->text, sizeof w->text, "waits for the application to acknowledge ASSIGNED");
+        break;
+    case BEING_REVOKED:
+        snprintf(w->text, sizeof w->text, "is being revoked: waits for the application to acknowledge REVOKED");
         break;
     case LEADER_UNKNOWN:
         snprintf(w->text, sizeof w->text, "no leader is known%s%s", t && t->known && t->err != KE_NONE ? ": " : "",
@@ -74,7 +95,9 @@ static void describe(const struct kc_part *p, kc_why *w) {
 
 size_t kc_consume_why(struct kc_consume *c, kc_why *out, size_t stride, size_t max) {
     size_t n = 0;
+    kc_why group;
     int64_t now_us = kc_core_now(c->core).mono_us;
+    if (kc_group_why(c, &group) && n++ < max) *KW_AT(kc_why, out, stride, 0) = group;
     kc_lock_take(&c->lock);
     for (struct kw_list *it = c->parts.next; it != &c->parts; it = it->next) {
         struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);

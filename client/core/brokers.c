@@ -186,9 +186,10 @@ struct kc_lane *kc_lane_make(struct kc_broker *b, enum kc_channel ch) {
 static void lane_rest(struct kc_broker *b, enum kc_channel ch, bool drop) {
     struct kc_lane *lane = kc_lane_at(b, (size_t)ch);
     if (!lane || lane->queued > 0) return;
-    if (lane->conn && lane->conn->flight_count == 0) kc_conn_close(lane->conn, KC_OK, NULL, NULL);
-    if (!drop) return;
-    if (lane->conn) kc_conn_close(lane->conn, KC_OK, NULL, NULL); /* what is on the wire was cancelled */
+    bool awaited = false; /* what was cancelled is not */
+    for (uint32_t i = 0; lane->conn && i < lane->conn->flight_count; i++) awaited |= kc_conn_flight(lane->conn, i)->rq != NULL;
+    if (lane->conn && !awaited) kc_conn_close(lane->conn, KC_OK, NULL, NULL);
+    if (!drop || lane->conn) return;
     b->own[(size_t)ch - KC_CHANNEL_COUNT] = NULL;
     kw_free(lane);
 }

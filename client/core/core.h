@@ -100,7 +100,7 @@ void kc_core_cancel(struct kc_core *core, struct kc_request *rq); /* done(KC_CAN
 /* A lane for one sender alone, for requests whose answers may be minutes in coming, such as JoinGroup: nothing else of this client waits
  * behind them, nor do they wait behind another's. KC_CHANNEL_CONTROL: there is none left. */
 enum kc_channel kc_core_lane_take(struct kc_core *core);
-void kc_core_lane_rest(struct kc_core *core, enum kc_channel lane); /* closes its connections on which nothing is under way */
+void kc_core_lane_rest(struct kc_core *core, enum kc_channel lane); /* closes its connections on which nobody waits for an answer any more */
 void kc_core_lane_give(struct kc_core *core, enum kc_channel lane); /* after its last request was done; rests it too */
 /* What the broker advertised for an API, from its connection: false while unknown. */
 bool kc_core_versions(struct kc_core *core, int32_t broker, int16_t api_key, int16_t *min, int16_t *max);

@@ -222,7 +222,7 @@ KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t
 KC_API kc_err kc_consumer_close(kc_consumer *c, int64_t timeout_us, kc_error **error);
 /** The same as an operation. */
 KC_API kc_err kc_consumer_close_start(kc_consumer *c, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
-/** Without a close before it: nothing is committed, and the group is not waited for. */
+/** Without a close before it nothing is committed, and the group is not told: it finds out by session.timeout.ms. */
 KC_API void kc_consumer_free(kc_consumer *c);
 
 #ifdef __cplusplus
