@@ -1,5 +1,5 @@
-/* group_server.h - two scripted brokers for test_admin_group*.c and test_kc_group.c, on server.h's sockets: each coordinates the groups that it is said to; what they are to
- * answer, and what they saw. Groups whose name begins with a letter before 'm' belong to broker 1, the others to broker 2. */
+/* group_server.h - two scripted brokers for test_admin_group*.c and test_kc_group.c, on server.h's sockets: each coordinates the groups that it is said
+ * to; what they are to answer, and what they saw. Groups whose name begins with a letter before 'm' belong to broker 1, the others to broker 2. */
 #ifndef TESTS_CLIENT_GROUP_SERVER_H
 #define TESTS_CLIENT_GROUP_SERVER_H
 

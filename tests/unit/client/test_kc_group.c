@@ -120,7 +120,9 @@ static void test_list_without_a_broker(void **state) {
     (void)state;
     start();
     holds(kc_ends(0, "list"), "a\nb\nmoved\ny\nz\n");
-    holds(kc_ends(0, "list -l"), "state   type     protocol  coordinator  group\nEmpty   classic  -         1            a\nStable  classic  consumer  1            b\n");
+    holds(kc_ends(0, "list -l"), "state   type     protocol  coordinator  group\n"
+                                 "Empty   classic  -         1            a\n"
+                                 "Stable  classic  consumer  1            b\n");
     SCRIPT(down = true);
     const char *out = kc_ends(1, "list");
     holds(out, "a\nb\nmoved\n");
