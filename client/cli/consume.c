@@ -1,5 +1,7 @@
-/* consume.c - kc consume: assigned partitions from an offset or a time, printed by a format, to an end, a count, or for ever. */
-#include "cli.h"
+/* consume.c - kc consume: assigned partitions from an offset or a time, printed by a format, to an end, a count, or for ever. As a member of a group:
+ * consume_group.c.
+ */
+#include "consume.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +12,13 @@ struct part {
 };
 struct consume {
     struct cli_session s;
-    const char *topic, *offset, *to, *format;
-    int64_t partition, count;
-    bool exit_at_end, json, base64, quiet;
+    struct consume_options o;
     int32_t topic_id;
     kc_consumer *consumer;
-    struct cli_format *f;
+    struct consume_printer printer;
+    struct consume_why why;
     struct part *parts;
-    kc_header *headers; /* room for those of one record */
-    size_t header_cap;
     int32_t partition_count, left; /* left: partitions not done */
-    uint64_t records, bytes;
     struct cli_progress progress;
 };
 
@@ -29,9 +27,9 @@ static int32_t partitions_of(struct consume *k) {
     kc_cluster_info *info = NULL;
     kc_error *error = NULL;
     kc_topic_info t;
-    kc_err err = cli_describe_topic(&k->s, k->topic, &info, &t, &error);
+    kc_err err = cli_describe_topic(&k->s, k->o.topic, &info, &t, &error);
     int32_t count = err == KC_OK ? (int32_t)t.partition_count : -1;
-    if (err != KC_OK) cli_fail(k->topic, err, error);
+    if (err != KC_OK) cli_fail(k->o.topic, err, error);
     kc_cluster_info_free(info);
     return count;
 }
@@ -89,9 +87,9 @@ static int resolve(struct consume *k, const struct cli_command *c, const char *w
 static int start(struct consume *k, const struct cli_command *c) {
     int32_t all = partitions_of(k);
     if (all < 0) return CLI_FAILURE;
-    if (k->partition >= all)
-        return cli_usage_error(c, "topic %s has partitions 0 to %d, not %lld", k->topic, (int)all - 1, (long long)k->partition);
-    size_t n = k->partition >= 0 ? 1 : (size_t)all;
+    if (k->o.partition >= all)
+        return cli_usage_error(c, "topic %s has partitions 0 to %d, not %lld", k->o.topic, (int)all - 1, (long long)k->o.partition);
+    size_t n = k->o.partition >= 0 ? 1 : (size_t)all;
     k->partition_count = all;
     k->parts = calloc((size_t)all, sizeof *k->parts);
     kc_topic_partition *parts = calloc(n, sizeof *parts);
@@ -101,14 +99,14 @@ static int start(struct consume *k, const struct cli_command *c) {
     }
     for (size_t i = 0; i < n; i++)
         parts[i] = (kc_topic_partition){
-            .topic = k->topic_id, .partition = k->partition >= 0 ? (int32_t)k->partition : (int32_t)i, .leader_epoch = -1};
+            .topic = k->topic_id, .partition = k->o.partition >= 0 ? (int32_t)k->o.partition : (int32_t)i, .leader_epoch = -1};
     int rc = -1;
     for (int32_t i = 0; i < all; i++) k->parts[i].stop = -1;
-    if (k->to) {
-        rc = resolve(k, c, k->to, parts, n, true);
+    if (k->o.to) {
+        rc = resolve(k, c, k->o.to, parts, n, true);
         for (size_t i = 0; rc < 0 && i < n; i++) k->parts[parts[i].partition].stop = parts[i].offset;
     }
-    if (rc < 0) rc = resolve(k, c, k->offset ? k->offset : "end", parts, n, false);
+    if (rc < 0) rc = resolve(k, c, k->o.offset ? k->o.offset : "end", parts, n, false);
     kc_error *error = NULL;
     if (rc < 0) {
         kc_err err = kc_consumer_assign(k->consumer, parts, sizeof *parts, n, &error);
@@ -135,18 +133,6 @@ static void finish_partition(struct consume *k, int32_t partition) {
     (void)kc_consumer_pause(k->consumer, &tp, sizeof tp, 1);
 }
 
-/* All headers of a record, however many; false: out of memory. */
-static bool take_headers(struct consume *k, const kc_event *e, size_t i, const kc_message *m, size_t *n) {
-    if (m->header_count > k->header_cap) {
-        kc_header *grown = realloc(k->headers, m->header_count * sizeof *grown);
-        if (!grown) return false;
-        k->headers = grown;
-        k->header_cap = m->header_count;
-    }
-    *n = m->header_count ? kc_event_headers(e, i, k->headers, sizeof *k->headers, k->header_cap) : 0;
-    return true;
-}
-
 /* False: out of memory. */
 static bool print_records(struct consume *k, const kc_event *e) {
     struct part *p = &k->parts[kc_event_partition(e)];
@@ -157,33 +143,22 @@ static bool print_records(struct consume *k, const kc_event *e) {
             finish_partition(k, m.partition);
             break;
         }
-        size_t n;
-        if (!take_headers(k, e, i, &m, &n)) return false;
-        if (k->json)
-            cli_json_message(stdout, k->topic, &m, k->headers, n, k->base64);
-        else
-            cli_format_print(k->f, stdout, k->topic, &m, k->headers, n);
+        if (!consume_print(&k->printer, e, i, &m, k->o.topic)) return false;
         if (!cli_output_ok()) break;
-        k->records++;
-        k->bytes += m.key.size + m.value.size;
         if (p->stop >= 0 && m.offset + 1 >= p->stop) finish_partition(k, m.partition);
-        if (k->count > 0 && k->records >= (uint64_t)k->count) break;
+        if (k->o.count > 0 && k->printer.records >= (uint64_t)k->o.count) break;
     }
     return true;
-}
-/* What was lost is told, and reading goes on, unless the user wants to decide. */
-static bool waits_for_seek(const struct consume *k) {
-    const char *reset = kc_config_get(k->s.config, "auto.offset.reset");
-    return reset && (!strcmp(reset, "none") || !strcmp(reset, "error"));
 }
 
 static int run(struct consume *k) {
     int rc = CLI_OK;
-    while (!cli_interrupted && k->left > 0 && (k->count <= 0 || k->records < (uint64_t)k->count)) {
+    while (!cli_interrupted && k->left > 0 && (k->o.count <= 0 || k->printer.records < (uint64_t)k->o.count)) {
         kc_event *e = NULL;
         kc_err err = kc_consumer_poll(k->consumer, &e, 200000);
         cli_session_logs(&k->s);
-        cli_progress_show(&k->progress, k->records, k->bytes);
+        cli_progress_show(&k->progress, k->printer.records, k->printer.bytes);
+        consume_why_tick(&k->why, &k->s, k->consumer, err == KC_OK && kc_event_kind(e) == KC_EVENT_RECORDS);
         if (err == KC_TIMED_OUT || err == KC_WOKEN) {
             fflush(stdout);
             continue;
@@ -196,18 +171,13 @@ static int run(struct consume *k) {
             return cli_fail("consume", KC_NO_MEMORY, NULL);
         case KC_EVENT_PARTITION_END:
             fflush(stdout);
-            if (k->exit_at_end) finish_partition(k, kc_event_partition(e));
+            if (k->o.exit_at_end) finish_partition(k, kc_event_partition(e));
             break;
-        case KC_EVENT_ERROR: {
-            const kc_error *error = kc_event_error(e);
-            fprintf(stderr, "kc: consume: %s (%s)\n", kc_error_message(error), kc_error_name(error)); /* it names the partition */
-            if (kc_error_code(error) == KC_DATA_LOST && !waits_for_seek(k)) break;
-            if (kc_error_fatal(error) || !kc_error_retriable(error)) {
-                rc = CLI_FAILURE;
-                k->left = 0;
-            }
+        case KC_EVENT_ERROR:
+            if (consume_tell_error(&k->s, e)) break;
+            rc = CLI_FAILURE;
+            k->left = 0;
             break;
-        }
         default:
             break;
         }
@@ -222,9 +192,9 @@ static void wake(void *ctx) {
 }
 
 static int open_consumer(struct consume *k) {
-    k->topic_id = kc_client_topic(k->s.client, k->topic);
+    k->topic_id = kc_client_topic(k->s.client, k->o.topic);
     if (k->topic_id == 0) {
-        fprintf(stderr, "kc: consume: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", k->topic);
+        fprintf(stderr, "kc: consume: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", k->o.topic);
         return CLI_USAGE;
     }
     kc_error *error = NULL;
@@ -237,66 +207,77 @@ static int open_consumer(struct consume *k) {
 
 static int consume(struct consume *k, const struct cli_command *c) {
     char why[256];
-    char *format = strdup(k->format ? k->format : "%s\\n");
-    k->f = format ? cli_format_new(format, why, sizeof why) : NULL;
+    char *format = strdup(k->o.format ? k->o.format : "%s\\n");
+    k->printer = (struct consume_printer){.f = format ? cli_format_new(format, why, sizeof why) : NULL, .json = k->o.json, .base64 = k->o.base64};
     free(format);
-    if (!k->f) return cli_usage_error(c, "-f: %s", why);
+    if (!k->printer.f) return cli_usage_error(c, "-f: %s", why);
     int rc = cli_session_open(&k->s);
     if (rc == CLI_OK) rc = open_consumer(k);
     if (rc == CLI_OK) {
         cli_catch_signals(wake, k->consumer);
         rc = start(k, c);
         if (rc < 0) {
-            cli_progress_start(&k->progress, "consumed", k->count > 0 ? (uint64_t)k->count : 0);
+            consume_why_start(&k->why, k->consumer);
+            cli_progress_start(&k->progress, "consumed", k->o.count > 0 ? (uint64_t)k->o.count : 0);
             rc = run(k);
             cli_progress_end(&k->progress);
+            consume_why_end();
         }
     }
     cli_catch_signals(NULL, NULL);
     if (fflush(stdout) != 0) rc = CLI_FAILURE;
     (void)cli_output_ok();
-    if (!k->quiet && rc == CLI_OK && k->progress.on) fprintf(stderr, "%llu records\n", (unsigned long long)k->records);
+    if (!k->o.quiet && rc == CLI_OK && k->progress.on) fprintf(stderr, "%llu records\n", (unsigned long long)k->printer.records);
     if (k->consumer) (void)kc_consumer_close(k->consumer, 2000000, NULL);
     kc_consumer_free(k->consumer);
     cli_session_close(&k->s);
-    cli_format_free(k->f);
+    consume_printer_free(&k->printer);
     free(k->parts);
-    free(k->headers);
     return rc;
 }
 
 int cmd_consume(int argc, char **argv) {
-    struct consume k = {.partition = -1};
+    struct consume k = {.o = {.partition = -1}};
+    struct consume_options *o = &k.o;
     const struct cli_option options[] = {
         CLI_SESSION_OPTIONS(&k.s),
-        {'t', "topic", "TOPIC", "the topic", CLI_TEXT, &k.topic},
-        {'p', "partition", "N", "only this partition", CLI_INDEX, &k.partition},
-        {'o', "offset", "WHERE", "beginning, end (default), OFFSET, -N, or @MS since 1970", CLI_TEXT, &k.offset},
-        {0, "to", "WHERE", "stop before this OFFSET, @MS, or the end as of now", CLI_TEXT, &k.to},
-        {'e', "exit", NULL, "exit at the end of the partitions", CLI_FLAG, &k.exit_at_end},
-        {'c', "count", "N", "exit after N records", CLI_TOTAL, &k.count},
-        {'f', "format", "FORMAT", "how to print a record (default '%s\\n')", CLI_TEXT, &k.format},
-        {'J', "json", NULL, "print JSON, a line a record", CLI_FLAG, &k.json},
-        {0, "base64", NULL, "with --json: keys, values and header values in base64", CLI_FLAG, &k.base64},
-        {'q', "quiet", NULL, "no count at the end", CLI_FLAG, &k.quiet},
+        {'t', "topic", "TOPIC", "the topic", CLI_TEXT, &o->topic},
+        {'p', "partition", "N", "only this partition", CLI_INDEX, &o->partition},
+        {'G', "group", "GROUP", "as a member of a group, whose members share TOPIC...", CLI_TEXT, &o->group},
+        {'o', "offset", "WHERE", "beginning, end (default), OFFSET, -N, or @MS since 1970", CLI_TEXT, &o->offset},
+        {0, "to", "WHERE", "stop before this OFFSET, @MS, or the end as of now", CLI_TEXT, &o->to},
+        {'e', "exit", NULL, "exit at the end of the partitions", CLI_FLAG, &o->exit_at_end},
+        {'c', "count", "N", "exit after N records", CLI_TOTAL, &o->count},
+        {'f', "format", "FORMAT", "how to print a record (default '%s\\n')", CLI_TEXT, &o->format},
+        {'J', "json", NULL, "print JSON, a line a record", CLI_FLAG, &o->json},
+        {0, "base64", NULL, "with --json: keys, values and header values in base64", CLI_FLAG, &o->base64},
+        {0, "why", NULL, "say on stderr, while no record comes, what each partition waits for; SIGUSR1 asks at any time", CLI_FLAG, &o->why},
+        {'q', "quiet", NULL, "no count at the end, nothing about rebalances", CLI_FLAG, &o->quiet},
     };
     const struct cli_command c = {"consume",
-                                  "",
-                                  "Prints the records of a topic.",
+                                  "[TOPIC...]",
+                                  "Prints the records of a topic, or those that a group gives this member.",
                                   "FORMAT: %s value, %S its size (-1: null), %R its size as 4 bytes, %k %K key, %h headers, %t topic, %p "
-                                  "partition, %o offset, %T timestamp, %%; \\t \\n \\xHH as in C.",
+                                  "partition, %o offset, %T timestamp, %%; \\t \\n \\xHH as in C.\n"
+                                  "-G: begins where the group has committed, and commits what was printed; -o beginning or end says where partitions "
+                                  "begin that have no committed offset. TOPIC may be a pattern, ^orders-. Ctrl-C commits and leaves. --set "
+                                  "group.instance.id=NAME makes it a static member.",
                                   0,
-                                  0,
+                                  CLI_OPERANDS_MAX,
                                   options,
                                   sizeof options / sizeof *options,
                                   "  kc consume -t numbers -o beginning -e\n"
                                   "  kc consume -t numbers -o -5 -e -f '%p/%o %k=%s\\n'\n"
-                                  "  kc consume -t numbers -o @1700000000000 --to end --json\n"};
-    struct cli_operands none;
-    int rc = cli_parse(&c, argc, argv, &none);
+                                  "  kc consume -t numbers -o @1700000000000 --to end --json\n"
+                                  "  kc consume -G billing numbers -o beginning -e -q\n"};
+    struct cli_operands words;
+    int rc = cli_parse(&c, argc, argv, &words);
     if (rc >= 0) return rc;
-    if (!k.topic) return cli_usage_error(&c, "needs -t TOPIC");
-    if (k.base64 && !k.json) return cli_usage_error(&c, "--base64 goes with --json");
-    if (k.format && k.json) return cli_usage_error(&c, "-f and --json do not go together");
+    if (o->base64 && !o->json) return cli_usage_error(&c, "--base64 goes with --json");
+    if (o->format && o->json) return cli_usage_error(&c, "-f and --json do not go together");
+    if (o->group) return consume_in_group(&k.s, &c, o, &words);
+    if (words.count > 0) return cli_usage_error(&c, "'%s' is one word too many: -t TOPIC reads a topic, -G GROUP TOPIC... joins a group", words.v[0]);
+    if (!o->topic) return cli_usage_error(&c, "needs -t TOPIC, or -G GROUP TOPIC...");
+    k.why.on = o->why;
     return consume(&k, &c);
 }

@@ -1,4 +1,5 @@
-"""kc group against groups of kcat: listed, described, reset, deleted, on one broker and on a cluster whose coordinators die; wrong arguments."""
+"""kc group against groups of kcat and kc: listed, described, reset, deleted, on one broker and on a cluster whose coordinators die; wrong arguments; kc
+consume -G as a member."""
 import json
 import os
 import pty
@@ -311,6 +312,189 @@ def a_terminal_sees_how_far_it_is(folder):
     holds(out, "group g: 1 offset set")
     holds(said.decode(), "looking at the logs of 1 partitions", "setting 1 offsets")
 
+
+# ---- kc consume -G ----
+
+class Kc:
+    """kc as a member of a group, until .end(); what it prints goes into files."""
+
+    def __init__(self, boot, folder, group, *topics, args=()):
+        Kc.count = getattr(Kc, "count", 0) + 1
+        self.out, self.err = folder / f"kc-{Kc.count}.out", folder / f"kc-{Kc.count}.err"
+        with open(self.out, "wb") as out, open(self.err, "wb") as err:
+            self.p = subprocess.Popen([KC, "consume", "-G", group, *topics, "-b", boot, "-o", "beginning", "--set", "session.timeout.ms=6000",
+                                       "--set", "heartbeat.interval.ms=500", "--set", "auto.commit.interval.ms=200", *map(str, args)], stdout=out, stderr=err)
+        scene._children.append(self.p)
+
+    def lines(self):
+        return self.out.read_text().splitlines()
+
+    def said(self):
+        return self.err.read_text()
+
+    def end(self, sig=signal.SIGINT, code=0):
+        self.p.send_signal(sig)
+        equal(self.p.wait(30), code, self.said())
+
+
+def in_group(b, group, *topics, args=(), code=0):
+    """To the end of what there is; what it printed."""
+    r = kc(b, "consume", "-G", group, *topics, "-o", "beginning", "-e", *args)
+    equal(r.returncode, code, r.stderr)
+    return r.stdout.splitlines()
+
+
+@test
+def wrong_words_of_a_member(folder):
+    for args, words in (([], ["-t TOPIC"]), (["t", "-p", "0"], ["-p does not go with -G"]), (["t", "--to", "end"], ["--to"]), (["t", "-o", "5"], ["beginning or end", "kc group reset"]),
+                        (["t", "^u"], ["not both"]), (["t", "-f", "%y"], ["%y"]), (["t", "-c", "0"], ["from 1"])):
+        r = run(KC, "consume", "-G", "g", *args)
+        equal((r.returncode, r.stdout), (2, ""), args)
+        holds(r.stderr, *words)
+    r = run(KC, "consume", "t")
+    equal((r.returncode, r.stdout), (2, ""))
+    holds(r.stderr, "-t TOPIC", "-G GROUP TOPIC...")
+    b = Broker(folder / "d")
+    for args, words in ((["a b"], ["a b"]), (["^("], ["^("]), (["t", "--set", "partition.assignment.strategy=fair"], ["fair"])):
+        r = kc(b, "consume", "-G", "g", *args, "-e")
+        equal((r.returncode, r.stdout), (2, ""), f"{args}: {r.stderr}")
+        holds(r.stderr, *words)
+
+
+@test
+def a_member_commits_what_it_printed(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 2)
+    fill(b, "u", 1, 3)
+    wanted = [f"t-{p}-{i}" for p in range(2) for i in range(10)]
+    equal(sorted(in_group(b, "g", "t")), sorted(wanted))
+    equal(in_group(b, "g", "t"), [])
+    equal(offsets(b, "g"), {"t_0": 10, "t_1": 10})
+    # So many and no more, and the next goes on behind them, though they came in one answer.
+    seen = [x for n in (1, 4, 100) for x in in_group(b, "counted", "t", args=["-c", n])]
+    equal(sorted(seen), sorted(wanted))
+    # Others know nothing of it; two topics, a pattern, JSON.
+    equal(len(in_group(b, "both", "t", "u")), 23)
+    equal(len(in_group(b, "pattern", "^[tu]$")), 23)
+    equal([json.loads(x)["topic"] for x in in_group(b, "json", "-t", "u", args=["--json"])], ["u"] * 3)
+    # Without -o: from the end, for whom nothing is committed.
+    r = kc(b, "consume", "-G", "late", "t", "-e", "-q")
+    equal((r.returncode, r.stdout, r.stderr), (0, "", ""))
+    # Where a reset has put it.
+    equal(kc(b, "group", "reset", "g", "t:1", "--to-offset", 7, "--execute").returncode, 0)
+    equal(in_group(b, "g", "t"), ["t-1-7", "t-1-8", "t-1-9"])
+
+
+@test
+def what_was_not_written_is_not_committed(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 1)
+    with open("/dev/full", "w") as full:
+        p = subprocess.run([KC, "consume", "-G", "g", "t", "-o", "beginning", "-e", "-b", b.address], stdout=full, stderr=subprocess.PIPE, timeout=30)
+    equal(p.returncode, 1)
+    holds(p.stderr.decode(), "standard output cannot be written")
+    equal(in_group(b, "g", "t"), [f"t-0-{i}" for i in range(10)])
+    # Nor with commits turned off.
+    equal(len(in_group(b, "off", "t", args=["--set", "enable.auto.commit=false"])), 10)
+    equal(len(in_group(b, "off", "t")), 10)
+
+
+@test
+def members_share_and_take_over(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 4)
+    members = [Kc(b.address, folder, "g", "t")]
+    until(b, "g", "one has all", lambda g: is_shared(g, 1))
+    members += [Kcat(b.address, "g", "t", partition_assignment_strategy="range"), Kc(b.address, folder, "g", "t")]
+    until(b, "g", "three members share", lambda g: is_shared(g, 3))
+    holds(members[0].said(), "kc: consume: group g: assigned t 0-3\n", "group g: gives up t 0-3\n")
+    # Ctrl-C leaves at once: the group knows before anybody's session could have ended.
+    members.pop(0).end()
+    until(b, "g", "two are left", lambda g: is_shared(g, 2), 20)
+    equal(kc(b, "produce", "-t", "t", "-p", 0, stdin="x\ny\n").returncode, 0)
+    # Killed: the others take its part when its session has ended.
+    members.pop(1).end(signal.SIGKILL, -9)
+    until(b, "g", "kcat has all", lambda g: is_shared(g, 1))
+    last = Kc(b.address, folder, "g", "t")
+    until(b, "g", "two again", lambda g: is_shared(g, 2))
+    members.pop(0).end()
+    until(b, "g", "kc has all", lambda g: is_shared(g, 1))
+    for p in range(4):
+        equal(kc(b, "produce", "-t", "t", "-p", p, stdin=f"new-{p}\n").returncode, 0)
+    eventually("it prints them", lambda: {f"new-{p}" for p in range(4)} <= set(last.lines()))
+    last.end(signal.SIGTERM)
+    equal(set(offsets(b, "g").values()) & {-1}, set())
+    until(b, "g", "nobody is left", lambda g: g["state"] == "Empty" and g["lag"] == 0)
+
+
+@test
+def a_static_member_comes_back_to_what_it_had(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 2)
+    m = Kc(b.address, folder, "g", "t", args=["--set", "group.instance.id=one"])
+    until(b, "g", "it has all", lambda g: is_shared(g, 1))
+    m.end()
+    equal([x["instance"] for x in described(b, "g")["members"]], ["one"])
+    m = Kc(b.address, folder, "g", "t", args=["--set", "group.instance.id=one"])
+    equal(kc(b, "produce", "-t", "t", "-p", 0, stdin="x\n").returncode, 0)
+    eventually("it goes on", lambda: m.lines() == ["x"])
+    m.end()
+
+
+@test
+def it_says_what_it_waits_for(folder):
+    b = Broker(folder / "d", "--set", "auto.create.topics.enable=false")
+    fill(b, "t", 1, 1)
+    m = Kc(b.address, folder, "g", "t", "missing", args=["--why"])
+    eventually("it prints", lambda: m.lines() == ["t-0-0"])
+    eventually("it says so", lambda: "kc: why: t 0: at the end, offset 1" in m.said())
+    holds(m.said(), "kc: why: group g: is a member")
+    holds(kc(b, "group", "describe", "g").stdout, "missing: members subscribe to it, and there is no such topic")
+    b.p.send_signal(signal.SIGSTOP)
+    m.end(code=1)  # however deaf the coordinator is
+    b.p.send_signal(signal.SIGCONT)
+    holds(m.said(), "group g was not left in good order, what was printed last may come again")
+
+
+@test
+def asked_by_a_signal_it_says_what_it_waits_for(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 1, 1)
+    m = Kc(b.address, folder, "g", "t")
+    eventually("it prints", lambda: m.lines() == ["t-0-0"])
+    equal("why" in m.said(), False)
+    m.p.send_signal(signal.SIGUSR1)
+    eventually("it says so", lambda: "kc: why: t 0: " in m.said())
+    m.end()
+    p = subprocess.Popen([KC, "consume", "-t", "t", "-b", b.address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # without a group too
+    scene._children.append(p)
+    scene.until_caught(p, signal.SIGUSR1)
+    p.send_signal(signal.SIGUSR1)
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    holds(p.communicate(timeout=20)[1].decode(), "kc: why: t 0: ")
+
+
+@test
+def a_member_lives_on_when_its_coordinator_is_killed(folder):
+    c = Cluster(folder / "c", 3, "--set", "offsets.topic.num.partitions=3", "--set", "min.insync.replicas=2")
+    c.ok("topic", "create", "t", "--partitions", 3, "--rf", 3)
+    m = Kc(c.address, folder, "g", "t")
+    wanted = set()
+    for round_ in range(3):
+        for p in range(3):
+            values = [f"{round_}-{p}-{i}" for i in range(20)]
+            wanted |= set(values)
+            equal(c.kc("produce", "-t", "t", "-p", p, "--set", "acks=-1", stdin="".join(f"{v}\n" for v in values), timeout=120).returncode, 0)
+        eventually(f"all of round {round_} is printed", lambda: wanted <= set(m.lines()), 60)
+        g = json.loads(c.ok("group", "describe", "g", "--json", timeout=120))
+        victim = g["coordinator"]
+        c.kill(victim)
+        c.start(victim)
+    m.end()
+    g = json.loads(c.ok("group", "describe", "g", "--json", timeout=120))
+    equal((g["state"], g["lag"]), ("Empty", 0), g)
+    equal(set(m.lines()), wanted)
 
 if __name__ == "__main__":
     main()
