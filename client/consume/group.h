@@ -47,7 +47,7 @@ struct kc_handover {
     struct kw_list open_link; /* in group->open: a reference */
     _Atomic uint32_t refs;    /* the lists' and the event's */
     int32_t kind;             /* enum kc_event_kind */
-    int32_t state;            /* enum kc_handover_state */
+    _Atomic int32_t state;    /* enum kc_handover_state; changed under the lock */
     bool told;                /* poll has given it */
     uint64_t number;          /* of this consumer; what its partitions wait for (kc_part.given, .revoked) */
     _Atomic int64_t deadline_us;
@@ -69,7 +69,7 @@ struct kc_tie *kc_tie_new(struct kc_consume *c);
 void kc_tie_cut(struct kc_tie *t); /* the consumer goes: drops its reference */
 kc_err kc_handover_ack(struct kc_handover *h); /* any thread, no lock held: kc_event_ack */
 void kc_handover_unref(struct kc_handover *h);
-int64_t kc_handover_deadline(const struct kc_handover *h); /* monotonic; KW_NEVER */
+int64_t kc_handover_deadline(const struct kc_handover *h); /* monotonic; 0: over; KW_NEVER: none (any more) */
 
 /* ---- What the application wants ---- */
 

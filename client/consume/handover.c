@@ -61,7 +61,8 @@ void kc_handover_unref(struct kc_handover *h) {
 }
 
 int64_t kc_handover_deadline(const struct kc_handover *h) {
-    return KW_MIN(atomic_load(&h->deadline_us), atomic_load(&h->tie->poll_by_us));
+    if (h->state == KC_HANDOVER_DONE) return KW_NEVER;
+    return h->state == KC_HANDOVER_LOST ? 0 : KW_MIN(atomic_load(&h->deadline_us), atomic_load(&h->tie->poll_by_us));
 }
 
 void kc_handover_tell(struct kc_group *g, struct kc_handover *h, bool in_front) {
