@@ -531,6 +531,8 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
     if (err != KC_OK) failed(m, err, batch, count, &v);
     for (size_t i = 0; err == KC_OK && i < count; i++) slot_answered(m, batch[i], batch[i]->answered ? batch[i]->err : KC_BAD_MESSAGE, &v);
     kw_free(batch);
+    m->prune_due = true; /* who waited for what is to go again may have given up */
+    if (count == 0 && !kw_list_empty(&m->pending)) v.again = true; /* nothing could go: not at once again */
     if (v.any_good) (void)kc_coordinator_failed(m->coordinator, rq, KC_OK);
     if (v.again) {
         if (m->errors < INT32_MAX) m->errors++;

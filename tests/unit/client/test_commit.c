@@ -417,6 +417,18 @@ static void test_the_limit_of_a_call(void **state) {
     ct_expect(&e, KC_CANCELLED);
     assert_int_equal(cg_stored(g, 0), 4);
     assert_int_equal(cg_stored(g, 1), -1);
+    g->hold = true; /* it gives up while the answer that has it tried again is on its way */
+    g->code = KE_COORDINATOR_LOAD_IN_PROGRESS;
+    g->codes = 1;
+    ct_init(&c, g, 100000);
+    (void)ct_add(&c, 1, 3, NULL);
+    ct_begin(&c);
+    cw_advance(g->w, 200000);
+    ct_expect(&c, KC_TIMED_OUT);
+    int commits = g->commits;
+    cg_release(g);
+    cw_advance(g->w, 5000000);
+    assert_int_equal(g->commits, commits);
     cg_free(g);
 }
 
