@@ -224,8 +224,9 @@ static void opened(struct kb_disk_req *req, struct kb_now now) {
     kw_err err = req->err ? KW_EIO : take(log, &o->recover, now);
     kb_recover_deinit(&o->recover);
     if (err) {
-        kb_say(log->env->logger, KB_ERROR, "%s: the log cannot be opened: %s", log->dir,
-               req->err ? kb_disk_text(req->err) : err == KW_ENOMEM ? "out of memory" : "what its folder holds cannot be used, or not be mended");
+        if (err != KW_ECRC)
+            kb_say(log->env->logger, KB_ERROR, "%s: the log cannot be opened: %s", log->dir,
+                   req->err ? kb_disk_text(req->err) : err == KW_ENOMEM ? "out of memory" : "what its folder holds cannot be used, or not be mended");
         kb_log_free(log);
         log = NULL;
     }
@@ -270,6 +271,9 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     o->recover.start_checkpoint = in->start_checkpoint;
     o->recover.recovery_point = in->recovery_point;
     o->recover.interval = in->config->index_interval_bytes;
+    o->recover.guarded = in->guarded;
+    o->recover.killed = in->killed;
+    o->recover.committed = in->committed;
     o->log = log;
     o->done = in->done;
     o->ctx = in->ctx;

@@ -85,6 +85,8 @@ struct kb_log_open {
     bool whole;                     /* from the recovery point on: no gaps; fails on damage to what was synced once, where else it is kept or cut off */
     bool identity;                  /* partition.metadata is to be as durable as the rest */
     int64_t start_checkpoint, recovery_point;
+    bool guarded, killed;           /* as in recover.h: KW_ECRC where something is missing that others may count on */
+    int64_t committed;
     void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now); /* log is NULL on error; the reason was logged */
     void *ctx;
 };

@@ -164,6 +164,7 @@ struct walk {
     int64_t limit;   /* the next segment's base; INT64_MAX: this is the last */
     bool resynced;   /* what is at pos follows damage */
     bool cut;        /* the log ends at pos */
+    bool all_there;  /* what is wrong at pos has all of its bytes */
     int64_t split;   /* the segment ends at pos, another begins there with this base; -1 */
     const char *why;
 };
@@ -237,6 +238,38 @@ static kw_err synced_once(struct walk *w, int64_t at, struct kb_entry *e, bool *
     return err;
 }
 
+/* What a process that was killed leaves unfinished is the beginning of a batch, and nothing behind it. Anything else was whole, and may have been counted
+ * as acknowledged. */
+static kw_err was_whole(struct walk *w, bool *yes) {
+    struct kb_entry e;
+    const uint8_t *p;
+    size_t n;
+    int64_t next;
+    *yes = w->all_there;
+    if (*yes) return KW_OK;
+    kw_err err = kb_scan_bytes(&w->scan, w->pos, KB_ENTRY_PEEK, &p, &n);
+    if (err) return err;
+    *yes = n >= KB_ENTRY_PEEK && kb_entry_parse(p, n, &e);
+    if (*yes) return KW_OK;
+    err = resync(w, w->pos + 1, &next, &e);
+    *yes = !err && next < w->scan.size;
+    return err;
+}
+
+/* The log ends at pos, if that may be. */
+static kw_err cut_here(struct walk *w, bool rot) {
+    struct kb_recover *r = w->r;
+    bool loss = rot;
+    kw_err err = r->guarded && !rot && r->killed ? was_whole(w, &loss) : KW_OK;
+    if (err || !r->guarded || !loss) {
+        w->cut = !err;
+        return err;
+    }
+    kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ": what stood there was whole once",
+                    r->dir, w->g->facts.base, w->pos, w->why, r->expected);
+    return KW_ECRC;
+}
+
 static bool is_vouched(const struct walk *w) { return KW_MAX(w->r->expected, w->g->facts.base) < w->vouched; }
 
 /* The bytes at pos are not the batch that must follow. */
@@ -248,10 +281,7 @@ static kw_err damaged(struct walk *w) {
     kw_err err = rot || r->sync ? resync(w, w->pos + 1, &next, &e) : KW_OK;
     if (!err && !rot && r->sync) err = synced_once(w, next, &e, &rot);
     if (err) return err;
-    if (!rot) {
-        w->cut = true;
-        return KW_OK;
-    }
+    if (!rot) return cut_here(w, false);
     bool at_end = next == w->scan.size && w->limit == INT64_MAX;
     if (r->whole && (at_end || r->expected >= r->recovery_point)) {
         kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ", though synced once; it is left as it is",
@@ -261,8 +291,7 @@ static kw_err damaged(struct walk *w) {
     if (at_end) { /* nothing whole behind it: there is nothing to keep, but this must be told loudly */
         kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: from position %" PRId64 " on (%s) it is lost, though synced once: the log ends at offset %" PRId64,
                         r->dir, w->g->facts.base, w->pos, w->why, r->expected);
-        w->cut = true;
-        return KW_OK;
+        return cut_here(w, true);
     }
     kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: %" PRId64 " bytes at position %" PRId64 " are corrupt (%s); they are kept and never served", r->dir,
                     w->g->facts.base, next - w->pos, w->pos, w->why);
@@ -295,13 +324,15 @@ static kw_err scan_one(struct walk *w) {
     struct kb_recover *r = w->r;
     struct kb_entry e;
     const char *why = NULL;
+    bool torn = false;
     kw_err err = kb_scan_entry(&w->scan, w->pos, true, &e);
     if (!err) err = misplaced(w, &e, &why);
     else if (err == KW_ECRC) why = "checksum", err = KW_OK;
-    else if (err == KW_EDECODE) why = "no whole batch", err = KW_OK;
+    else if (err == KW_EDECODE) why = "no whole batch", torn = true, err = KW_OK;
     if (err) return err;
     if (why) {
         w->why = why;
+        w->all_there = !torn;
         return damaged(w);
     }
     w->resynced = false;
@@ -595,6 +626,10 @@ void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
     if (!err && !r->seg_count && r->start_checkpoint > 0)
         kb_recover_note(r, KB_ERROR, "%s: no segment, though the log starts at %" PRId64 ": nothing of it is left", r->dir, r->start_checkpoint);
     if (!err && (!r->seg_count || r->start_checkpoint > r->leo)) err = fresh(r, KW_MAX(r->start_checkpoint, 0));
+    if (!err && r->guarded && r->committed > r->leo) {
+        kb_recover_note(r, KB_ERROR, "%s: ends at offset %" PRId64 ", and was committed up to %" PRId64, r->dir, r->leo, r->committed);
+        err = KW_ECRC;
+    }
     if (!err) {
         r->start = KW_MAX(r->start_checkpoint, r->segs[0].facts.base);
         r->cut_below_recovery_point = r->leo < r->recovery_point;

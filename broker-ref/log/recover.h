@@ -28,6 +28,9 @@ struct kb_recover {
     bool sync; /* all that is found is made durable: the log counts it as acknowledged (flush.on.ack) */
     int64_t start_checkpoint, recovery_point; /* -1: none */
     int32_t interval;
+    bool guarded;      /* others count on what this log had: where some of that is missing, KW_ECRC, and nothing of the damage is touched */
+    bool killed;       /* guarded: the process alone ended, so that all that was written is whole, but for the end of what was on its way */
+    int64_t committed; /* guarded: what is below was committed, and here */
     /* out */
     kw_err err;
     struct kb_found *segs;       /* ascending, at least one */

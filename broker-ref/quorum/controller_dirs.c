@@ -1,5 +1,5 @@
 /* controller_dirs.c - a broker says in which directory its replicas are: above all that some are in none any more, because their logs failed, and
- * that they have one again. KIP-858.
+ * that they have one again; and that some lack what they had acknowledged. KIP-858.
  *
  * Called by api/assign_replicas_to_dirs through controller.h. A replica whose directory is "lost" is as good as dead: it neither leads nor is in sync
  * (elect.h), until its broker, started anew, says otherwise. The record of the directory elects at once.
@@ -72,6 +72,25 @@ static kw_err change(struct kb_controller *k, struct kb_dirs_request *d, const s
     return KW_OK;
 }
 
+/* Its log is there, and something that it acknowledged is not: whatever its topic syncs, it does not count until it has caught up. The last in sync
+ * leads only as the last known leader. */
+static kw_err lacks(struct kb_controller *k, const struct kb_dirs_request *d, const struct kb_image_topic *t, const struct kb_image_partition *p,
+                    int32_t place) {
+    struct kb_elect_rules rules = kb_elect_rules_of(k, t);
+    struct kb_elected e = {.isr = kw_arena_alloc(&k->arena, ((size_t)p->replica_count + 1) * sizeof(int32_t))};
+    uint8_t *states = kb_replica_states(k, t, p);
+    if (!states || !e.isr) return KW_ENOMEM;
+    if (!kb_elect_has(p->isr, p->isr_count, d->broker)) return KW_OK;
+    states[place] |= KB_REPLICA_LOST;
+    kb_elect(p, states, &rules, &e);
+    bool last = kb_elect_has(e.isr, e.isr_count, d->broker);
+    kb_say(k->o.logger, KB_WARN, "%s-%d: the log of broker %d lacks something that was acknowledged: %s", t->name, (int)p->index, (int)d->broker,
+           last ? "it was the last in sync, so that is lost unless it was still on its way" : "it is not in sync any more");
+    if (!e.changed) return KW_OK;
+    kb_election_tell(k, t, p, &e);
+    return kb_election_record(k, t, p, &e) ? KW_OK : KW_ENOMEM;
+}
+
 static kw_err assign_one(struct kb_controller *k, struct kb_dirs_request *d, struct kb_dir_assign *a, const struct kb_image_broker *b) {
     const struct kb_image_topic *t = kb_image_topic_by_id(k->o.image, a->topic_id);
     if (a->result.code) return KW_OK;
@@ -85,6 +104,7 @@ static kw_err assign_one(struct kb_controller *k, struct kb_dirs_request *d, str
         kb_result_set(&a->result, KE_NOT_LEADER_OR_FOLLOWER, "broker %d is no replica of it", (int)d->broker);
         return KW_OK;
     }
+    if (kw_uuid_eq(a->directory, kb_directory_lacking)) return lacks(k, d, t, p, place);
     if (kw_uuid_eq(*directory_at(p, place), a->directory)) return KW_OK;
     bool known = kw_uuid_eq(a->directory, kb_directory_lost);
     for (int32_t i = 0; i < b->log_dir_count; i++) known = known || kw_uuid_eq(a->directory, b->log_dirs[i]);

@@ -20,6 +20,7 @@ static bool reserved(struct kw_uuid id) {
 }
 
 const struct kw_uuid kb_directory_lost = {{[15] = 1}};
+const struct kw_uuid kb_directory_lacking = {{[15] = DIRECTORY_RESERVED - 1}};
 
 bool kb_elect_is_lost(const struct kb_image_partition *p, int32_t replica) {
     for (int32_t i = 0; i < p->replica_count && i < p->directory_count; i++)

@@ -49,6 +49,8 @@ struct kb_elected {
 void kb_elect(const struct kb_image_partition *p, const uint8_t *states, const struct kb_elect_rules *rules, struct kb_elected *e);
 
 extern const struct kw_uuid kb_directory_lost;
+/* kbroker's own, of those that Apache Kafka reserves, and in no record: a replica's log is there and lacks something that it had acknowledged. */
+extern const struct kw_uuid kb_directory_lacking;
 /* Its directory is that: its broker said that its log failed. */
 bool kb_elect_is_lost(const struct kb_image_partition *p, int32_t replica);
 /* Is the replica's directory, as the partition has it, none of these? Reserved ids (unassigned, lost, migrating) are any. */

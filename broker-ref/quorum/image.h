@@ -15,7 +15,7 @@ struct kb_image_partition {
     int32_t leader, leader_epoch, partition_epoch; /* leader -1: none */
     int32_t *replicas, *isr, *adding, *removing;
     int32_t replica_count, isr_count, adding_count, removing_count;
-    int32_t *elr, *last_known_elr; /* KIP-966: kept as told, not used yet */
+    int32_t *elr, *last_known_elr; /* KIP-966: kept as a folder of Apache Kafka has them; see elect.h */
     int32_t elr_count, last_known_elr_count;
     int8_t recovery_state;
     struct kw_uuid *directories; /* directory_count of them: replica_count, or 0 before record version 1 */

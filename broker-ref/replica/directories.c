@@ -1,5 +1,6 @@
 /* directories.c - tells the controller which partitions' logs failed here, so that other replicas lead, and which are open again: AssignReplicasToDirs
- * to the directory "lost", and back to this node's. And says when no log is left that works: then it is the disk. KIP-858.
+ * to the directory "lost", and back to this node's; and which a start found to lack something, so that they do not count: to a directory of that
+ * meaning, which only says so (elect.h). And says when no log is left that works: then it is the disk. KIP-858.
  *
  * Called by partition (logs that fail or open), partitions (the image, life). Calls channel, lifecycle. Nothing is kept of what was told: what the image
  * says is compared with how the logs are, whenever one of them changes, until both agree. Only partitions with other replicas are told.
@@ -27,6 +28,7 @@ typedef struct kw_assign_replicas_to_dirs_request_partition_data part_asked;
 
 /* The log failed and the image does not say so, or the other way round. */
 static bool differs(const struct kb_partition *p, const struct kb_image_partition *ip) {
+    if (p->state == KB_PART_LOADING) return kb_opening_lacks(p);
     if (ip->replica_count <= 1) return false;
     return kb_elect_is_lost(ip, p->node->id) ? p->state == KB_PART_ONLINE : p->state == KB_PART_OFFLINE;
 }
@@ -82,10 +84,16 @@ static size_t collect(struct kb_node *n, struct kb_partition *due[PARTITIONS_MAX
     return count;
 }
 
+static struct kw_uuid directory_of(const struct kb_partition *p) {
+    return p->state == KB_PART_OFFLINE   ? kb_directory_lost
+           : p->state == KB_PART_LOADING ? kb_directory_lacking
+                                         : kb_store_directory_id(p->node->parts.store);
+}
+
 static kw_err ask(struct kb_dirs *d, struct kb_partition *const *due, size_t count, struct kb_now now) {
     struct kb_node *n = d->node;
     struct kw_assign_replicas_to_dirs_request req;
-    dir_asked dirs[2];
+    dir_asked dirs[3];
     topic_asked *topics = kw_calloc(count, sizeof(*topics)), *t = topics;
     part_asked *parts = kw_calloc(count, sizeof(*parts));
     kw_err err = KW_ENOMEM;
@@ -99,7 +107,7 @@ static kw_err ask(struct kb_dirs *d, struct kb_partition *const *due, size_t cou
         const struct kb_partition *p = due[i];
         bool other_dir = i == 0 || p->state != due[i - 1]->state;
         if (other_dir) {
-            dirs[req.directories.n].id = p->state == KB_PART_OFFLINE ? kb_directory_lost : kb_store_directory_id(n->parts.store);
+            dirs[req.directories.n].id = directory_of(p);
             dirs[req.directories.n++].topics.v = t;
         }
         if (other_dir || !kw_uuid_eq(p->topic_id, due[i - 1]->topic_id)) {
@@ -108,6 +116,7 @@ static kw_err ask(struct kb_dirs *d, struct kb_partition *const *due, size_t cou
         }
         t[-1].partitions.n++;
         parts[i].partition_index = p->index;
+        if (p->state == KB_PART_LOADING) kb_opening_asks(due[i]);
     }
     int64_t timeout_us = kb_partitions_config_us(n, "controller.quorum.request.timeout.ms");
     err = d->ask(n, &d->call, &kw_assign_replicas_to_dirs_request_desc, VERSION, &req, timeout_us, now);
@@ -145,6 +154,7 @@ static void answered(struct kb_call *c, kw_err err, struct kw_in *body, struct k
         KB_SAY(d->node, KB_WARN, "the controller does not take it that logs of this broker failed, or are back: %s; it is told again", kw_kerror_name(code));
         d->complained = true;
     }
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(d->node, p));) kb_opening_answered(p, err == KW_OK && code == KE_NONE, now);
     if (err != KW_OK || code != KE_NONE) {
         again(d, now);
         return;

@@ -23,6 +23,7 @@ struct kb_opening {
     bool first; /* at the node's start: the last process knew this partition */
     bool found_metadata, set_aside, nameless;
     bool busy; /* the log is open, and something else is waited for */
+    bool lacks, asked, told; /* lacks: something is missing that the others may count on (parked until the controller knows); asked, told of it */
     struct kb_point_waiter point;
     struct kb_points_waiter points;
 };
@@ -139,11 +140,25 @@ static void write_metadata(struct kb_opening *o) {
     kb_disk_submit(&o->p->node->parts.disk, &o->req);
 }
 
+/* Nothing of the damage is touched before it is committed that this replica does not count: else a start that dies in between would leave a log
+ * that looks whole. */
+static void tell_first(struct kb_opening *o, struct kb_now now) {
+    struct kb_partition *p = o->p;
+    KB_SAY(p->node, KB_WARN, "%s-%d has lost something that may have been committed: it leaves the in-sync replicas, and fetches it from the others",
+           p->topic, p->index);
+    o->lacks = true;
+    kw_list_push(&p->node->partitions->parked, &o->parked);
+    kb_dirs_look(p, NULL, now);
+}
+
 static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
     struct kb_opening *o = ctx;
     struct kb_partition *p = o->p;
-    (void)err; /* the log has said why */
-    if (!log) {
+    if (err == KW_ECRC && p->state != KB_PART_DELETED) {
+        tell_first(o, now);
+        return;
+    }
+    if (!log) { /* it has said why */
         give_up(o, "its log cannot be opened", now);
         return;
     }
@@ -159,6 +174,13 @@ static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         lower_point(o, now);
 }
 
+/* The controller takes it for whole as it registers: all that it had written where the process alone ended, all that it had synced where the machine did and
+ * it synced what it acknowledged. */
+static bool is_guarded(const struct kb_opening *o) {
+    const struct kb_partition *p = o->p;
+    return p->node->lifecycle && o->first && !o->told && p->replica_count > 1 && (!p->node->start_unclean || p->log_config.flush_on_ack);
+}
+
 static void open_log(void *ctx, struct kb_now now) {
     struct kb_opening *o = ctx;
     struct kb_partition *p = o->p;
@@ -172,6 +194,9 @@ static void open_log(void *ctx, struct kb_now now) {
                                .identity = p->node->lifecycle != NULL,
                                .start_checkpoint = p->points[KB_POINT_START],
                                .recovery_point = p->points[KB_POINT_RECOVERY],
+                               .guarded = is_guarded(o),
+                               .killed = !p->node->start_unclean,
+                               .committed = p->points[KB_POINT_HW],
                                .done = log_opened,
                                .ctx = o};
     if (kb_log_open(&open) != KW_OK) give_up(o, "no memory to open its log", now);
@@ -277,13 +302,32 @@ void kb_openings_unpark(struct kb_node *n, const struct kb_partition *gone, stru
     kw_list_init(&left);
     for (struct kw_list *l; (l = kw_list_shift(parked));) {
         struct kb_opening *o = KW_CONTAINER_OF(l, struct kb_opening, parked);
-        bool waits = (gone && !kb_partition_same_name(gone, o->p)) || kb_partitions_leaving(o->p);
+        bool waits = o->lacks || (gone && !kb_partition_same_name(gone, o->p)) || kb_partitions_leaving(o->p);
         if (o->p->state != KB_PART_DELETED && waits)
             kw_list_push(&left, l);
         else
             begin(o, now);
     }
     for (struct kw_list *l; (l = kw_list_shift(&left));) kw_list_push(parked, l);
+}
+
+bool kb_opening_lacks(const struct kb_partition *p) {
+    return p->opening && p->opening->lacks;
+}
+
+void kb_opening_asks(struct kb_partition *p) {
+    p->opening->asked = true;
+}
+
+void kb_opening_answered(struct kb_partition *p, bool known, struct kb_now now) {
+    struct kb_opening *o = p->opening;
+    if (!kb_opening_lacks(p) || !o->asked) return;
+    o->asked = false;
+    if (!known) return;
+    o->lacks = false;
+    o->told = true;
+    kw_list_remove(&o->parked);
+    open_log(o, now);
 }
 
 char *kb_partition_folder(const struct kb_partition *p) {

@@ -117,6 +117,9 @@ kw_err kb_opening_start(struct kb_partition *p, struct kb_now now) KW_CHECK;
 void kb_opening_moved(struct kb_partition *p, struct kb_now now); /* the marks of the log that is being opened moved */
 /* Begins those parked that need not wait any more. gone: only that one has left, so only those of its name are looked at; NULL: all are. */
 void kb_openings_unpark(struct kb_node *n, const struct kb_partition *gone, struct kb_now now);
+bool kb_opening_lacks(const struct kb_partition *p); /* its log lost what others may count on, and the controller does not know yet */
+void kb_opening_asks(struct kb_partition *p);        /* it is being told */
+void kb_opening_answered(struct kb_partition *p, bool known, struct kb_now now); /* goes on where it was asked and is known */
 char *kb_partition_folder(const struct kb_partition *p); /* kw_malloc; NULL: no memory */
 void kb_opening_free(struct kb_opening *o);              /* NULL is fine */
 kw_err kb_strays_start(struct kb_node *n,

@@ -33,6 +33,7 @@ static void take_the_others(struct sim_cluster *c, const struct sim_broker *b) {
 void sim_disks_wipe(struct sim_cluster *c) {
     struct sim_broker *b = sim_any_node(c);
     struct sim_world *w = &c->run->w;
+    if (c->plan.apart && sim_below(w, 3) == 0 && sim_disks_kill_all_rotten(c)) return;
     if (b->life != SIM_UP || !sim_atlas_may_lose(c, b->index, true)) return;
     sim_fire(w, SIM_F_WIPED);
     c->trouble_us = w->now_us;
@@ -233,18 +234,20 @@ void sim_disks_after_death(struct sim_cluster *c, struct sim_broker *b) {
     c->state.node = -1;
 }
 
-/* What it hit may be lost, while others have it. It must not be served, nor may its node count as one that has it. */
-static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
-    struct sim_world *w = &c->run->w;
-    char path[160];
-    size_t size;
+/* A segment of a partition of which all is known, and its size; NULL: none was met. */
+static struct sim_part *some_segment(struct sim_cluster *c, struct sim_broker *b, char *path, size_t n, size_t *size) {
     int t, i;
-    if (c->rot.part || !sim_fault_segment(w, b, false, path, sizeof path, &size) || sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &i) != 2) return;
+    if (c->rot.part || !sim_fault_segment(&c->run->w, b, false, path, n, size) || sscanf(path, SIM_DATA "/topic-%d-%d/", &t, &i) != 2) return NULL;
     struct sim_part *p = &c->parts[t][i];
-    if (sim_part_is_open(c, t, i) || !sim_atlas_may_rot(c, p, b->index) || p->copies[b->index].unread) return;
+    return sim_part_is_open(c, t, i) || p->copies[b->index].unread ? NULL : p;
+}
+
+static void turn_a_bit(struct sim_cluster *c, struct sim_broker *b, struct sim_part *p, const char *path, size_t at) {
+    struct sim_world *w = &c->run->w;
+    size_t size;
     c->rot.part = p;
     c->rot.node = b->index;
-    c->rot.at = sim_below(w, size);
+    c->rot.at = at;
     c->rot.mask = (uint8_t)(1u << sim_below(w, 8));
     snprintf(c->rot.file, sizeof c->rot.file, "%s", path);
     sim_steady(c);
@@ -257,6 +260,33 @@ static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
     p->copies[b->index].lost_in = k ? k->epoch : -1;
     c->trouble_us = w->now_us;
     sim_trace(w, "%s: %s: a bit turns at %zu", b->host.name, path, c->rot.at);
+}
+
+/* What it hit may be lost, while others have it. It must not be served, nor may its node count as one that has it. */
+static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
+    char path[160];
+    size_t size;
+    struct sim_part *p = some_segment(c, b, path, sizeof path, &size);
+    if (p && sim_atlas_may_rot(c, p, b->index)) turn_a_bit(c, b, p, path, sim_below(&c->run->w, size));
+}
+
+/* All brokers are killed, and a bit turns at the end of a log of the one that comes back first: nobody is there who could lead instead. */
+bool sim_disks_kill_all_rotten(struct sim_cluster *c) {
+    struct sim_broker *b = sim_any_node(c);
+    struct sim_world *w = &c->run->w;
+    char path[160];
+    size_t size, now;
+    if (b->life != SIM_UP || !c->broker[b->index] || !sim_atlas_may_lose(c, b->index, true)) return false;
+    struct sim_part *p = some_segment(c, b, path, sizeof path, &size);
+    if (!p || !sim_part_in_isr(p, b->index)) return false;
+    sim_fire(w, SIM_F_ROTTEN_TAIL);
+    c->trouble_us = w->now_us;
+    sim_net_deaths_are_seen(c, SIM_S);
+    sim_broker_kill(b);
+    if (sim_disk_peek(b->disk, path, &now) && now > 0) turn_a_bit(c, b, p, path, now - 1 - sim_below(w, KW_MIN(now, 300)));
+    take_the_others(c, b);
+    sim_at(w, w->now_us + SIM_S / 2, come_back, c, (uint64_t)b->index);
+    return true;
 }
 
 /* The batch that is there again: a start may have found it corrupt, kept it and not read it, so that its producers are known without it (14). */

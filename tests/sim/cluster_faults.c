@@ -108,6 +108,7 @@ static void kill_all(struct sim_cluster *c) {
     int up = 0;
     for (int i = 0; i < c->run->node_count; i++) up += node_at(c, i)->life != SIM_DOWN;
     if (up < 2) return;
+    if (c->plan.apart && sim_disks_kill_all_rotten(c)) return;
     sim_fire(&c->run->w, SIM_F_KILL_ALL);
     for (int i = 0; i < c->run->node_count; i++) strike_dead(c, node_at(c, i));
 }

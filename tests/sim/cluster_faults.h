@@ -18,6 +18,7 @@ void sim_cluster_join_later(struct sim_cluster *c, int node);
 /* cluster_disks.c */
 void sim_disks_wipe(struct sim_cluster *c);
 void sim_disks_old_image(struct sim_cluster *c);
+bool sim_disks_kill_all_rotten(struct sim_cluster *c); /* false: it was not the moment */
 void sim_disks_hang(struct sim_cluster *c);
 void sim_disks_full(struct sim_cluster *c);
 void sim_disks_eio(struct sim_cluster *c);

@@ -199,7 +199,7 @@ static size_t read_seeds(const char *path, struct first *v) {
 
 /* Kinds of faults that this world has no use for. */
 static bool is_foreign(enum world world, int f) {
-    static const enum sim_fault one[] = {SIM_F_KILL_LEADER, SIM_F_KILL_CONTROLLER, SIM_F_KILL_ALL, SIM_F_POWER_SEVERAL,
+    static const enum sim_fault one[] = {SIM_F_KILL_LEADER, SIM_F_KILL_CONTROLLER, SIM_F_KILL_ALL, SIM_F_ROTTEN_TAIL, SIM_F_POWER_SEVERAL,
                                         SIM_F_MESH, SIM_F_ISOLATED, SIM_F_WIPED, SIM_F_LEFT_OUT, SIM_F_SLOW_DISK,
                                         SIM_F_REASSIGN, SIM_F_CANCEL, SIM_F_ELECT, SIM_F_UNREGISTER, SIM_F_FORGED,
                                         SIM_F_OLD_VOTER, SIM_F_STATE, SIM_F_JOINED, SIM_F_LEFT, SIM_F_SPIKE, SIM_F_UNCLEAN};

@@ -5,10 +5,13 @@
 
 #include "replica_rig.h"
 
-static inline struct cluster *up(uint64_t seed) {
+/* sets: properties of all three, each a name and a value, and NULL; NULL: none. */
+static inline struct cluster *up_with(uint64_t seed, const char *const *sets) {
     struct cluster *c = calloc(1, sizeof(*c));
     assert_non_null(c);
     cl_init(c, 3, seed);
+    for (; sets && sets[0]; sets += 2)
+        for (int i = 0; i < 3; i++) rig_set(&c->h[i].r, sets[0], sets[1]);
     for (int32_t i = 0; i < 3; i++) cl_add_broker(c, i, 100 + i);
     cl_tell(c, (struct news){.kind = NEWS_TOPIC, .topic = 1});
     cl_tell(c, (struct news){.kind = NEWS_CONFIG, .topic = 1, .key = "min.insync.replicas", .value = "2"});
@@ -16,6 +19,9 @@ static inline struct cluster *up(uint64_t seed) {
     for (int i = 0; i < 3; i++) cl_boot(&c->h[i]);
     cl_pass(c, 200000);
     return c;
+}
+static inline struct cluster *up(uint64_t seed) {
+    return up_with(seed, NULL);
 }
 static inline struct kb_partition *part(struct cluster *c, int host) {
     return cl_partition(&c->h[host], 1, 0);

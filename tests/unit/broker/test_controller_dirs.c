@@ -133,6 +133,52 @@ static void test_the_last_in_sync(void **state) {
     assert_int_equal(kb_controller_counts(r.m.controller)->last_known_leaders, 1); /* all that it acknowledged was on the disk */
 }
 
+/* Its log is there and lacks something that it acknowledged: it counts for nothing, whatever its topic syncs, until it has caught up. */
+static void test_a_log_that_lacks_something(void **state) {
+    (void)state;
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    assert_int_equal(rig_topic(&r, "safe", 1, AR, 3), 0);
+    assert_int_equal(rig_config(&r, 2, "safe", "flush.on.ack", "true"), 0);
+    assert_int_equal(assign(3, "t", 0, kb_directory_lacking), KE_STALE_BROKER_EPOCH);
+    for (int i = 0; i < 3; i++) rig_kill(&r, i);
+    rig_run(&r, 100000);
+    STATE(&r, "t", 0, "- (0,1,2)");
+    r.b[0].incarnation++;
+    r.dial_refused[0] = false;
+    assert_int_equal(rig_register(&r, 0, -2), 0);
+    assert_int_equal(assign(0, "t", 0, kb_directory_lacking) | assign(0, "safe", 0, kb_directory_lacking), 0);
+    STATE(&r, "t", 0, "- (1,2)");
+    STATE(&r, "safe", 0, "- (1,2)");
+    assert_true(kw_uuid_eq(rig_partition(&r, "t", 0)->directories[0], dir_of(0)));
+    assert_non_null(strstr(r.m.lines, "t-0: the log of broker 10 lacks something that was acknowledged: it is not in sync any more"));
+    int32_t epoch = rig_partition(&r, "t", 0)->partition_epoch;
+    assert_int_equal(assign(0, "t", 0, kb_directory_lacking), 0); /* again: as it is */
+    assert_int_equal(rig_partition(&r, "t", 0)->partition_epoch, epoch);
+    rig_unfence(&r, 0);
+    STATE(&r, "t", 0, "- (1,2)");
+    rig_up(&r, 2, -2);
+    STATE(&r, "t", 0, "2 (2)");
+    assert_int_equal(set_isr("t", "20"), 0); /* it has caught up */
+    assert_int_equal(kb_controller_counts(r.m.controller)->unclean_elections + kb_controller_counts(r.m.controller)->last_known_leaders, 0);
+}
+
+/* The last in sync: nobody else has more. */
+static void test_the_last_lacks_something(void **state) {
+    (void)state;
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 2), 0);
+    assert_int_equal(set_isr("t", "0"), 0);
+    rig_kill(&r, 0);
+    rig_run(&r, 100000);
+    r.b[0].incarnation++;
+    r.dial_refused[0] = false;
+    assert_int_equal(rig_register(&r, 0, -2), 0);
+    assert_int_equal(assign(0, "t", 0, kb_directory_lacking), 0);
+    STATE(&r, "t", 0, "- (0)");
+    assert_non_null(strstr(r.m.lines, "it was the last in sync"));
+    rig_unfence(&r, 0);
+    STATE(&r, "t", 0, "0 (0)");
+}
+
 /* It is moved away from, and other moves do not mend it. */
 static void test_reassigned(void **state) {
     (void)state;
@@ -238,6 +284,7 @@ int main(void) {
         TEST(test_the_leader_hands_over), TEST(test_a_follower_stays_out),
         TEST(test_it_is_not_elected),     TEST(test_the_last_in_sync),
         TEST(test_reassigned),            TEST(test_refused),
+        TEST(test_a_log_that_lacks_something), TEST(test_the_last_lacks_something),
         TEST(test_a_wiped_disk_is_not_mended_by_words), TEST(test_a_single_replica),
         TEST(test_a_disk_goes_offline),
     };

@@ -415,6 +415,90 @@ static void test_bl13_bit_rot(void **state) {
         }
 }
 
+/* BL-13, where others count on the log: of a process that was killed the last batch may be unfinished, and that is all. Whatever else does not hold together
+ * was whole once: it is told, and stays as it is until that is known. What looks like an unfinished batch and was committed is told by the high watermark. */
+static void test_bl13_guarded(void **state) {
+    (void)state;
+    static const struct {
+        int what; /* 0 nothing, 1 a bit of batch `of` at `at`, 2 the file ends `at` bytes into the last */
+        size_t of, at;
+        uint8_t mask;
+        bool power;
+        int64_t committed;
+        bool told;
+        int64_t leo;
+    } cells[] = {
+        {0, 0, 0, 0, false, 20, false, 20},
+        {1, 19, KW_BATCH_HEADER_SIZE + 20, 0x10, false, 0, true, 19},
+        {1, 19, KW_BATCH_MAGIC, 0x10, false, 0, true, 19},
+        {1, 19, KW_BATCH_BASE_OFFSET + 7, 0x10, false, 0, true, 19}, /* 3 */
+        {1, 10, KW_BATCH_LENGTH + 1, 0x10, false, 0, true, 10},      /* others are whole behind it */
+        {1, 19, KW_BATCH_LENGTH + 1, 0x10, false, 0, false, 19},     /* as if it were on its way … */
+        {1, 19, KW_BATCH_LENGTH + 1, 0x10, false, 20, true, 19},     /* … but it was committed */
+        {2, 19, 90, 0, false, 19, false, 19},
+        {2, 19, 20, 0, false, 19, false, 19},
+        {2, 19, 90, 0, false, 20, true, 19},
+        {1, 19, KW_BATCH_HEADER_SIZE + 20, 0x10, true, 19, false, 19}, /* the machine's end leaves anything of what was not synced */
+        {1, 19, KW_BATCH_HEADER_SIZE + 20, 0x10, true, 20, true, 19},
+    };
+    for (size_t i = 0; i < KW_COUNTOF(cells); i++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        rig_open(&r);
+        rig_put(&r, 20, 200);
+        rig_stop(&r);
+        size_t each = rig_size(&r, LOG0) / 20, n, m;
+        if (cells[i].what == 1) sim_disk_rot(r.disk, LOG0, cells[i].of * each + cells[i].at, cells[i].mask);
+        if (cells[i].what == 2) sim_disk_cut(r.disk, LOG0, cells[i].of * each + cells[i].at);
+        r.clean = false;
+        r.recovery_point = 0;
+        r.guarded = true;
+        r.killed = !cells[i].power;
+        r.committed = cells[i].committed;
+        uint8_t *before = rig_copy(&r, LOG0, &n);
+        if (cells[i].told) {
+            assert_int_equal(rig_open_start(&r), KW_OK);
+            rig_idle(&r);
+            if (r.open_err != KW_ECRC) fail_msg("cell %zu: %d", i, r.open_err);
+            assert_null(r.log);
+            uint8_t *after = rig_copy(&r, LOG0, &m);
+            if (cells[i].committed < 20) assert_true(n == m && memcmp(before, after, n) == 0);
+            free(after);
+            r.guarded = false;
+        }
+        rig_open(&r);
+        if (r.log->leo != cells[i].leo) fail_msg("cell %zu: %lld", i, (long long)r.log->leo);
+        free(before);
+        rig_deinit(&r);
+    }
+}
+
+/* Nothing is cut of what was synced without a word, either, when that is the end of it. */
+static void test_bl13_guarded_and_vouched(void **state) {
+    (void)state;
+    for (int clean = 0; clean < 2; clean++) {
+        struct rig r;
+        rig_init(&r, 1, NULL);
+        rig_open(&r);
+        rig_put(&r, 20, 200);
+        rig_stop(&r);
+        size_t each = rig_size(&r, LOG0) / 20;
+        sim_disk_rot(r.disk, LOG0, 19 * each + KW_BATCH_LENGTH + 1, 0x10);
+        if (clean) sim_disk_cut(r.disk, INDEX0, 3); /* else the segment is not read */
+        r.clean = clean;
+        r.recovery_point = 20;
+        r.guarded = true;
+        assert_int_equal(rig_open_start(&r), KW_OK);
+        rig_idle(&r);
+        assert_int_equal(r.open_err, KW_ECRC);
+        assert_int_equal(rig_size(&r, LOG0), 20 * each);
+        r.guarded = false;
+        rig_open(&r);
+        assert_int_equal(r.log->leo, 19);
+        rig_deinit(&r);
+    }
+}
+
 /* A snapshot of the metadata vouches for its log while the epochs' checkpoint is still an older one: an epoch that began in front of it is not taken to
  * begin behind it (simulator, cluster seed 895). Or that checkpoint begins at a later snapshot, which rotted (2050). */
 static void test_epochs_of_a_whole_log(void **state) {
@@ -638,6 +722,8 @@ int main(void) {
         cmocka_unit_test(test_truncate_before_an_empty_segment),
         cmocka_unit_test(test_overlapping_segments),
         cmocka_unit_test(test_bl13_bit_rot),
+        cmocka_unit_test(test_bl13_guarded),
+        cmocka_unit_test(test_bl13_guarded_and_vouched),
         cmocka_unit_test(test_bl13_rot_in_an_offset),
         cmocka_unit_test(test_bl13_rot_and_producers),
         cmocka_unit_test(test_epochs_of_a_whole_log),

@@ -268,11 +268,8 @@ static void test_br17_made_again_while_away(void **state) {
 /* A batch larger than a follower asks for of a partition, and of all: it comes whole. */
 static void test_br19_larger_than_a_replica_fetch(void **state) {
     (void)state;
-    struct cluster *c = up(18);
-    for (int i = 0; i < 3; i++) {
-        rig_set(&c->h[i].r, "replica.fetch.max.bytes", "1000");
-        rig_set(&c->h[i].r, "replica.fetch.response.max.bytes", "1000");
-    }
+    static const char *const small[] = {"replica.fetch.max.bytes", "1000", "replica.fetch.response.max.bytes", "1000", NULL};
+    struct cluster *c = up_with(18, small);
     for (int64_t i = 0; i < 3; i++) {
         struct sent s;
         struct rig *r = &c->h[0].r;

@@ -1,0 +1,273 @@
+/* test_lifecycle_disks.c - whole nodes in one virtual time whose disks lose, fail or rot: who may lead then, and that nothing acknowledged goes. */
+#include "lifecycle_steps.h"
+
+/* Makes a topic of three replicas on four nodes; the partition of it that node 0 has no replica of, all in sync. */
+static int32_t not_on_the_controllers_node(void) {
+    assert_int_equal(create(0, "t", 4, 3, 5000), KE_NONE);
+    int32_t index = 0;
+    for (bool found = false; !found; index += !found) {
+        assert_true(index < 4);
+        const struct kb_image_partition *p = seen_by(0, index);
+        found = p->replicas[0] && p->replicas[1] && p->replicas[2];
+    }
+    until_in_sync(0, index, 3);
+    return index;
+}
+
+/* BR-15: records are acknowledged by two, and not synced; the third has fallen behind. The two die together, and one of them loses its tail with the
+ * power. It and the third come back, a majority of the replicas, and neither may lead: who has the records is waited for. */
+static void test_br15_a_majority_of_the_weak(void **state) {
+    (void)state;
+    begin(4, 1, 85);
+    int32_t index = not_on_the_controllers_node();
+    cl_pass(&c, 500000); /* its leader hears of it, too */
+    int leader = seen_by(0, index)->leader, behind = leader % 3 + 1, weak = behind % 3 + 1;
+    for (int64_t i = 0; i < 3; i++) put(leader, index, i);
+    cl_kill(&c.h[behind], false);
+    until_in_sync(0, index, 2);
+    for (int64_t i = 3; i < 8; i++) put(leader, index, i);
+    cl_kill(&c.h[leader], false);
+    cl_kill(&c.h[weak], true);
+    c.h[weak].r.boot_id = "boot-2";
+    cl_pass(&c, 5000000);
+    assert_int_equal(seen_by(0, index)->leader, -1);
+    assert_int_equal(seen_by(0, index)->isr_count, 2);
+    up(behind);
+    up(weak);
+    until_ready(behind, behind + 1, 10000000);
+    until_ready(weak, weak + 1, 10000000);
+    cl_pass(&c, 15000000);
+    assert_true(copy_at(weak, index)->log->leo < 8 && copy_at(behind, index)->log->leo < 8);
+    assert_int_equal(seen_by(0, index)->leader, -1);
+    assert_int_equal(seen_by(0, index)->isr_count, 1);
+    assert_int_equal(seen_by(0, index)->isr[0], leader);
+    up(leader);
+    until_ready(leader, leader + 1, 10000000);
+    until_in_sync(0, index, 3);
+    put(seen_by(0, index)->leader, index, 8);
+    cl_pass(&c, 2000000);
+    for (int i = 1; i < 4; i++) {
+        assert_int_equal(copy_at(i, index)->log->leo, 9);
+        assert_int_equal(copy_at(i, index)->hw, 9);
+    }
+    teardown_hosts();
+}
+
+/* ---- Disks that fail ---- */
+
+static int64_t leo_of(int i, int32_t index) {
+    return copy_at(i, index)->log->leo;
+}
+static int16_t try_put(int i, int32_t index) {
+    struct rig *r = &c.h[i].r;
+    struct kw_produce_response res;
+    size_t n;
+    uint8_t *p = rig_batch(r, &(struct rig_batch){.pid = -1, .epoch = -1, .seq = -1, .count = 1, .value_size = 100}, &n);
+    ask(i, KW_API_PRODUCE, 9, &rig_produce_msg(r, "t", index, -1, p, n)->req, &res);
+    return res.responses.v[0].partition_responses.v[0].error_code;
+}
+static int64_t until_led_by_another(int by, int32_t index, int was) {
+    int64_t began = c.now.mono_us;
+    for (int t = 0; seen_by(by, index)->leader == was; t++) {
+        if (t > 10000) fail_msg("%d goes on leading", was);
+        cl_pass(&c, 1000);
+    }
+    return c.now.mono_us - began;
+}
+
+/* The leader's log fails, by a write or by an fsync: another in-sync replica leads within a second, and what it has is all there is. The failed one
+ * stays out for as long as its node runs; other partitions of that node go on. Started anew, with a disk that works, it catches up and is in. */
+static void test_a_leaders_log_fails(void **state) {
+    (void)state;
+    for (int by_sync = 0; by_sync < 2; by_sync++) {
+        begin(3, 3, 86);
+        assert_int_equal(create(0, "t", 3, 3, 5000), KE_NONE);
+        cl_pass(&c, 500000);
+        int was = seen_by(0, 0)->leader, other = (was + 1) % 3;
+        for (int64_t i = 0; i < 3; i++) put(was, 0, i);
+        if (by_sync) {
+            struct kb_partition *p = seen_by(was, 0)->local;
+            sim_disk_faults(c.h[was].r.disk)->eio_sync_at = 0;
+            assert_int_equal(kb_log_sync(p->log), KW_OK);
+        } else {
+            sim_disk_faults(c.h[was].r.disk)->eio_write_at = 0;
+            assert_int_equal(try_put(was, 0), KE_KAFKA_STORAGE_ERROR);
+        }
+        assert_true(until_led_by_another(other, 0, was) < 1000000);
+        assert_int_equal(copy_at(was, 0)->state, KB_PART_OFFLINE);
+        int now = seen_by(other, 0)->leader;
+        put(now, 0, 3);
+        cl_pass(&c, 15000000); /* longer than any lag */
+        assert_int_equal(seen_by(other, 0)->isr_count, 2);
+        assert_true(kb_elect_is_lost(seen_by(other, 0), was));
+        assert_int_equal(kb_node_state(c.h[was].r.node), KB_NODE_READY);
+        for (int32_t i = 1; i < 3; i++) {
+            assert_int_equal(seen_by(other, i)->isr_count, 3);
+            put(seen_by(other, i)->leader, i, 0);
+        }
+        cl_kill(&c.h[was], false);
+        until_in_sync(other, 1, 2);
+        up(was);
+        until_ready(was, was + 1, 10000000);
+        until_in_sync(other, 0, 3);
+        assert_false(kb_elect_is_lost(seen_by(other, 0), was));
+        put(seen_by(other, 0)->leader, 0, 4);
+        cl_pass(&c, 2000000);
+        for (int i = 0; i < 3; i++) assert_int_equal(leo_of(i, 0), 5);
+        teardown_hosts();
+    }
+}
+
+/* A follower's: it leaves the in-sync replicas at once, not after replica.lag.time.max.ms. */
+static void test_a_followers_log_fails(void **state) {
+    (void)state;
+    begin(3, 3, 87);
+    assert_int_equal(create(0, "t", 2, 3, 5000), KE_NONE);
+    cl_pass(&c, 500000);
+    int leader = seen_by(0, 0)->leader, who = (leader + 1) % 3;
+    put(leader, 0, 0);
+    sim_disk_faults(c.h[who].r.disk)->eio_write_at = 0;
+    int64_t began = c.now.mono_us;
+    put(leader, 0, 1); /* waits until it is out */
+    assert_true(c.now.mono_us - began < 1000000);
+    assert_int_equal(seen_by(leader, 0)->isr_count, 2);
+    assert_int_equal(seen_by(leader, 0)->leader, leader);
+    assert_int_equal(seen_by(leader, 1)->isr_count, 3);
+    teardown_hosts();
+}
+
+/* All logs of a node: it is the disk. The node tells the controller so, and stops with an error that names the folder. */
+static void test_a_disk_fails(void **state) {
+    (void)state;
+    begin(4, 3, 88);
+    assert_int_equal(create(0, "t", 2, 4, 5000), KE_NONE);
+    cl_pass(&c, 500000);
+    for (int32_t i = 0; i < 2; i++) { /* the metadata log is spared: its end would be the node's too */
+        sim_disk_faults(c.h[3].r.disk)->eio_write_at = 0;
+        (void)try_put(seen_by(0, i)->leader, i);
+        if (i == 0) cl_pass(&c, 500000);
+        if (i == 0) assert_int_equal(kb_node_state(c.h[3].r.node), KB_NODE_READY);
+    }
+    for (int t = 0; kb_node_state(c.h[3].r.node) != KB_NODE_FAILED; t++) {
+        if (t > 3000) fail_msg("node 3 goes on");
+        cl_pass(&c, 1000);
+    }
+    assert_non_null(strstr(kb_node_failure(c.h[3].r.node), "/data: the logs of all partitions failed"));
+    assert_true(broker_seen_by(0, 3)->fenced);
+    for (int32_t i = 0; i < 2; i++) {
+        until_in_sync(0, i, 3);
+        assert_true(seen_by(0, i)->leader >= 0 && seen_by(0, i)->leader != 3);
+    }
+    down(3);
+    teardown_hosts();
+}
+
+/* A single replica: nobody else can lead, and its clients are told why. */
+static void test_a_single_replicas_log_fails(void **state) {
+    (void)state;
+    begin(3, 3, 89);
+    assert_int_equal(create(0, "t", 2, 1, 5000), KE_NONE);
+    cl_pass(&c, 500000);
+    int leader = seen_by(0, 0)->leader;
+    sim_disk_faults(c.h[leader].r.disk)->eio_write_at = 0;
+    assert_int_equal(try_put(leader, 0), KE_KAFKA_STORAGE_ERROR);
+    cl_pass(&c, 5000000);
+    assert_int_equal(try_put(leader, 0), KE_KAFKA_STORAGE_ERROR);
+    assert_int_equal(seen_by(leader, 0)->leader, leader);
+    assert_int_equal(kb_node_state(c.h[leader].r.node), KB_NODE_READY);
+    teardown_hosts();
+}
+/* ---- Logs that lack something ---- */
+
+/* Three copies of what was acknowledged, on 1, 2 and 3; all are killed at once, and a bit of the last batch of one turns: nothing of it need have been
+ * synced, so recovery takes its log to end in front of it. That one comes back first, in sync by the metadata. It must not lead, however often its start is
+ * cut short: what it lacks is with the others, and is waited for. With flush.on.ack likewise. */
+static void rotten_tail(bool flushed, bool killed_again, uint64_t seed) {
+    char path[80];
+    size_t n;
+    setup_hosts(4, 1, seed);
+    for (int i = 0; flushed && i < 4; i++) rig_set(&c.h[i].r, "flush.on.ack", "true");
+    for (int i = 0; i < 4; i++) up(i);
+    until_ready(0, 4, 5000000);
+    int32_t index = not_on_the_controllers_node();
+    cl_pass(&c, 500000); /* its leader hears of it, too */
+    int first = seen_by(0, index)->leader;
+    for (int64_t i = 0; i < 8; i++) put(first, index, i);
+    for (int i = 1; i < 4; i++) cl_kill(&c.h[i], false);
+    cl_pass(&c, 5000000);
+    assert_int_equal(seen_by(0, index)->leader, -1);
+    assert_int_equal(seen_by(0, index)->isr_count, 3);
+    snprintf(path, sizeof(path), "/data/t-%d/00000000000000000000.log", index);
+    assert_non_null(sim_disk_peek(c.h[first].r.disk, path, &n));
+    sim_disk_rot(c.h[first].r.disk, path, n - 20, 4);
+    up(first);
+    for (int k = 1; killed_again && k < 40; k++) {
+        cl_pass(&c, k * 1500);
+        cl_kill(&c.h[first], false);
+        up(first);
+    }
+    until_ready(first, first + 1, 20000000);
+    cl_pass(&c, 5000000);
+    assert_int_equal(copy_at(first, index)->log->leo, 7);
+    assert_int_equal(seen_by(0, index)->leader, -1);
+    assert_int_equal(seen_by(0, index)->isr_count, 2);
+    for (int i = 1; i < 4; i++)
+        if (i != first) up(i);
+    until_ready(1, 4, 10000000);
+    until_in_sync(0, index, 3);
+    cl_pass(&c, 500000);
+    put(seen_by(0, index)->leader, index, 8);
+    cl_pass(&c, 2000000);
+    for (int i = 1; i < 4; i++) {
+        assert_int_equal(copy_at(i, index)->log->leo, 9);
+        assert_int_equal(copy_at(i, index)->hw, 9);
+    }
+    teardown_hosts();
+}
+static void test_a_rotten_tail_does_not_lead(void **state) {
+    (void)state;
+    rotten_tail(false, false, 90);
+    rotten_tail(true, false, 91);
+    rotten_tail(false, true, 92);
+}
+
+/* The same where it is the last in sync: it leads, as nobody else has more, and that is said. */
+static void test_a_rotten_tail_of_the_last(void **state) {
+    char path[80];
+    size_t n;
+    (void)state;
+    begin(4, 1, 93);
+    int32_t index = not_on_the_controllers_node();
+    cl_pass(&c, 500000);
+    int last = seen_by(0, index)->leader;
+    for (int64_t i = 0; i < 4; i++) put(last, index, i);
+    for (int i = 1; i < 4; i++)
+        if (i != last) cl_kill(&c.h[i], false);
+    until_in_sync(0, index, 1);
+    cl_pass(&c, 500000);
+    for (int64_t i = 4; i < 8; i++) put(last, index, i);
+    cl_kill(&c.h[last], false);
+    cl_pass(&c, 5000000);
+    snprintf(path, sizeof(path), "/data/t-%d/00000000000000000000.log", index);
+    assert_non_null(sim_disk_peek(c.h[last].r.disk, path, &n));
+    sim_disk_rot(c.h[last].r.disk, path, n - 20, 4);
+    up(last);
+    until_ready(last, last + 1, 20000000);
+    cl_pass(&c, 1000000);
+    assert_int_equal(seen_by(0, index)->leader, last);
+    put(last, index, 7);
+    teardown_hosts();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_br15_a_majority_of_the_weak),
+        cmocka_unit_test(test_a_leaders_log_fails),
+        cmocka_unit_test(test_a_followers_log_fails),
+        cmocka_unit_test(test_a_disk_fails),
+        cmocka_unit_test(test_a_single_replicas_log_fails),
+        cmocka_unit_test(test_a_rotten_tail_does_not_lead),
+        cmocka_unit_test(test_a_rotten_tail_of_the_last),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
