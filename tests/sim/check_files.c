@@ -58,7 +58,8 @@ struct time_facts {
 static struct time_facts times_up_to(const struct sim_scan *s, size_t segment, int64_t offset, int64_t unread) {
     struct time_facts f = {INT64_MIN, INT64_MIN};
     for (size_t k = 0; k < s->count && s->v[k].h.base_offset <= offset; k++) {
-        if (s->v[k].segment != segment || (unread && s->v[k].last + 1 == unread)) continue;
+        if (s->v[k].segment != segment || s->v[k].h.record_count == 0) continue; /* one that compaction has emptied dates nothing */
+        if (unread && s->v[k].last + 1 == unread) continue;
         f.before = KW_MAX(f.before, s->v[k].h.max_timestamp);
         if (s->v[k].last >= offset) f.at = s->v[k].h.max_timestamp;
     }

@@ -1,6 +1,7 @@
 /* cluster.c - one seed of the second world: draws the cluster, sets it up, runs both phases, takes it apart. Called by main.c. Calls
  * workload.c for what both worlds share. */
 #include "cluster_faults.h"
+#include "compact.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +131,7 @@ static void draw(struct sim_run *r) {
     draw_network(w, p);
     draw_faults(w, &c->plan);
     draw_topics(r);
+    sim_compact_draw(r);
 }
 
 /* ---- Nodes ---- */
@@ -187,6 +189,7 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
     set_number(b, "log.flush.offset.checkpoint.interval.ms", sim_range(w, 200, 60000));
     if (sim_below(w, 2)) set_number(b, "metadata.log.max.record.bytes.between.snapshots", sim_range(w, 400, 20000));
     if (sim_below(w, 3) == 0) set_number(b, "metadata.log.segment.bytes", sim_range(w, 1024, 8192));
+    sim_compact_broker(r, b);
 }
 
 /* Of the whole cluster, as its administrator would. */
@@ -331,7 +334,9 @@ void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud) {
         if (r->producers[i]) sim_producer_close(r->producers[i], 10 * SIM_S);
     sim_run_until(w, w->now_us + 11 * SIM_S);
     for (int i = 0; i <= r->plan.clients; i++) sim_client_kill(&r->clients[i]);
+    sim_check_compact_final(r);
     sim_check_cluster_final(r);
+    sim_check_compact_files(r);
     sim_check_final(&r->model);
 }
 

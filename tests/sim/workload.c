@@ -1,7 +1,7 @@
 /* workload.c - one seed: draws its options, sets the world up, runs both phases, takes it apart. */
 #include "workload.h"
 
-#include "cluster.h"
+#include "compact.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,8 +239,10 @@ static void on_ready(struct sim_broker *b) {
     sim_fault_meta_ready(b->ctx, b);
     sim_check_meta_ready(b);
     sim_check_disk_ready(b);
+    sim_check_compact_ready(b->ctx, b);
 }
 static void on_dead(struct sim_broker *b, enum sim_death how) {
+    sim_check_compact_dead(b->ctx, how);
     sim_check_disk_dead(b, how);
     sim_faults_dead(b->ctx);
 }
@@ -277,6 +279,7 @@ static void set_broker(struct sim_run *r) {
     snprintf(text, sizeof text, "%d", (int)sim_range(w, 500, 60000));
     sim_broker_set(b, "log.retention.check.interval.ms", text);
     if (sim_below(w, 3) == 0) sim_broker_set(b, "metadata.log.max.record.bytes.between.snapshots", "400");
+    sim_compact_broker(r, b);
     sim_broker_start(b);
 }
 
@@ -297,6 +300,7 @@ void sim_client_first_life(struct sim_run *r) {
     for (int t = 0; t < r->model.topic_count && again; t++) sim_admin_grow(r->admin, t, r->model.topics[t].partitions);
     verifier(r);
     sim_prober_new(c, r);
+    if (r->compact) sim_compact_new(c, r);
 }
 
 void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
@@ -310,6 +314,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     r->model.in_files = sim_check_disk_has;
     r->model.ctx = r;
     sim_plan_draw(r);
+    sim_compact_draw(r);
     set_broker(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);
@@ -332,8 +337,10 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
         if (r->producers[i]) sim_producer_close(r->producers[i], 10 * SIM_S);
     sim_run_until(w, w->now_us + 11 * SIM_S);
     for (int i = 0; i <= r->plan.clients; i++) sim_client_kill(&r->clients[i]);
+    sim_check_compact_final(r);
     r->ending = true;
     sim_check_disk_final(r);
+    sim_check_compact_files(r);
     sim_check_final(&r->model);
 }
 
@@ -342,6 +349,7 @@ void sim_run_deinit(struct sim_run *r) {
     sim_disk_image_free(r->image);
     for (int i = 0; i < r->node_count; i++) sim_broker_deinit(&r->nodes[i]);
     sim_cluster_deinit(r);
+    sim_compact_deinit(r);
     sim_attacker_deinit(&r->attacker);
     sim_net_deinit(&r->net);
     sim_check_disk_deinit();

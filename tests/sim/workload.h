@@ -43,6 +43,7 @@ struct sim_meta_rot {
     uint8_t mask, rotten; /* rotten: the byte then */
 };
 struct sim_cluster;
+struct sim_compact;
 struct sim_run {
     struct sim_world w;
     struct sim_net net;
@@ -61,6 +62,7 @@ struct sim_run {
     const char *configs[SIM_TOPICS_MAX][24];
     char values[SIM_TOPICS_MAX][12][24];
     struct sim_cluster *cluster; /* NULL: one node alone */
+    struct sim_compact *compact; /* NULL: without a compacted topic */
     bool ending; /* nobody starts the broker any more */
 };
 uint32_t sim_often(struct sim_world *w, uint32_t chance, uint32_t lo_s, uint32_t hi_s); /* one about every so many seconds; 0 never */

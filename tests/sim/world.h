@@ -41,7 +41,8 @@
     F(REASSIGN, "reassignment") F(CANCEL, "reassignment cancelled") F(ELECT, "election asked for") F(UNREGISTER, "broker unregistered") \
     F(FORGED, "hostile: forged by the name of a node") \
     F(OLD_VOTER, "voter on an old image") F(STATE, "quorum-state damaged") F(JOINED, "node joined late") F(LEFT, "node left for ever") \
-    F(SPIKE, "delay spike") F(UNCLEAN, "unclean election") F(ROTTEN_TAIL, "rotten end of a log, all brokers dead")
+    F(SPIKE, "delay spike") F(UNCLEAN, "unclean election") F(ROTTEN_TAIL, "rotten end of a log, all brokers dead") \
+    F(COMPACTED, "log compacted")
 enum sim_fault {
 #define F(name, text) SIM_F_##name,
     SIM_FAULTS(F)
