@@ -167,7 +167,7 @@ static long produce(const json_t *job)
 
 /* ---- consume ---- */
 
-static kc_topic_partition *whole(kc_client *client, json_t *topics, size_t *count)
+static kc_topic_partition *whole(kc_client *client, json_t *topics, int64_t from, size_t *count)
 {
     kc_topic_partition *parts = NULL;
     size_t n = 0;
@@ -179,7 +179,7 @@ static kc_topic_partition *whole(kc_client *client, json_t *topics, size_t *coun
         parts = job_need(realloc(parts, (n + more) * sizeof *parts));
         for (size_t p = 0; p < more; p++)
             parts[n++] = (kc_topic_partition){.topic = kc_client_topic(client, topic), .partition = (int32_t)p,
-                                              .offset = KC_OFFSET_BEGINNING, .leader_epoch = -1};
+                                              .offset = from, .leader_epoch = -1};
     }
     *count = n;
     return parts;
@@ -266,7 +266,8 @@ static long consume_or_follow(const json_t *job, int following)
     if (!following) set(c, "auto.offset.reset", "error");
     set(c, "fetch.wait.max.ms", "20");
     run.client = client_of(c, &run);
-    kc_topic_partition *parts = run.client ? whole(run.client, json_object_get(job, "topics"), &n) : NULL;
+    int64_t from = strcmp(job_text(job, "from", "beginning"), "committed") == 0 ? KC_OFFSET_COMMITTED : KC_OFFSET_BEGINNING;
+    kc_topic_partition *parts = run.client ? whole(run.client, json_object_get(job, "topics"), from, &n) : NULL;
     kc_err err = run.client ? kc_consumer_new(run.client, c, KC_PROCESSED_BY_POLL, &consumer, &e) : KC_CONFIG;
     if (!err) err = kc_consumer_assign(consumer, parts, sizeof *parts, n, &e);
     if (err) fail_with("consumer", err, e);
@@ -285,6 +286,66 @@ static long consume_or_follow(const json_t *job, int following)
 
 static long consume(const json_t *job) { return consume_or_follow(job, 0); }
 static long follow(const json_t *job) { return consume_or_follow(job, 1); }
+
+/* ---- commit: "offsets": {partition: [offset, metadata]} of "topic", then all that is committed of it, a line each ---- */
+
+static long put_committed(struct run *run, kc_consumer *consumer, long partitions)
+{
+    kc_topic_partition parts[64];
+    kc_offset got[64];
+    kc_op *op = NULL;
+    kc_error *e = NULL;
+    size_t n = (size_t)(partitions < 64 ? partitions : 64);
+    for (size_t i = 0; i < n; i++) parts[i] = (kc_topic_partition){.topic = run->topic, .partition = (int32_t)i};
+    kc_err err = kc_consumer_committed_start(consumer, parts, sizeof parts[0], n, 0, &op, &e);
+    if (!err) err = kc_op_wait(op, WAIT_US_MAX, &e);
+    if (err) fail_with("committed", err, e);
+    n = err ? 0 : kc_op_result_committed(op, got, sizeof got[0], 64);
+    for (size_t i = 0; i < n; i++)
+        fprintf(run->out, "{\"partition\":%d,\"offset\":%lld,\"metadata\":\"%.*s\"}\n", (int)got[i].partition, (long long)got[i].offset,
+                (int)got[i].metadata.size, got[i].metadata.size ? (const char *)got[i].metadata.p : "");
+    kc_op_free(op);
+    return err ? -1 : (long)n;
+}
+
+static kc_err commit_all(kc_consumer *consumer, int32_t topic, json_t *offsets, kc_error **e)
+{
+    kc_offset at[64];
+    size_t n = 0;
+    const char *partition;
+    json_t *value;
+    json_object_foreach(offsets, partition, value)
+    {
+        const char *metadata = json_string_value(json_array_get(value, 1));
+        if (n == 64) break;
+        at[n++] = (kc_offset){.topic = topic, .partition = atoi(partition), .offset = json_integer_value(json_array_get(value, 0)),
+                              .metadata = {metadata, metadata ? strlen(metadata) : 0}};
+    }
+    return n ? kc_consumer_commit(consumer, at, sizeof at[0], n, 0, e) : KC_OK;
+}
+
+static long commit(const json_t *job)
+{
+    struct run run = {.out = fopen(job_text(job, "out", "/dev/null"), "w")};
+    kc_consumer *consumer = NULL;
+    kc_error *e = NULL;
+    long count = -1;
+    if (!run.out) return job_fail("out", strerror(errno));
+    kc_config *c = conf_of(job);
+    run.client = client_of(c, &run);
+    kc_err err = run.client ? kc_consumer_new(run.client, c, KC_PROCESSED_EXPLICIT, &consumer, &e) : KC_CONFIG;
+    if (!err) run.topic = kc_client_topic(run.client, job_text(job, "topic", ""));
+    if (!err) err = commit_all(consumer, run.topic, json_object_get(job, "offsets"), &e);
+    if (err) fail_with("commit", err, e);
+    else count = put_committed(&run, consumer, job_number(job, "partitions", 1));
+    if (consumer) kc_consumer_close(consumer, CLOSE_US_MAX, NULL);
+    kc_consumer_free(consumer);
+    if (run.client) kc_client_close(run.client, CLOSE_US_MAX, NULL);
+    kc_client_free(run.client);
+    kc_config_free(c);
+    fclose(run.out);
+    return job_failed() ? -1 : count;
+}
 
 /* ---- load: numbered records at a rate, every acknowledgement logged ---- */
 
@@ -316,7 +377,7 @@ static long load(const json_t *job)
 
 int main(int argc, char **argv)
 {
-    static const struct job_op ops[] = {{"produce", produce}, {"consume", consume}, {"follow", follow}, {"load", load}, {NULL, NULL}};
+    static const struct job_op ops[] = {{"produce", produce}, {"consume", consume}, {"follow", follow}, {"commit", commit}, {"load", load}, {NULL, NULL}};
     char version[64];
     snprintf(version, sizeof version, "libkclient %s", kc_version());
     return job_main(argc, argv, version, ops);
