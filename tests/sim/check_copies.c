@@ -351,6 +351,7 @@ static void lose(struct sim_cluster *c, struct sim_part *p, int node, bool all, 
 
 void sim_check_copies_lost(struct sim_cluster *c, int node, bool all) {
     lose(c, &c->meta, node, all, true);
+    if (all || !c->run->model.flush_on_ack) sim_offsets_lost(c, node);
     for (int t = 0; t < c->run->model.topic_count; t++)
         for (int i = 0; i < SIM_PARTS_MAX; i++)
             if (c->parts[t][i].copies[node].life && !sim_part_is_open(c, t, i)) lose(c, &c->parts[t][i], node, all, c->run->model.flush_on_ack);

@@ -190,6 +190,7 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
     if (sim_below(w, 2)) set_number(b, "metadata.log.max.record.bytes.between.snapshots", sim_range(w, 400, 20000));
     if (sim_below(w, 3) == 0) set_number(b, "metadata.log.segment.bytes", sim_range(w, 1024, 8192));
     sim_compact_broker(r, b);
+    sim_groups_set_node(r, b);
 }
 
 /* Of the whole cluster, as its administrator would. */
@@ -306,6 +307,7 @@ void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud) {
     r->model.replicated = true;
     r->model.ctx = r;
     draw(r);
+    sim_groups_draw(r);
     make_nodes(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);

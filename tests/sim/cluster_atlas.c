@@ -43,7 +43,7 @@ bool sim_atlas_fragile(struct sim_cluster *c) {
             }
     for (int n = 0; n < c->run->node_count; n++)
         if (c->voter[n] && (c->nodes[n].wiped || owes(c, n))) return true;
-    return false;
+    return sim_offsets_fragile(c);
 }
 
 /* The copy on this node is one of several, and the others are there to stay. */
@@ -66,7 +66,7 @@ bool sim_atlas_may_lose(struct sim_cluster *c, int node, bool disk) {
     for (int t = 0; t < c->run->model.topic_count; t++)
         for (int i = 0; i < SIM_PARTS_MAX; i++)
             if (!spare(c, &c->parts[t][i], node)) return false;
-    return true;
+    return sim_offsets_spare(c, node);
 }
 
 /* Of a node that is down: the others have what is in its copy, and are there to stay. */

@@ -191,6 +191,8 @@ static void old_image(void *ctx, uint64_t arg) {
     r->meta = r->meta_image;
     r->meta_rot.there = false;
     sim_check_disk_restored(r);
+    sim_groups_lost(r);
+    r->groups.made = false;
     sim_fire(&r->w, SIM_F_OLD_IMAGE);
     sim_trace(&r->w, "the disk is what it was in its image");
     start_later(r, SIM_S);

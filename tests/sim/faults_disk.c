@@ -260,7 +260,7 @@ static void misdirects(void *ctx, const char *path) {
 
 void sim_fault_misdirect(struct sim_run *r) {
     struct sim_disk_faults *f = sim_disk_faults(r->nodes[0].disk);
-    f->spare = "__cluster_metadata"; /* of one copy of the metadata nothing can be asked */
+    f->spare = "__c"; /* of one copy of the metadata, or of __consumer_offsets, nothing can be asked */
     f->misdirects = misdirects;
     f->misdirects_ctx = r;
     f->misdirect_at = (int64_t)sim_below(&r->w, 20);

@@ -210,6 +210,7 @@ void sim_client_new_life(struct sim_run *r, int i) {
     if (r->left[i]) add_producer(r, i, r->left[i]);
     r->left[i] = 0;
     if (i == 1 || sim_below(&r->w, 2)) add_consumer(r, i, i == 1 || sim_below(&r->w, 2));
+    sim_commits_new(r, i);
     if (!r->w.healed && sim_below(&r->w, 3) == 0)
         r->legacy[i] = sim_legacy_new(c, &r->model, (uint32_t)sim_range(&r->w, 30, 300), sim_range(&r->w, 100 * SIM_MS, 2 * SIM_S));
     if (!r->w.healed) return;
@@ -249,6 +250,7 @@ static void on_dead(struct sim_broker *b, enum sim_death how) {
 static void on_death(struct sim_broker *b, enum sim_death how) {
     sim_check_meta_death(b);
     sim_check_disk_death(b, how);
+    if (how == SIM_DEATH_POWER && !((struct sim_run *)b->ctx)->model.flush_on_ack) sim_groups_lost(b->ctx);
 }
 static void on_turn(struct sim_broker *b) {
     sim_check_marks(b);
@@ -280,6 +282,7 @@ static void set_broker(struct sim_run *r) {
     sim_broker_set(b, "log.retention.check.interval.ms", text);
     if (sim_below(w, 3) == 0) sim_broker_set(b, "metadata.log.max.record.bytes.between.snapshots", "400");
     sim_compact_broker(r, b);
+    sim_groups_set_node(r, b);
     sim_broker_start(b);
 }
 
@@ -315,6 +318,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     r->model.ctx = r;
     sim_plan_draw(r);
     sim_compact_draw(r);
+    sim_groups_draw(r);
     set_broker(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);

@@ -4,6 +4,7 @@
 
 #include "attacker.h"
 #include "broker_host.h"
+#include "groups.h"
 #include "roles.h"
 
 struct sim_plan { /* drawn from the seed */
@@ -54,6 +55,7 @@ struct sim_run {
     struct sim_attacker attacker;
     struct sim_client clients[SIM_CLIENTS_MAX]; /* [0] the administrator's, which also verifies; begins anew only with an old image */
     struct sim_role *producers[SIM_CLIENTS_MAX], *consumers[SIM_CLIENTS_MAX], *legacy[SIM_CLIENTS_MAX], *admin, *verifier;
+    struct sim_groups groups;
     struct sim_meta meta, meta_image;
     struct sim_meta_rot meta_rot;
     struct sim_disk_image *image; /* taken, not used yet */
