@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Outside judges on the group coordinator of `kbroker cluster --nodes 3`: one group of kcat, Apache Kafka's console consumer, kafka-python,
-confluent-kafka, franz-go and kafkajs, whose members join, leave and are killed while brokers are; kafka-consumer-groups, and kc group beside it (on Apache
-Kafka too); kafka-dump-log on __consumer_offsets.
+"""Outside judges on the group coordinator of `kbroker cluster --nodes 3`: one group of libkclient, kcat, Apache Kafka's console consumer,
+kafka-python, confluent-kafka, franz-go and kafkajs, whose members join, leave and are killed while brokers are; kafka-consumer-groups, and kc group beside it (on Apache
+Kafka too); libkclient's members among Java's and kafka-python's on Apache Kafka, by each assignor, static ones too; kafka-dump-log on
+__consumer_offsets.
 
     test_groups.py [--quick] [--seed S]
 """
@@ -23,14 +24,21 @@ PROPS = {"min.insync.replicas": 2, "offsets.topic.num.partitions": 5, "log.segme
 class Member:
     """A consumer of the group in a process of its own; what it was given goes into seen: {(partition, offset): (value, times)}."""
 
-    def __init__(self, bench, kind):
-        self.bench, self.kind = bench, kind
+    def __init__(self, bench, kind, java_assignor="RangeAssignor"):
+        self.bench, self.kind, self.java_assignor = bench, kind, java_assignor
         self.proc = servers.spawn(self.command(kind), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
     def command(self, kind):
         b = self.bench
+        if kind.startswith("libkclient"):  # libkclient[:STRATEGY[:INSTANCE]]
+            _, strategy, instance = (kind.split(":") + ["", ""])[:3]
+            own = [f"group.instance.id={instance}"] if instance else []
+            own += [f"partition.assignment.strategy={strategy}"] if strategy else []
+            own += ["session.timeout.ms=6000", "heartbeat.interval.ms=1500", "auto.commit.interval.ms=500"]
+            return [cache.build_tree() / "bin" / "kc", "consume", "-b", b.c.boot, "-G", b.group, b.topic, "-o", "beginning", "-q", "-f", "%p %o %s\n",
+                    *[x for s in own for x in ("--set", s)]]
         if kind == "kcat":
             return [cache.kcat(), "-b", b.c.boot, "-G", b.group, b.topic, "-u", "-q", "-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000",
                     "-X", "auto.commit.interval.ms=500", "-X", "partition.assignment.strategy=range", "-f", "%p %o %s\\n"]
@@ -39,7 +47,7 @@ class Member:
                     "--from-beginning", "--formatter-property", "print.partition=true", "--formatter-property", "print.offset=true",
                     "--formatter-property", "key.separator= ", "--command-property", "session.timeout.ms=6000",
                     "--command-property", "auto.commit.interval.ms=500",
-                    "--command-property", "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor"]
+                    "--command-property", f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{self.java_assignor}"]
         if kind == "franz-go":
             return [cache.franz(), "member", b.c.boot, b.group, b.topic]
         if kind == "kafkajs":
@@ -105,7 +113,7 @@ class Bench:
         return [f"not shared by {members} with nothing left within {wait} s: {seen}", self.c.log_tail()]
 
 
-KINDS = ["kcat", "java", "kafka-python", "confluent", "franz-go", "kafkajs"]
+KINDS = ["libkclient", "kcat", "java", "kafka-python", "confluent", "franz-go", "kafkajs"]
 
 
 def life_and_death(t, b, rng, quick):
@@ -193,6 +201,65 @@ def offsets_decoded(b):
     return bad
 
 
+class Plain:
+    """A server with what Bench asks of a cluster."""
+
+    def __init__(self, server):
+        self.server, self.boot = server, server.boot
+
+    def log_tail(self):
+        return self.server.log_tail()
+
+
+def libkclient_on_apache_kafka(t, kafka):
+    """Members of libkclient and others in groups of Apache Kafka, by each assignor; who leads depends on who came first."""
+    b = Bench(Plain(kafka))
+    for name, java, kinds in [("range", "RangeAssignor", ["libkclient:range", "java", "kafka-python"]),
+                              ("roundrobin", "RoundRobinAssignor", ["java", "libkclient:roundrobin", "libkclient:roundrobin"]),
+                              ("sticky", "StickyAssignor", ["libkclient:sticky", "java", "libkclient:sticky"]),
+                              ("cooperative-sticky", "CooperativeStickyAssignor", ["libkclient:cooperative-sticky", "java", "libkclient:cooperative-sticky"]),
+                              ("cooperative-sticky-led-by-java", "CooperativeStickyAssignor", ["java", "libkclient:cooperative-sticky"]),
+                              ("default", "RangeAssignor", ["java", "libkclient"])]:
+        b.topic, b.group, b.n = f"on-{name}", f"of-{name}", 0
+        b.seen.clear()
+        b.box("kafka-topics", "--bootstrap-server", kafka.boot, "--create", "--topic", b.topic, "--partitions", PARTITIONS)
+        members = [Member(b, kinds[0], java)]
+        b.produce(120)
+        bad = b.until_all_are_read()
+        for kind in kinds[1:]:
+            members.append(Member(b, kind, java))
+            b.produce(120)
+            bad += b.until_all_are_read()
+        bad += b.until_shared(len(members))
+        members.pop(0).end()
+        b.produce(120)
+        bad += b.until_all_are_read() + b.until_shared(len(members)) + b.contradictions()
+        for m in members:
+            m.end()
+        t.check(f"Apache Kafka, {name}: {', '.join(kinds)}", bad)
+
+
+def a_static_member_comes_back(c):
+    """Restarted within its session it has its partitions again, and nobody else noticed."""
+    b = Bench(c)
+    b.topic, b.group = "static", "statics"
+    b.box("kafka-topics", "--bootstrap-server", c.boot, "--create", "--topic", b.topic, "--partitions", PARTITIONS)
+    members = [Member(b, f"libkclient:range:i{i}") for i in range(2)]
+    b.produce(120)
+    bad = b.until_all_are_read() + b.until_shared(2)
+    before = {at: who for at, (_, _, who) in b.rows("--group", b.group).items()}
+    members[0].end()
+    members[0] = Member(b, "libkclient:range:i0")
+    b.produce(120)
+    bad += b.until_all_are_read() + b.until_shared(2)
+    after = {at: who for at, (_, _, who) in b.rows("--group", b.group).items()}
+    same = [at for at in before if before[at].startswith("i1") and before[at] != after[at]]
+    moved = [at for at in before if before[at].startswith("i0") != after[at].startswith("i0")]
+    for m in members:
+        m.end()
+    return bad + [f"{x} changed hands" for x in same + moved]
+
+
 def on_disk(t, b):
     code = b.c.stop()
     t.check("SIGTERM ends the cluster with exit code 0", [] if code == 0 else f"exit code {code}\n{b.c.log_tail()}")
@@ -213,6 +280,7 @@ def run():
         b.box("kafka-topics", "--bootstrap-server", c.boot, "--create", "--topic", b.topic, "--partitions", PARTITIONS, "--replication-factor", 3)
         life_and_death(t, b, random.Random(a.seed), a.quick)
         t.note("life and death")
+        t.attempt("a static member comes back", a_static_member_comes_back, c)
         t.attempt("a group with a member is not deleted", a_living_group_is_not_deleted, b)
         t.attempt("kafka-consumer-groups lists, resets, deletes", tools_of_groups, b)
         groups.run(t, c.boot, b.box, c.name)
@@ -223,6 +291,8 @@ def run():
         box = tools.Toolbox()
         groups.run(t, kafka.boot, box, kafka.name)
         box.close()
+        libkclient_on_apache_kafka(t, kafka)
+        t.attempt("Apache Kafka: a static member comes back", a_static_member_comes_back, Plain(kafka))
     return t.close()
 
 
