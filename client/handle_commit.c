@@ -49,13 +49,9 @@ static void commit_done(struct kc_commit_call *call) {
     kc_op_complete(&o->op, err, error);
 }
 
+/* Also when the consumer was closed since: what was begun before the close is not refused by it. */
 static void commit_begin(struct kc_op *op) {
     struct commit_op *o = KW_CONTAINER_OF(op, struct commit_op, op);
-    if (atomic_load(&o->consumer->closed)) {
-        for (size_t i = 0; i < o->call.count; i++) o->call.items[i].at.err = KC_CLOSED;
-        kc_op_complete(op, KC_CLOSED, NULL);
-        return;
-    }
     o->call.done = commit_done;
     o->call.ctx = o;
     kc_commits_call(o->consumer->consume.commits, &o->call);
@@ -180,11 +176,6 @@ static void committed_done(struct kc_committed_query *q) {
 
 static void committed_begin(struct kc_op *op) {
     struct committed_op *o = KW_CONTAINER_OF(op, struct committed_op, op);
-    if (atomic_load(&o->consumer->closed)) {
-        for (size_t i = 0; i < o->query.count; i++) o->query.items[i].at.err = KC_CLOSED;
-        kc_op_complete(op, KC_CLOSED, NULL);
-        return;
-    }
     o->query.done = committed_done;
     o->query.ctx = o;
     kc_commits_query(o->consumer->consume.commits, &o->query);

@@ -250,6 +250,9 @@ static void prune(struct kc_commits *m, kc_err err) {
         struct kc_slot *s = KW_CONTAINER_OF(l, struct kc_slot, link);
         if (is_wanted(s) && stands(m, s)) continue;
         settle_upto(s, UINT64_MAX, err, false);
+        s->sent_assignment = s->assignment;
+        s->sent_era = s->era;
+        kc_commits_auto_ended(m, s, err, false); /* was not committed */
         slot_free(m, s);
     }
 }

@@ -29,7 +29,7 @@
 
 #define KC_COMMIT_ITEMS_MAX 10000           /* in one request */
 #define KC_COMMIT_BYTES_MAX (1024 * 1024)   /* of metadata in one request, but for one item */
-#define KC_COMMIT_CALLS_MAX 100000          /* unfinished: more are refused with KC_QUEUE_FULL */
+#define KC_COMMIT_CALLS_MAX 100000          /* unfinished calls, and queries: more are refused with KC_QUEUE_FULL */
 
 /* Who commits. The strings stay the group's, and stay put until the next kc_commits_member. */
 struct kc_commit_member {

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { VERSION_MIN = 1, VERSION_STABLE = 7, VERSION_GROUPS = 8, VERSION_BY_ID = 10 };
+enum { VERSION_MIN = 1, VERSION_STABLE = 7, VERSION_GROUPS = 8, VERSION_BY_ID = 10, FETCHES_MAX = 32 };
 
 struct fetch_item {
     struct kc_part *part; /* held; NULL: item `index` of the query */
@@ -423,13 +423,14 @@ void kc_commits_queries_run(struct kc_commits *m) {
             query_end(q, KC_CLOSED);
         else if (q->left == 0)
             query_end(q, KC_OK);
-        else if (!q->asked && q->not_before_us <= now_us)
+        else if (!q->asked && q->not_before_us <= now_us && m->fetch_count < FETCHES_MAX) /* the rest as these are answered */
             query_ask(m, q);
     }
     kw_list_init(&now);
     while ((l = kw_list_shift(&m->queries_ended)) != NULL) kw_list_push(&now, l);
     while ((l = kw_list_shift(&now)) != NULL) {
         struct kc_committed_query *q = KW_CONTAINER_OF(l, struct kc_committed_query, link);
+        m->query_count--;
         q->done(q);
     }
 }
@@ -447,13 +448,15 @@ void kc_commits_query(struct kc_commits *m, struct kc_committed_query *q) {
         q->items[i].settled = false;
         if (!kc_metadata_topic(m->core, q->items[i].at.topic) || q->items[i].at.partition < 0) query_settle(q, i, KC_INVALID);
     }
-    bool timed = kw_timers_set(kc_core_timers(m->core), &q->timer, q->deadline_us) == KW_OK;
-    for (size_t i = 0; i < q->count && (m->stopped || !timed); i++) query_settle(q, i, timed ? KC_CLOSED : KC_NO_MEMORY);
+    bool timed = kw_timers_set(kc_core_timers(m->core), &q->timer, q->deadline_us) == KW_OK, full = m->query_count >= KC_COMMIT_CALLS_MAX;
+    for (size_t i = 0; i < q->count && (m->stopped || !timed || full); i++)
+        query_settle(q, i, m->stopped ? KC_CLOSED : full ? KC_QUEUE_FULL : KC_NO_MEMORY);
     if (m->stopped) {
         kw_timers_cancel(kc_core_timers(m->core), &q->timer);
         q->done(q);
         return;
     }
+    m->query_count++;
     kw_list_push(&m->queries, &q->link);
     kc_commits_look(m);
 }

@@ -71,6 +71,7 @@ struct kc_commits {
     struct kw_list fetches;         /* outstanding */
     size_t fetch_count;
     struct kw_list queries, queries_ended;
+    size_t query_count;
     bool short_of_memory;
 };
 
@@ -95,7 +96,7 @@ void kc_commits_auto_init(struct kc_commits *m);
 void kc_commits_auto_start(struct kc_commits *m);
 void kc_commits_leave_run(struct kc_commits *m);                 /* what partitions left behind into slots */
 void kc_commits_auto_run(struct kc_commits *m);                  /* what is processed of all partitions into slots */
-/* How a value that was sent ended. tell: nobody but the application as a whole is to hear of the error. */
+/* How a value ended: what is processed may be committed again if that failed. tell: nobody but the application as a whole is to hear of the error. */
 void kc_commits_auto_ended(struct kc_commits *m, const struct kc_slot *s, kc_err err, bool tell);
 void kc_commits_drains_run(struct kc_commits *m);
 void kc_commits_drains_stop(struct kc_commits *m);

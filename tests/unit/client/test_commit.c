@@ -594,6 +594,45 @@ static void test_commit_of_all_that_is_processed(void **state) {
     cg_free(g);
 }
 
+static void drained(struct kc_commit_drain *d, kc_err err) {
+    *(kc_err *)d->ctx = err;
+}
+
+/* A commit of the application's that came to nothing is made up for by the next automatic one, without anything new to be processed. */
+static void test_automatic_makes_up_for_a_call_that_failed(void **state) {
+    (void)state;
+    struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(EARLIEST, "auto.commit.interval.ms", "1000000"));
+    struct kc_commit_item *items = NULL;
+    size_t n;
+    struct ct c;
+    begin(g, 0, 10, KC_OFFSET_COMMITTED);
+    cg_poll_until(g, 0, 10);
+    (void)cg_poll(g);
+    g->node = -1;
+    link_lost(net_link(g->w->net, "b1"), KW_EIO, "reset");
+    assert_int_equal(kc_commits_gather(g->m, &items, &n), KC_OK);
+    assert_int_equal(n, 1);
+    ct_init(&c, g, 1000000);
+    c.items[0] = items[0];
+    c.call.count = 1;
+    kw_free(items);
+    g->w->net->brokers[1].refuses = true;
+    kc_commits_call(g->m, &c.call);
+    cw_advance(g->w, 2000000);
+    ct_expect(&c, KC_TIMED_OUT);
+    g->node = 2;
+    g->w->net->brokers[1].refuses = false;
+    cw_advance(g->w, 5000000);
+    assert_int_equal(cg_stored(g, 0), -1);
+    kc_err err = KC_BUSY;
+    struct kc_commit_drain d = {.deadline_us = g->w->net->now.mono_us + 30000000, .done = drained, .ctx = &err};
+    kc_commits_drain(g->m, &d);
+    cw_advance(g->w, 20000000);
+    assert_int_equal(err, KC_OK);
+    assert_int_equal(cg_stored(g, 0), 10);
+    cg_free(g);
+}
+
 /* ---- Ends ---- */
 
 static void test_stop_ends_everything(void **state) {
@@ -691,6 +730,7 @@ int main(void) {
         cmocka_unit_test(test_automatic_failures_are_told_once),
         cmocka_unit_test(test_automatic_does_not_undo_the_applications),
         cmocka_unit_test(test_commit_of_all_that_is_processed),
+        cmocka_unit_test(test_automatic_makes_up_for_a_call_that_failed),
         cmocka_unit_test(test_stop_ends_everything),
         cmocka_unit_test(test_the_client_goes_first),
         cmocka_unit_test(test_without_memory),

@@ -283,6 +283,33 @@ static void test_the_limit_of_a_query(void **state) {
     cg_free(g);
 }
 
+/* Many at once: a few requests at a time, each query ends. */
+static void test_many_queries(void **state) {
+    (void)state;
+    enum { N = 500 };
+    struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(AUTO_OFF));
+    struct cq *q = calloc(N, sizeof *q);
+    cg_put(g, 1, 5, -1);
+    g->mute = true;
+    for (int i = 0; i < N; i++) {
+        cq_init(&q[i], g, -1);
+        cq_add(&q[i], g->w->topic[0], i % 2);
+        kc_commits_query(g->m, &q[i].q);
+    }
+    cw_advance(g->w, 1000000);
+    assert_int_equal(g->m->fetch_count, 32);
+    g->mute = false;
+    link_lost(net_link(g->w->net, "b1"), KW_EIO, "reset");
+    cw_advance(g->w, 5000000);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(q[i].items[0].at.err, KC_OK);
+        assert_int_equal(q[i].items[0].at.offset, i % 2 ? 5 : -1);
+        cq_free(&q[i]);
+    }
+    free(q);
+    cg_free(g);
+}
+
 static void test_without_memory(void **state) {
     (void)state;
     for (int n = 0; n < 120; n++) {
@@ -338,6 +365,7 @@ int main(void) {
         cmocka_unit_test(test_lasting_errors_are_told_once),
         cmocka_unit_test(test_an_answer_to_an_old_question),
         cmocka_unit_test(test_the_limit_of_a_query),
+        cmocka_unit_test(test_many_queries),
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_without_a_group),
     };

@@ -231,6 +231,26 @@ static void test_cc12_close_keeps_its_limit(void **state) {
     }
 }
 
+/* A commit that was begun before the close is not refused by it. */
+static void test_a_commit_just_before_the_close(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct rig r = group_rig(modes[i & 1], PAIRS("group.id", "g", "auto.commit.interval.ms", "3600000"));
+        append(0, 50);
+        assign_all(&r, KC_OFFSET_BEGINNING);
+        read_batches(&r, 50);
+        kc_event *e = NULL;
+        kc_op *op = NULL;
+        assert_int_equal(kc_consumer_poll(r.consumer, &e, 0), KC_TIMED_OUT);
+        assert_int_equal(kc_consumer_commit_start(r.consumer, NULL, 0, 0, 0, &op, NULL), KC_OK);
+        assert_int_equal(kc_consumer_close(r.consumer, LONG_US, NULL), KC_OK);
+        assert_int_equal(kc_op_wait(op, LONG_US, NULL), KC_OK);
+        assert_int_equal(atomic_load(&group.offsets[0]), 50);
+        kc_op_free(op);
+        rig_free(&r);
+    }
+}
+
 static void test_a_cancelled_commit(void **state) {
     (void)state;
     struct rig r = group_rig(NULL, PAIRS("group.id", "g", "enable.auto.commit", "false"));
@@ -310,7 +330,8 @@ static void test_wrong_arguments(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_commit_and_committed), cmocka_unit_test(test_automatic_and_at_close), cmocka_unit_test(test_explicit),
-        cmocka_unit_test(test_cc12_close_keeps_its_limit), cmocka_unit_test(test_a_cancelled_commit), cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_cc12_close_keeps_its_limit), cmocka_unit_test(test_a_commit_just_before_the_close),
+        cmocka_unit_test(test_a_cancelled_commit), cmocka_unit_test(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
