@@ -238,6 +238,7 @@ void kc_group_retry(struct kc_group *g, kc_err err);                /* BACKOFF a
 void kc_group_fail(struct kc_group *g, kc_err err, const char *text);
 /* The partitions are somebody else's, perhaps; the generation is over. id_too: the member id as well. Then START. */
 void kc_group_lose(struct kc_group *g, bool id_too, const char *why);
+void kc_group_again(struct kc_group *g); /* START, or after a while when that was tried in vain */
 void kc_group_forget(struct kc_group *g, bool id_too);
 void kc_group_tell_error(struct kc_group *g, kc_err err, const char *text);
 kw_err kc_group_member_set(struct kc_group *g, struct kw_str id) KW_CHECK; /* takes the lock */

@@ -7,6 +7,7 @@
 
 #define STEPS_MAX 16
 #define MEMORY_RETRY_US 100000
+#define AT_ONCE_MAX 2 /* so often in a row it joins again without a wait */
 
 static void timer_fired(struct kw_timer *t, void *ctx, int64_t now_us) {
     struct kc_group *g = ctx;
@@ -116,7 +117,18 @@ void kc_group_lose(struct kc_group *g, bool id_too, const char *why) {
     kc_group_rest(g);
     kc_group_forget(g, id_too);
     g->why = why;
-    kc_group_enter(g, KC_GROUP_START);
+    kc_group_again(g);
+}
+
+/* A group that is never of one mind is not asked without a break. */
+void kc_group_again(struct kc_group *g) {
+    if (g->errors < INT32_MAX) g->errors++;
+    if (g->errors > AT_ONCE_MAX) {
+        g->not_before_us = after(now_of(g), kc_backoff_us(g->consume, g->errors - AT_ONCE_MAX));
+        kc_group_enter(g, KC_GROUP_BACKOFF);
+    } else {
+        kc_group_enter(g, KC_GROUP_START);
+    }
 }
 
 void kc_group_tell_error(struct kc_group *g, kc_err err, const char *what) {
@@ -544,7 +556,7 @@ void kc_group_run(struct kc_consume *c, int64_t now_us) {
     if (beats(g) && now_us >= g->beat_due_us) kc_group_beat(g, now_us);
     int64_t at_us = next_look(g);
     if (c->short_of_memory || g->publish_due) at_us = KW_MIN(at_us, now_us + MEMORY_RETRY_US);
-    kc_core_arm(c->core, &g->timer, at_us);
+    if (at_us == KW_NEVER || !kw_timer_armed(&g->timer) || g->timer.at_us != at_us) kc_core_arm(c->core, &g->timer, at_us);
 }
 
 void kc_group_metadata(struct kc_consume *c) {

@@ -10,6 +10,7 @@
 #define PROTOCOL_TYPE "consumer"
 #define JOIN_STATIC_VERSION_MIN 5
 #define SYNC_STATIC_VERSION_MIN 3
+#define PARTITIONS_MAX (1 << 20) /* of a topic, and of a member: a leader that gives more is mistaken */
 #define ANSWER_SLACK_US 5000000 /* the broker waits for members as long as the rebalance timeout; its answer takes a while too */
 
 static int32_t ms(int64_t us) {
@@ -172,7 +173,9 @@ static void joined(struct kc_group *g, const struct kw_join_group_response *m, s
 static void join_refused(struct kc_group *g, struct kc_request *rq, kc_err err, const struct kw_join_group_response *m) {
     switch (err) {
     case KE_MEMBER_ID_REQUIRED: /* KIP-394: again, under the name that it is given */
-        if (kc_group_member_set(g, m->member_id) != KW_OK)
+        if (*g->member_id || m->member_id.len <= 0) /* it has one, or was given none */
+            kc_group_retry(g, err);
+        else if (kc_group_member_set(g, m->member_id) != KW_OK)
             kc_group_retry(g, KC_NO_MEMORY);
         else
             kc_group_join(g);
@@ -273,7 +276,7 @@ static kw_err number_share(struct kc_group *g, const struct kc_share *s, struct 
     for (int32_t i = 0; i < s->topic_count; i++) {
         int32_t topic = kc_group_intern(g, s->topics[i].topic);
         for (int32_t k = 0; topic > 0 && k < s->topics[i].partitions.n; k++)
-            if (s->topics[i].partitions.v[k] >= 0)
+            if (s->topics[i].partitions.v[k] >= 0 && s->topics[i].partitions.v[k] < PARTITIONS_MAX)
                 v[n++] = (kc_topic_partition){.topic = topic, .partition = s->topics[i].partitions.v[k], .leader_epoch = -1};
     }
     qsort(v, n, sizeof(*v), by_topic);
@@ -282,7 +285,7 @@ static kw_err number_share(struct kc_group *g, const struct kc_share *s, struct 
         if (kept == 0 || by_topic(&v[kept - 1], &v[i]) != 0) v[kept++] = v[i];
     *out = v;
     *count = kept;
-    return KW_OK;
+    return kept <= PARTITIONS_MAX ? KW_OK : KW_ELIMIT;
 }
 
 static kc_err take_share(struct kc_group *g, struct kw_bytes bytes) {
@@ -315,7 +318,7 @@ static void sync_failed(struct kc_group *g, struct kc_request *rq, kc_err err) {
     switch (err) {
     case KE_REBALANCE_IN_PROGRESS:
         g->why = "the group rebalances";
-        kc_group_enter(g, KC_GROUP_START);
+        kc_group_again(g);
         return;
     case KE_UNKNOWN_MEMBER_ID:
     case KE_ILLEGAL_GENERATION:

@@ -246,6 +246,83 @@ static void members_of_any_order_and_luck(void **state) {
     }
 }
 
+static int16_t always(struct gw *g, struct request *rq) {
+    int16_t key = rq->head.api_key;
+    int16_t err = (int16_t)(intptr_t)g->ctx;
+    if (err == KE_REBALANCE_IN_PROGRESS) return key == KW_API_SYNC_GROUP ? err : KE_NONE;
+    if (key != KW_API_JOIN_GROUP) return KE_NONE;
+    if (err != KE_MEMBER_ID_REQUIRED) return err;
+    struct gm m = {.link = rq->link, .head = rq->head, .id = "again"};
+    gw_answer_join(g, &m, KE_MEMBER_ID_REQUIRED);
+    return GW_MUTE;
+}
+
+/* A coordinator that says the same for ever is asked now and then. */
+static void a_coordinator_of_no_use_is_not_stormed(void **state) {
+    (void)state;
+    const int16_t errors[] = {KE_UNKNOWN_MEMBER_ID,   KE_ILLEGAL_GENERATION,       KE_MEMBER_ID_REQUIRED,
+                              KE_NOT_COORDINATOR,     KE_REBALANCE_IN_PROGRESS,    KE_INCONSISTENT_GROUP_PROTOCOL,
+                              KE_UNKNOWN_SERVER_ERROR, KE_GROUP_MAX_SIZE_REACHED};
+    for (size_t i = 0; i < KW_COUNTOF(errors); i++) {
+        struct gw *g = gw_new(PAIRS("group.id", "g"));
+        int t = cw_topic(g->w, "t", 1, 1);
+        struct gw_consumer *o = gw_add(g, NULL);
+        g->ctx = (void *)(intptr_t)errors[i];
+        g->script = always;
+        gw_subscribe(o, t);
+        gw_consume(o, 60 * SECOND);
+        assert_in_range(g->count[KW_API_JOIN_GROUP], 20, 150);
+        /* What does not pass by itself is told, once. */
+        bool told = errors[i] == KE_INCONSISTENT_GROUP_PROTOCOL || errors[i] == KE_UNKNOWN_SERVER_ERROR || errors[i] == KE_GROUP_MAX_SIZE_REACHED ||
+                    errors[i] == KE_MEMBER_ID_REQUIRED;
+        assert_int_equal(cw_count(g->w, KC_EVENT_ERROR, -1), told);
+        assert_int_equal(kc_group_assigned(o->c), told ? errors[i] : KC_BUSY);
+        g->script = NULL;
+        gw_consume(o, 5 * SECOND);
+        assert_int_equal(gw_state(o), KC_GROUP_STABLE);
+        assert_int_equal(kc_group_assigned(o->c), KC_OK);
+        gw_free(g);
+    }
+}
+
+/* What foreign members and leaders send. */
+static int16_t spoil(struct gw *g, struct request *rq) {
+    if (rq->head.api_key != KW_API_SYNC_GROUP || !g->ctx) return KE_NONE;
+    struct gm m = {.link = rq->link, .head = rq->head, .share_len = 40};
+    memset(m.share, 0x7f, 40);
+    gw_answer_sync(g, &m, KE_NONE);
+    return GW_MUTE;
+}
+
+static void malformed_bytes_of_other_members(void **state) {
+    (void)state;
+    struct gw *g = gw_new(PAIRS("group.id", "g", "auto.offset.reset", "earliest", "partition.assignment.strategy", "range"));
+    int t = cw_topic(g->w, "t", 2, 1);
+    struct gw_consumer *o = gw_add(g, NULL);
+    gw_subscribe(o, t);
+    gw_consume(o, SECOND);
+    assert_int_equal(gw_parts(o), 2);
+    /* A subscription that cannot be read: its member gets nothing, the others what is theirs. */
+    struct gm *f = gw_foreign(g, "f", "range", "t");
+    memset(f->said[0], 0x7f, 20);
+    f->said_len[0] = 20;
+    gw_consume(o, 5 * SECOND);
+    assert_int_equal(gw_state(o), KC_GROUP_STABLE);
+    assert_int_equal(gw_parts(o), 2);
+    assert_true(net_logged(g->w->net, 4, "cannot be read"));
+    /* An assignment that cannot be read: told, and tried again. */
+    g->ctx = g;
+    g->script = spoil;
+    gw_rebalance(g);
+    gw_consume(o, 5 * SECOND);
+    assert_int_equal(gw_parts(o), 0);
+    assert_int_equal(cw_count(g->w, KC_EVENT_ERROR, -1), 1);
+    g->ctx = NULL;
+    gw_consume(o, 5 * SECOND);
+    assert_int_equal(gw_parts(o), 2);
+    gw_free(g);
+}
+
 /* Each allocation on the way from subscribe to the first record fails once: it is done again. */
 static void without_memory_it_joins_all_the_same(void **state) {
     (void)state;
@@ -286,6 +363,8 @@ int main(void) {
         cmocka_unit_test(why_tells_what_the_membership_waits_for),
         cmocka_unit_test(poll_one_is_interrupted_by_a_revocation),
         cmocka_unit_test(members_of_any_order_and_luck),
+        cmocka_unit_test(a_coordinator_of_no_use_is_not_stormed),
+        cmocka_unit_test(malformed_bytes_of_other_members),
         cmocka_unit_test(without_memory_it_joins_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
