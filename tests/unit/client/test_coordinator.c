@@ -192,7 +192,7 @@ static void test_every_version(void **state) {
     (void)state;
     for (int16_t v = 0; v <= kw_api_by_key(KW_API_FIND_COORDINATOR)->max; v++) {
         struct bed *b = bed_new(NULL);
-        char key[8];
+        char key[16];
         struct kc_coordinator *c[5];
         struct wait call[5];
         b->net->api_min[KW_API_FIND_COORDINATOR] = b->net->api_max[KW_API_FIND_COORDINATOR] = v;
