@@ -19,6 +19,7 @@ import time
 import traceback
 
 import cluster
+import groups
 import measure
 from measure import cache, fresh_topic, drop_topic, interleave, loadgen, program, servers, wire, with_broker
 
@@ -422,6 +423,7 @@ def client_memory(b):
 
 
 SECTIONS.update(cluster.SECTIONS)
+SECTIONS.update(groups.SECTIONS)
 
 
 def main():
