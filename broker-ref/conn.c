@@ -32,6 +32,7 @@ void kb_net_init(struct kb_node *n) {
     kw_list_init(&net->conns);
     kw_list_init(&net->ready);
     kw_list_init(&net->stalled);
+    kw_list_init(&net->later);
     kw_list_init(&net->orphans);
     kw_list_init(&net->spare);
     kw_timer_init(&net->idle_timer, idle_fire, n);
@@ -122,6 +123,7 @@ struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *inf
     kw_list_init(&c->link);
     kw_list_init(&c->ready_link);
     kw_list_init(&c->stalled_link);
+    kw_list_init(&c->later_link);
     kw_list_init(&c->requests);
     kw_list_init(&c->replies);
     c->active_us = now.mono_us;
@@ -159,6 +161,7 @@ void kb_conn_closed(struct kb_conn *c, struct kb_now now) {
     n->now = now;
     kw_list_remove(&c->link);
     kw_list_remove(&c->ready_link);
+    kw_list_remove(&c->later_link);
     unstall(c);
     n->net.conn_count--;
     (void)!host_set(c, host_count(c) - 1); /* a smaller count needs no memory */
@@ -458,6 +461,16 @@ void kb_conn_pump(struct kb_conn *c) {
     }
     if (kb_conn_wants_read(c) != c->reading_told) kb_conn_ready(c);
     c->pumping = false;
+}
+
+void kb_conn_pump_later(struct kb_conn *c) {
+    if (!c->pumping && kw_list_empty(&c->later_link)) kw_list_push(&c->node->net.later, &c->later_link);
+}
+
+bool kb_net_pump_all(struct kb_node *n) {
+    bool any = false;
+    for (struct kw_list *l; (l = kw_list_shift(&n->net.later)); any = true) kb_conn_pump(KW_CONTAINER_OF(l, struct kb_conn, later_link));
+    return any;
 }
 
 struct kb_conn *kb_node_next_conn(struct kb_node *n) {

@@ -14,6 +14,7 @@ struct kb_net {             /* all connections of a node, and the memory that th
     struct kw_list conns;   /* in order of last activity: the head is the next to be idle for too long */
     struct kw_list ready;   /* have something for the shell to do */
     struct kw_list stalled; /* wait for memory or disk to read on, in order */
+    struct kw_list later;   /* to be pumped once the event's own code is over */
     struct kw_list orphans; /* requests whose connection has gone and that are not yet answered */
     struct kw_list spare;   /* a few requests with their arenas, for reuse */
     size_t conn_count, spare_count;
@@ -31,7 +32,7 @@ struct kb_conn {
     void *shell;
     char *local_host, *peer;
     uint16_t local_port;
-    struct kw_list link, ready_link, stalled_link;
+    struct kw_list link, ready_link, stalled_link, later_link;
     int64_t active_us;
     /* receiving */
     struct kw_blk *blk; /* shared small block: [pos, end) is not parsed yet */
@@ -64,6 +65,8 @@ void kb_net_stop(struct kb_node *n);        /* nothing more is read; each connec
 void kb_conn_ready(struct kb_conn *c);      /* the shell should look at it */
 void kb_conn_deafen(struct kb_conn *c);     /* reads no more, closes when all before is answered */
 void kb_conn_pump(struct kb_conn *c);       /* moves answered requests to replies, starts what may start */
+void kb_conn_pump_later(struct kb_conn *c); /* in this turn still: for answers from amidst something that the next request might change */
+bool kb_net_pump_all(struct kb_node *n);    /* those that were to be pumped later; false: there were none */
 /* A line about what a peer sent or did; at most a few a second of them. */
 void kb_conn_say(struct kb_conn *c, enum kb_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

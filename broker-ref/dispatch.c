@@ -17,6 +17,7 @@ enum {
     BOTH = BROKER | CONTROLLER,
     ASKED = BOTH | KB_API_FORWARDED, /* of the controller */
     CHANGE = ASKED | KB_API_CHANGES,
+    GROUP = BROKER | KB_API_OF_GROUP,
 };
 
 const struct kb_api_entry kb_api_table[] = {
@@ -24,13 +25,13 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_FETCH, 0, 18, kb_api_fetch, BOTH | EARLY},
     {KW_API_LIST_OFFSETS, 0, 11, kb_api_list_offsets, BROKER},
     {KW_API_METADATA, 0, 13, kb_api_metadata, BROKER},
-    {KW_API_OFFSET_COMMIT, 2, 10, kb_api_offset_commit, BROKER},
+    {KW_API_OFFSET_COMMIT, 2, 10, kb_api_offset_commit, GROUP},
     {KW_API_OFFSET_FETCH, 1, 10, kb_api_offset_fetch, BROKER},
     {KW_API_FIND_COORDINATOR, 0, 6, kb_api_find_coordinator, BROKER},
-    {KW_API_JOIN_GROUP, 0, 9, kb_api_join_group, BROKER},
+    {KW_API_JOIN_GROUP, 0, 9, kb_api_join_group, GROUP},
     {KW_API_HEARTBEAT, 0, 4, kb_api_heartbeat, BROKER},
     {KW_API_LEAVE_GROUP, 0, 5, kb_api_leave_group, BROKER},
-    {KW_API_SYNC_GROUP, 0, 5, kb_api_sync_group, BROKER},
+    {KW_API_SYNC_GROUP, 0, 5, kb_api_sync_group, GROUP},
     {KW_API_DESCRIBE_GROUPS, 0, 6, kb_api_describe_groups, BROKER},
     {KW_API_LIST_GROUPS, 0, 5, kb_api_list_groups, BROKER},
     {KW_API_API_VERSIONS, 0, 5, kb_api_api_versions, BOTH},
@@ -47,7 +48,7 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_VOTE, 0, 2, kb_api_vote, CONTROLLER | EARLY},
     {KW_API_BEGIN_QUORUM_EPOCH, 0, 1, kb_api_begin_quorum_epoch, CONTROLLER | EARLY},
     {KW_API_END_QUORUM_EPOCH, 0, 1, kb_api_end_quorum_epoch, CONTROLLER | EARLY},
-    {KW_API_OFFSET_DELETE, 0, 0, kb_api_offset_delete, BROKER},
+    {KW_API_OFFSET_DELETE, 0, 0, kb_api_offset_delete, GROUP},
     {KW_API_DESCRIBE_QUORUM, 0, 2, kb_api_describe_quorum, ASKED | EARLY},
     {KW_API_FETCH_SNAPSHOT, 0, 1, kb_api_fetch_snapshot, CONTROLLER | EARLY},
     {KW_API_DESCRIBE_CLUSTER, 0, 2, kb_api_describe_cluster, BOTH | EARLY},
@@ -59,7 +60,7 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_ALTER_PARTITION, 0, 3, kb_api_alter_partition, CONTROLLER | EARLY},
     {KW_API_ASSIGN_REPLICAS_TO_DIRS, 0, 0, kb_api_assign_replicas_to_dirs, CONTROLLER | EARLY},
     {KW_API_ALLOCATE_PRODUCER_IDS, 0, 0, kb_api_allocate_producer_ids, CONTROLLER | EARLY},
-    {KW_API_DELETE_GROUPS, 0, 3, kb_api_delete_groups, BROKER},
+    {KW_API_DELETE_GROUPS, 0, 3, kb_api_delete_groups, GROUP},
     {KW_API_ELECT_LEADERS, 0, 2, kb_api_elect_leaders, CHANGE},
     {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, CHANGE},
     {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, ASKED},
@@ -95,6 +96,7 @@ static bool may_run(const struct kb_node *n, const struct kb_api_entry *e) {
 }
 
 static void run(struct kb_request *rq, const struct kb_api_entry *e) {
+    rq->later = (e->traits & KB_API_OF_GROUP) != 0;
     if (kb_forward_is_due(rq))
         kb_forward_request(rq);
     else

@@ -19,7 +19,7 @@
 #include "quorum/dialer.h"
 #include "replica/partitions_priv.h"
 
-enum { READS = 6, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4, READ_BOOT_ID = 5 };
+enum { PASSES_MAX = 8, READS = 6, FILE_SIZE_MAX = 64 << 20, READ_MARKER = 0, READ_POINTS = 1, READ_LIST = 4, READ_BOOT_ID = 5 };
 
 struct kb_boot {
     struct kb_disk_req mkdir, reads[READS], unmark, sync, mark, boot_id;
@@ -64,7 +64,7 @@ struct kb_disk *kb_node_disk(struct kb_node *n) {
     return &n->parts.disk;
 }
 int64_t kb_node_deadline(const struct kb_node *n) {
-    return kw_timers_next(&n->parts.timers);
+    return kw_list_empty(&n->net.later) ? kw_timers_next(&n->parts.timers) : n->now.mono_us;
 }
 
 /* ---- Fault rules ---- */
@@ -492,12 +492,16 @@ void kb_node_tick(struct kb_node *n, struct kb_now now) {
     n->now = now;
     kb_lifecycle_turn(n, now);
     kw_timers_run(&n->parts.timers, now.mono_us);
+    (void)kb_net_pump_all(n);
     kb_links_end_of_turn(n);
     if (n->state == KB_NODE_FAILED) return;
-    kb_coordinator_run(n, now);
-    kb_partitions_flush(n, now);
-    kb_followers_flush(n, now);
-    if (n->parts.store) kb_store_flush(n->parts.store, now);
+    for (int i = 0; i < PASSES_MAX; i++) { /* what is answered meanwhile lets others begin */
+        kb_coordinator_run(n, now);
+        kb_partitions_flush(n, now);
+        kb_followers_flush(n, now);
+        if (n->parts.store) kb_store_flush(n->parts.store, now);
+        if (!kb_net_pump_all(n)) break;
+    }
     kb_net_end_of_turn(n);
 }
 

@@ -101,7 +101,10 @@ void kb_request_done(struct kb_request *rq) {
     }
     c->open--;
     if (rq->head.api_key == KW_API_PRODUCE) c->open_produce--;
-    kb_conn_pump(c);
+    if (rq->later)
+        kb_conn_pump_later(c);
+    else
+        kb_conn_pump(c);
 }
 
 void kb_request_drop(struct kb_request *rq) {

@@ -31,6 +31,7 @@ struct kb_request {
     size_t frame_size;
     kw_err head_err;
     bool started, answered;
+    bool later;                 /* KB_API_OF_GROUP */
     bool closes;                /* its turn to answer ends the connection */
     struct kb_reply *reply;     /* the answer, until the earlier ones of the connection are out; NULL: none is due */
     struct kb_inner *inner;     /* asked by this node itself (channel.c): the answer goes there. NULL: by a connection, or given up */
@@ -60,6 +61,7 @@ enum kb_api_trait {
     KB_API_ON_CONTROLLER = 4,
     KB_API_FORWARDED = 8,     /* only the active controller can: asked of any other node it is passed on */
     KB_API_CHANGES = 16,      /* the metadata: an answer that was passed on waits until this node's image has it */
+    KB_API_OF_GROUP = 32,     /* answered from amidst a group: what follows on its connection begins when nobody is in the group's code any more */
 };
 extern const struct kb_api_entry kb_api_table[];
 extern const size_t kb_api_table_count;

@@ -31,12 +31,16 @@ static struct part *find(const struct member *k, int32_t topic, int32_t partitio
     return NULL;
 }
 
+static void look_at_ends(struct member *k) {
+    if (k->o->exit_at_end && k->count > 0 && k->ended == k->count) k->over = true;
+}
+
 static void set_ended(struct member *k, int32_t topic, int32_t partition, bool ended) {
     struct part *p = k->o->exit_at_end ? find(k, topic, partition) : NULL;
     if (!p || p->ended == ended) return;
     p->ended = ended;
     k->ended = ended ? k->ended + 1 : k->ended - 1;
-    if (k->ended == k->count) k->over = true;
+    look_at_ends(k);
 }
 
 static bool add(struct member *k, const kc_topic_partition *tp) {
@@ -93,6 +97,7 @@ static bool rebalanced(struct member *k, const kc_event *e, const char *verb, bo
         else
             drop(k, &v[i]);
     }
+    look_at_ends(k); /* what is left may be at its end, all of it */
     if (ok && !k->o->quiet) {
         fflush(stdout);
         cli_progress_end(&k->progress);

@@ -266,6 +266,51 @@ static void test_a_connection_that_closes(void **state) {
     assert_int_equal(resp.members.n, 1);
 }
 
+/* A member asks to leave behind its JoinGroup, on the same connection, as clients do that are closed meanwhile: when the one is answered the other
+ * begins, and must not find the group in the middle of telling its members.
+ */
+static void test_a_request_behind_a_join(void **state) {
+    (void)state;
+    struct member m[4] = {{.c = c}, {.c = rig_connect(&r)}, {.c = rig_connect(&r)}, {.c = rig_connect(&r)}};
+    struct kw_join_group_response resp;
+    struct kw_leave_group_request req;
+    struct kw_leave_group_response left;
+    find_group(2, "g");
+    assert_int_equal(join(&m[0], 4), KE_NONE);
+    assert_int_equal(sync_(&m[0], 3, "mine", NULL), KE_NONE);
+    for (int i = 1; i < 4; i++) { /* each gets its id, and waits for the first one */
+        join_send(&m[i], 4, 10000);
+        assert_true(join_answer(&m[i], 4, &resp));
+        assert_int_equal(resp.error_code, KE_MEMBER_ID_REQUIRED);
+        join_send(&m[i], 4, 10000);
+    }
+    for (int i = 1; i < 3; i++) {
+        kw_msg_init(&kw_leave_group_request_desc, &req);
+        req.group_id = kw_str_of("g");
+        req.member_id = kw_str_of(m[i].id);
+        rig_request(m[i].c, KW_API_LEAVE_GROUP, 2, m[i].correlation + 100, &req);
+    }
+    rig_settle(&r);
+    join_send(&m[0], 4, 10000);
+    for (int i = 0; i < 4; i++) {
+        assert_true(join_answer(&m[i], 4, &resp));
+        assert_int_equal(resp.error_code, KE_NONE);
+        assert_int_equal(resp.generation_id, 2);
+        assert_int_equal(resp.members.n, i == 0 ? 4 : 0); /* told of all, before anybody left */
+    }
+    for (int i = 1; i < 3; i++) {
+        assert_true(rig_response(m[i].c, KW_API_LEAVE_GROUP, 2, m[i].correlation + 100, &left));
+        assert_int_equal(left.error_code, KE_NONE);
+    }
+    assert_int_equal(beat(&m[3], 3), KE_REBALANCE_IN_PROGRESS);
+    join_send(&m[0], 4, 10000);
+    join_send(&m[3], 4, 10000);
+    assert_true(join_answer(&m[3], 4, &resp));
+    assert_true(join_answer(&m[0], 4, &resp));
+    assert_int_equal(resp.members.n, 2);
+    assert_int_equal(resp.generation_id, 3);
+}
+
 /* ---- Offsets ---- */
 
 static int16_t commit_as(int16_t version, const char *topic, int32_t partition, int64_t offset, const char *metadata,
@@ -655,6 +700,7 @@ int main(void) {
         T(test_refused_joins),
         T(test_bg06_an_old_leader_and_a_static_member),
         T(test_a_connection_that_closes),
+        T(test_a_request_behind_a_join),
         T(test_offsets_of_every_version),
         T(test_refused_commits),
         T(test_a_topic_made_anew),
