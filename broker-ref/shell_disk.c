@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -25,6 +26,7 @@ enum {
     BACK_OFF_US = 100000,       /* … for so long, doubling … */
     BACK_OFF_MAX_US = 10000000, /* … up to here */
     LANE_STACK = 512 << 10,
+    CLEAN_NICE = 10, /* nobody waits for it */
 };
 
 struct handle {
@@ -153,6 +155,7 @@ static void run(struct kb_shell_disk *d, struct kb_disk_req *r) {
 
 static void *lane_main(void *arg) {
     struct lane *l = arg;
+    if (l == &l->d->lanes[KB_LANE_CLEAN]) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), CLEAN_NICE); /* of this thread alone */
     pthread_mutex_lock(&l->lock);
     for (;;) {
         struct kw_list *next = kw_list_shift(&l->queue);

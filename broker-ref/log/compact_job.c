@@ -122,19 +122,46 @@ static kw_err body_of(struct work *w, const uint8_t *p, const struct kb_entry *e
 
 /* ---- The newest offset of each key ---- */
 
+#define WINDOW 32 /* records whose keys are looked up together: memory answers them side by side */
+struct window {
+    struct kw_record_view r[WINDOW];
+    uint64_t hash[WINDOW][2]; /* of those that have a key */
+    size_t n;
+};
+
+/* The next records; none at the end. hashed_to: those below it are to be looked up. */
+static kw_err next_window(struct work *w, struct kw_record_iter *it, int64_t hashed_to, struct window *v) {
+    int32_t more = 0;
+    for (v->n = 0; v->n < WINDOW && (more = kw_record_next(it, &v->r[v->n])) > 0; v->n++) {
+        const struct kw_record_view *r = &v->r[v->n];
+        if (r->offset < 0 || r->offset >= w->j->end) return fail(w, KW_EDECODE, "a record's offset (%lld) is not in its segment", (long long)r->offset);
+        if (r->key.len >= 0 && r->offset < hashed_to) kb_compact_map_hash(&w->j->map, r->key, v->hash[v->n]);
+    }
+    return more < 0 ? fail(w, more, "a batch cannot be read") : KW_OK;
+}
+
+static int64_t asked_of_map(const struct work *w) { return w->j->overwritten ? w->j->dirty : INT64_MAX; }
+
+static kw_err note_record(struct work *w, const struct kw_record_view *r, const uint64_t hash[2]) {
+    struct kb_compact_job *j = w->j;
+    int64_t before;
+    if (r->key.len < 0 || r->offset < j->dirty) return KW_OK;
+    kw_err err = kb_compact_map_put_hashed(&j->map, hash, r->offset, &before);
+    if (!err && j->overwritten && before >= j->dirty) j->overwritten[(before - j->dirty) / 8] |= (uint8_t)(1 << (before - j->dirty) % 8);
+    return err;
+}
+
 /* KW_ELIMIT: the map is full; what of the batch is in it does no harm. */
 static kw_err note_batch(struct work *w, const uint8_t *p, const struct kb_entry *e, const struct kw_batch_header *h) {
     struct kw_record_iter it;
-    struct kw_record_view r;
-    int32_t more;
+    struct window v;
     kw_err err = body_of(w, p, e, h, &it);
-    if (err) return err;
-    while ((more = kw_record_next(&it, &r)) > 0) {
-        if (r.key.len < 0 || r.offset < w->j->dirty) continue;
-        err = kb_compact_map_put(&w->j->map, r.key, r.offset);
-        if (err) return err;
+    if (!err) err = next_window(w, &it, INT64_MAX, &v);
+    while (!err && v.n > 0) {
+        for (size_t i = 0; i < v.n && !err; i++) err = note_record(w, &v.r[i], v.hash[i]);
+        if (!err) err = next_window(w, &it, INT64_MAX, &v);
     }
-    return more < 0 ? fail(w, more, "the batch at offset %lld cannot be read", (long long)e->base) : KW_OK;
+    return err;
 }
 
 static kw_err note_source(struct work *w, const struct kb_compact_source *s) {
@@ -175,6 +202,7 @@ static kw_err flush(struct work *w) {
     if (w->pending.len == 0) return KW_OK;
     kw_err err = disk_err(w, w->fs->ops->write(w->fs, w->out, w->out_size - (int64_t)w->pending.len, w->pending.p, w->pending.len), NULL);
     kw_out_reset(&w->pending);
+    if (!err && !w->j->ephemeral && w->fs->ops->start_sync) w->fs->ops->start_sync(w->fs, w->out); /* little by little: others use the disk, too */
     return err;
 }
 
@@ -257,27 +285,43 @@ struct sieve { /* what of a batch stays */
     int64_t max_timestamp;
 };
 
-static bool stays(const struct work *w, const struct kw_batch_header *h, const struct kw_record_view *r) {
+static bool stays(const struct work *w, const struct kw_batch_header *h, const struct kw_record_view *r, const uint64_t hash[2]) {
     if (r->key.len < 0) return false;
-    if (kb_compact_map_get(&w->j->map, r->key) > r->offset) return false;
+    int64_t bit = r->offset - w->j->dirty;
+    if (r->offset >= asked_of_map(w) ? w->j->overwritten[bit / 8] >> bit % 8 & 1 : kb_compact_map_get_hashed(&w->j->map, hash) > r->offset) return false;
     bool has_horizon = h->attributes & KW_ATTR_DELETE_HORIZON;
     return r->value.len >= 0 || !has_horizon || h->base_timestamp > w->j->wall_ms;
 }
 
+static kw_err take_run(struct work *w, const uint8_t *from, const uint8_t *to) {
+    kw_out_bytes(&w->body, from, (size_t)(to - from));
+    return w->body.err ? KW_ENOMEM : KW_OK;
+}
+
+/* Where anything goes, w->body has what stays, byte for byte as it is, behind the room for a header. */
 static kw_err sift(struct work *w, const struct kw_batch_header *h, struct kw_record_iter it, struct sieve *s) {
-    struct kw_record_view r;
-    int32_t more;
+    struct window v;
+    const uint8_t *run = it.in.p, *at = run; /* records in between stay, and were not copied yet */
     *s = (struct sieve){.max_timestamp = -1};
-    while ((more = kw_record_next(&it, &r)) > 0) {
-        if (!stays(w, h, &r)) {
+    kw_out_reset(&w->body);
+    kw_err err = kw_out_reserve(&w->body, KW_BATCH_HEADER_SIZE) ? next_window(w, &it, asked_of_map(w), &v) : KW_ENOMEM;
+    while (!err && v.n > 0) {
+        for (size_t i = 0; i < v.n && !err; i++, at += v.r[i - 1].wire_size) {
+            const struct kw_record_view *r = &v.r[i];
+            if (stays(w, h, r, v.hash[i])) {
+                s->kept++;
+                s->tombstones = s->tombstones || r->value.len < 0;
+                s->max_timestamp = KW_MAX(s->max_timestamp, r->timestamp);
+                continue;
+            }
             s->dropped++;
-            continue;
+            if (at > run) err = take_run(w, run, at);
+            run = at + r->wire_size;
         }
-        s->kept++;
-        s->tombstones = s->tombstones || r.value.len < 0;
-        s->max_timestamp = KW_MAX(s->max_timestamp, r.timestamp);
+        if (!err) err = next_window(w, &it, asked_of_map(w), &v);
     }
-    return more < 0 ? fail(w, more, "a batch cannot be read") : KW_OK;
+    if (!err && s->dropped && at > run) err = take_run(w, run, at);
+    return err;
 }
 
 static kw_err put_record(struct work *w, const struct kw_record_view *r, int64_t timestamp_delta) {
@@ -300,21 +344,28 @@ static kw_err put_record(struct work *w, const struct kw_record_view *r, int64_t
     return dst ? KW_OK : KW_ENOMEM;
 }
 
-/* The batch with what stays of it. Tombstones that are met for the first time get their horizon: the base timestamp says it from then on.
- */
+/* Tombstones that are met for the first time get their horizon: the base timestamp says it from then on, and so all records are written anew. */
+static kw_err date(struct work *w, const struct kw_batch_header *old, struct kw_record_iter it, int64_t base_timestamp) {
+    struct window v;
+    kw_out_reset(&w->body);
+    kw_err err = kw_out_reserve(&w->body, KW_BATCH_HEADER_SIZE) ? next_window(w, &it, asked_of_map(w), &v) : KW_ENOMEM;
+    while (!err && v.n > 0) {
+        for (size_t i = 0; i < v.n && !err; i++)
+            if (stays(w, old, &v.r[i], v.hash[i])) err = put_record(w, &v.r[i], v.r[i].timestamp - base_timestamp);
+        if (!err) err = next_window(w, &it, asked_of_map(w), &v);
+    }
+    return err;
+}
+
+/* The batch with what stays of it. */
 static kw_err rewrite(struct work *w, const struct kw_batch_header *old, struct kw_record_iter it, const struct sieve *s) {
     struct kw_batch_header h = *old;
-    struct kw_record_view r;
-    bool horizon = s->tombstones && !(old->attributes & KW_ATTR_DELETE_HORIZON);
-    if (horizon) {
+    if (s->tombstones && !(old->attributes & KW_ATTR_DELETE_HORIZON)) {
         h.attributes |= KW_ATTR_DELETE_HORIZON;
         h.base_timestamp = w->j->wall_ms + w->j->delete_retention_ms;
+        kw_err err = date(w, old, it, h.base_timestamp);
+        if (err) return err;
     }
-    kw_out_reset(&w->body);
-    kw_err err = kw_out_reserve(&w->body, KW_BATCH_HEADER_SIZE) ? KW_OK : KW_ENOMEM;
-    while (!err && kw_record_next(&it, &r) > 0)
-        if (stays(w, old, &r)) err = put_record(w, &r, r.timestamp - h.base_timestamp);
-    if (err) return err;
     int codec = old->attributes & KW_ATTR_CODEC;
     h.attributes &= (int16_t)~KW_ATTR_CODEC;
     h.record_count = s->kept;
@@ -327,7 +378,7 @@ static kw_err rewrite(struct work *w, const struct kw_batch_header *old, struct 
     kw_out_reset(&w->batch);
     uint8_t *dst = kw_out_reserve(&w->batch, cap);
     if (!dst) return KW_ENOMEM;
-    err = kw_batch_compress(w->compressor, codec, KW_LEVEL_DEFAULT, w->body.p, w->body.len, dst, cap, &n);
+    kw_err err = kw_batch_compress(w->compressor, codec, KW_LEVEL_DEFAULT, w->body.p, w->body.len, dst, cap, &n);
     return err ? fail(w, err, "a batch cannot be compressed again") : put(w, dst, n);
 }
 
@@ -423,6 +474,8 @@ static kw_err map_keys(struct work *w) {
     kw_err err = sweep(w);
     if (!err) err = kb_compact_map_init(&j->map, map_memory(j), j->seed);
     j->mapped = !err;
+    size_t bits = (size_t)KW_MAX(j->end - j->dirty, 0) / 8 + 1;
+    if (!err && bits <= j->memory_max / 8) j->overwritten = kw_calloc(bits, 1); /* without it it only takes longer */
     if (!err) err = note_all(w);
     while (j->count < j->source_count && j->sources[j->count].base < j->cleaned_to) j->count++;
     return err;
@@ -524,5 +577,7 @@ void kb_compact_results_free(struct kb_compact_job *j) {
 void kb_compact_job_deinit(struct kb_compact_job *j) {
     kb_compact_results_free(j);
     kb_compact_map_deinit(&j->map);
+    kw_free(j->overwritten);
+    j->overwritten = NULL;
     j->mapped = false;
 }

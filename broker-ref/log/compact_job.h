@@ -59,6 +59,7 @@ struct kb_compact_job {
     int64_t records_in, records_out, bytes_in, bytes_out;
     /* the job's own */
     struct kb_compact_map map;
+    uint8_t *overwritten; /* a bit for each offset from `dirty` on: its key came again. NULL: the map is asked */
     bool mapped;
     size_t next, count; /* the sources: the next one, and how many are below cleaned_to */
 };

@@ -1,10 +1,12 @@
 /* compact_map.c - the newest offset of each key. Contract: compact_map.h. */
 #include "compact_map.h"
 
+#define CAP_FIRST 4096
+
 kw_err kb_compact_map_init(struct kb_compact_map *m, size_t bytes, const uint64_t seed[2]) {
     size_t cap = 32;
     while (cap * 2 * sizeof(*m->slots) <= bytes) cap *= 2;
-    *m = (struct kb_compact_map){.slots = kw_calloc(cap, sizeof(*m->slots)), .cap = cap, .count_max = cap - cap / 10};
+    *m = (struct kb_compact_map){.slots = kw_calloc(cap, sizeof(*m->slots)), .cap = KW_MIN(cap, CAP_FIRST), .cap_max = cap, .count_max = cap - cap / 10};
     if (!m->slots) return KW_ENOMEM;
     m->key[0] = seed[0];
     m->key[1] = seed[1];
@@ -61,22 +63,68 @@ static struct kb_compact_slot *slot_of(const struct kb_compact_map *m, const uin
     return &m->slots[i];
 }
 
-kw_err kb_compact_map_put(struct kb_compact_map *m, struct kw_bytes key, int64_t offset) {
-    uint64_t hash[2];
+/* Twice as many slots, in place and in order: what is moved finds a free slot at or before its old one, or in the new half, and nothing in between that
+ * is still to be moved. Those whose search went around the old end do not fit in, and are put aside first. */
+static kw_err grow(struct kb_compact_map *m) {
+    size_t old = m->cap, around = 0, n = 0;
+    for (size_t i = 0; m->slots[i].next; i++) around += (m->slots[i].hash[0] & (old - 1)) > i;
+    struct kb_compact_slot *aside = around ? kw_malloc(around * sizeof(*aside)) : NULL;
+    if (around && !aside) return KW_ENOMEM;
+    for (size_t i = 0; n < around; i++) {
+        if ((m->slots[i].hash[0] & (old - 1)) <= i) continue;
+        aside[n++] = m->slots[i];
+        m->slots[i].next = 0;
+    }
+    m->cap *= 2;
+    for (size_t i = 0; i < old; i++) {
+        struct kb_compact_slot e = m->slots[i];
+        if (!e.next) continue;
+        m->slots[i].next = 0;
+        *slot_of(m, e.hash) = e;
+    }
+    while (n > 0) {
+        n--;
+        *slot_of(m, aside[n].hash) = aside[n];
+    }
+    kw_free(aside);
+    return KW_OK;
+}
+
+void kb_compact_map_hash(const struct kb_compact_map *m, struct kw_bytes key, uint64_t hash[2]) {
     hash_of(m, key, hash);
+    __builtin_prefetch(&m->slots[hash[0] & (m->cap - 1)]);
+}
+
+kw_err kb_compact_map_put_hashed(struct kb_compact_map *m, const uint64_t hash[2], int64_t offset, int64_t *before) {
     struct kb_compact_slot *s = slot_of(m, hash);
     if (!s->next) {
         if (m->count == m->count_max) return KW_ELIMIT;
+        if (m->count >= m->cap - m->cap / 4 && m->cap < m->cap_max) {
+            kw_err err = grow(m);
+            if (err) return err;
+            s = slot_of(m, hash);
+        }
         m->count++;
-        s->hash[0] = hash[0];
-        s->hash[1] = hash[1];
+        *s = (struct kb_compact_slot){.hash = {hash[0], hash[1]}};
     }
+    *before = s->next - 1;
     s->next = offset + 1;
     return KW_OK;
+}
+
+int64_t kb_compact_map_get_hashed(const struct kb_compact_map *m, const uint64_t hash[2]) {
+    return slot_of(m, hash)->next - 1;
+}
+
+kw_err kb_compact_map_put(struct kb_compact_map *m, struct kw_bytes key, int64_t offset) {
+    uint64_t hash[2];
+    int64_t before;
+    hash_of(m, key, hash);
+    return kb_compact_map_put_hashed(m, hash, offset, &before);
 }
 
 int64_t kb_compact_map_get(const struct kb_compact_map *m, struct kw_bytes key) {
     uint64_t hash[2];
     hash_of(m, key, hash);
-    return slot_of(m, hash)->next - 1;
+    return kb_compact_map_get_hashed(m, hash);
 }

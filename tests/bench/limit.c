@@ -3,6 +3,7 @@
  *   limit stream tcp|crc|write|all MBYTES FILE   a sender process and this receiver: tcp always; +crc; +write; both.
  *                                                write-warm and all-warm rewrite a file that is already in the page cache
  *   limit crc MBYTES                             CRC-32C alone over a block of 1 MB, one lane and three
+ *   limit copy FILE FROM...                      reads the files one after the other and writes all of it to FILE, and syncs
  *   limit pingpong COUNT REQUEST RESPONSE        blocking requests over loopback TCP, in bytes
  * Prints one JSON object. Called by run.py, interleaved with what it is the limit of. 1 MB is 1,048,576 bytes in arguments and
  * 1,000,000 in results, as in the other programs' mb_per_s. x86-64 (SSE 4.2) only.
@@ -247,15 +248,40 @@ static void mode_pingpong(long count, size_t request, size_t response)
     free(b);
 }
 
+/* ---- what compaction is compared with ---- */
+
+static void mode_copy(const char *to, char **from, int count)
+{
+    uint8_t *b = block_new();
+    uint64_t start = now_ns();
+    double bytes = 0;
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (out < 0) die(to);
+    for (int i = 0; i < count; i++) {
+        int in = open(from[i], O_RDONLY);
+        if (in < 0) die(from[i]);
+        for (ssize_t n; (n = read(in, b, BLOCK)) != 0; bytes += (double)n)
+            if (n < 0 || write(out, b, (size_t)n) != n) die("copy");
+        close(in);
+    }
+    if (fsync(out)) die("fsync");
+    close(out);
+    double s = (double)(now_ns() - start) / 1e9;
+    printf("{\"mode\":\"copy\",\"mb\":%.3f,\"seconds\":%.6f,\"mb_per_s\":%.3f}\n", bytes / 1e6, s, bytes / 1e6 / s);
+    free(b);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
     long n = argc > 3 && !strcmp(mode, "stream") ? atol(argv[3]) : argc > 2 ? atol(argv[2]) : 0;
-    if (n > 0 && !strcmp(mode, "crc")) mode_crc(n);
+    if (!strcmp(mode, "copy") && argc > 3) mode_copy(argv[2], argv + 3, argc - 3);
+    else if (n > 0 && !strcmp(mode, "crc")) mode_crc(n);
     else if (n > 0 && !strcmp(mode, "stream") && argc == 5) mode_stream(argv[2], n, argv[4]);
     else if (n > 0 && !strcmp(mode, "pingpong") && argc == 5) mode_pingpong(n, strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10));
     else {
-        fprintf(stderr, "usage: limit stream tcp|crc|write|all|write-warm|all-warm MBYTES FILE | crc MBYTES | pingpong COUNT REQUEST RESPONSE\n");
+        fprintf(stderr, "usage: limit stream tcp|crc|write|all|write-warm|all-warm MBYTES FILE | copy FILE FROM... | crc MBYTES |"
+                        " pingpong COUNT REQUEST RESPONSE\n");
         return 2;
     }
     return 0;

@@ -8,6 +8,7 @@
  *   e2e       -r records a second, each carrying its time, read by a consumer in the same process; one second of warm-up
  *   create, delete   the topic: -N partitions -R replication factor, k=v configs as further arguments
  * Options: -s size -n count -a acks -l linger.ms -z codec -I (idempotence) -P rand|json -r rate -T seconds at most
+ *   -k keys (records get one of so many, at random)
  *   -q (consume by the batch call) -X property=value -v (the library's log)
  * Called by run.py. Built on Debian's headers, run with the newest librdkafka (tests/interop/judge/cache.py).
  */
@@ -29,7 +30,7 @@
 
 static struct {
     const char *mode, *bootstrap, *topic, *acks, *linger_ms, *codec, *payload;
-    long count, rate;
+    long count, rate, keys;
     size_t size;
     int idempotence, partitions, replication_factor, batch_call, verbose;
     double seconds_max;
@@ -249,7 +250,14 @@ static void assign_all(rd_kafka_t *rk, int64_t offset)
 
 static int send_one(rd_kafka_topic_t *topic, const void *payload, void *opaque)
 {
-    return rd_kafka_produce(topic, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, (void *)(uintptr_t)payload, o.size, NULL, 0, opaque);
+    static uint64_t state = 1;
+    char key[16];
+    size_t n = 0;
+    if (o.keys) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        n = (size_t)snprintf(key, sizeof key, "%010lu", (unsigned long)((state >> 33) % (unsigned long)o.keys));
+    }
+    return rd_kafka_produce(topic, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, (void *)(uintptr_t)payload, o.size, n ? key : NULL, n, opaque);
 }
 
 static void mode_produce(void)
@@ -480,7 +488,7 @@ static int options(int argc, char **argv)
 {
     int letter;
     optind = 2;
-    while ((letter = getopt(argc, argv, "b:t:s:n:a:l:z:IP:T:X:r:N:R:qv")) != -1) switch (letter) {
+    while ((letter = getopt(argc, argv, "b:t:s:n:a:l:z:IP:T:X:r:N:R:k:qv")) != -1) switch (letter) {
         case 'b': o.bootstrap = optarg; break;
         case 't': o.topic = optarg; break;
         case 's': o.size = strtoul(optarg, NULL, 10); break;
@@ -498,6 +506,7 @@ static int options(int argc, char **argv)
         case 'r': o.rate = atol(optarg); break;
         case 'N': o.partitions = atoi(optarg); break;
         case 'R': o.replication_factor = atoi(optarg); break;
+        case 'k': o.keys = atol(optarg); break;
         case 'q': o.batch_call = 1; break;
         case 'v': o.verbose = 1; break;
         default: return -1;

@@ -399,6 +399,70 @@ def end_to_end(b):
     b.row("librdkafka on Apache Kafka: p50", r["kafka"]["p50_us"], "us", limit)
 
 
+def compacted(server, topic, partition=0):
+    """How far a partition has been compacted: cleaner-offset-checkpoint."""
+    try:
+        lines = (server.data / "cleaner-offset-checkpoint").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return max([int(line.split()[2]) for line in lines if line.startswith(f"{topic} {partition} ")], default=0)
+
+
+def compact_now(server, topic, before=0):
+    """Lets a full log be compacted; the seconds from the order until the checkpoint has passed `before`. Without what waits for the cleaner's timer."""
+    subprocess.run([measure.kc(), "topic", "alter", topic, "-b", server.boot, "--config", "cleanup.policy=compact"], check=True, capture_output=True)
+    start = time.monotonic()
+    while compacted(server, topic) <= before:
+        if time.monotonic() - start > 600:
+            raise RuntimeError(f"{topic} was not compacted: {server.log_tail(5)}")
+        time.sleep(0.02)
+    return time.monotonic() - start
+
+
+@section
+def compact(b):
+    """10 million records of 100 B with 1 million keys: a pass of compaction over all of them, and what others notice of it."""
+    if b.a.stand_in:
+        print(f"{b.current:16} is of kbroker alone")
+        return
+    n = b.size(10_000_000, 1_000_000)
+    props = {**KBROKER_PROPS, "log.cleaner.backoff.ms": 50, "log.segment.bytes": n * 100 // 8}
+    with servers.Kbroker(props) as s:
+        def full_log():
+            topic = fresh_topic(s, "compact", 1)
+            program([loadgen(), "produce", "-b", s.boot, "-t", topic, "-s", 90, "-k", n // 10, "-n", n, "-T", 300, "-X", "linger.ms=20"])
+            time.sleep(3)   # until what was closed is durable
+            return topic, sorted(s.partition(topic, 0).glob("*.log"))[:-1]
+
+        def one():
+            topic, logs = full_log()
+            size = sum(f.stat().st_size for f in logs)
+            raw = program([measure.limit(), "copy", servers.temp_folder("copy") / "f", *logs])
+            seconds = compact_now(s, topic)
+            left = sum(f.stat().st_size for f in s.partition(topic, 0).glob("*.log"))
+            drop_topic(s, topic)
+            return {"mb": size / 1e6, "seconds": seconds, "mb_per_s": size / 1e6 / seconds, "left_mb": left / 1e6, "raw_mb_per_s": raw["mb_per_s"]}
+        r = b.keep("pass", interleave(b.rounds, own=one))["own"]
+        b.row(f"{n // 1_000_000} M records, of reading and writing them", r["mb_per_s"], "MB/s", r["raw_mb_per_s"], 0.5, at_least=True)
+        b.row("of the log is left", 100 * r["left_mb"] / r["mb"], "%")
+
+        def others(busy):
+            topic, _ = full_log()
+            ours = fresh_topic(s, "beside")
+            count = max(int(r["seconds"] * 1000), 500)
+            p = subprocess.Popen([str(x) for x in b.kc_latency(s, ours, count, "--e2e", "--rate", 1000)], stdout=subprocess.PIPE)
+            if busy:
+                time.sleep(0.1)
+                compact_now(s, topic)
+            d = json.loads(p.communicate(timeout=300)[0].splitlines()[-1])
+            for t in (topic, ours):
+                drop_topic(s, t)
+            return d
+        q = b.keep("beside", interleave(b.rounds, calm=lambda: others(False), busy=lambda: others(True)))
+        b.row("produce to fetch beside it: p99", q["busy"]["p99_us"], "us", q["calm"]["p99_us"], 2)
+        b.row("produce to fetch beside it: p50", q["busy"]["p50_us"], "us", q["calm"]["p50_us"])
+
+
 @section
 def client_memory(b):
     """An idle client over an empty process."""

@@ -22,6 +22,21 @@ static void test_map(void **state) {
         assert_int_equal(kb_compact_map_get(&m, (struct kw_bytes){key, (int32_t)n}), i < put ? (int64_t)i + 10000 : -1);
     }
     kb_compact_map_deinit(&m);
+    for (int full = 0; full < 2; full++) { /* it grows as keys come */
+        assert_int_equal(kb_compact_map_init(&m, full ? 24 << 15 : 24 << 20, seed), KW_OK);
+        uint32_t n = 0;
+        for (; n < 100000; n++) {
+            kw_err err = kb_compact_map_put(&m, (struct kw_bytes){(const uint8_t *)&n, 4}, n);
+            if (err == KW_ELIMIT && full) break;
+            assert_int_equal(err, KW_OK);
+            if (n % 1000 < 3 || n + 1 == m.cap - m.cap / 4) /* at each growth, too */
+                for (uint32_t i = 0; i <= n; i += 1 + n / 3000) assert_int_equal(kb_compact_map_get(&m, (struct kw_bytes){(const uint8_t *)&i, 4}), i);
+        }
+        for (uint32_t i = 0; i < n + 1000; i++)
+            assert_int_equal(kb_compact_map_get(&m, (struct kw_bytes){(const uint8_t *)&i, 4}), i < n ? (int64_t)i : -1);
+        assert_true(full ? m.count == m.count_max && m.cap == 1 << 15 : m.cap == 1 << 18);
+        kb_compact_map_deinit(&m);
+    }
     /* The reference vector of SipHash-2-4-128 for the empty string under the key 00 01 02 … 0f. */
     const uint64_t k[2] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     assert_int_equal(kb_compact_map_init(&m, 0, k), KW_OK);
