@@ -423,13 +423,13 @@ static struct kc_slot *find_slot(struct kc_commits *m, struct kw_str name, const
 static kc_err read_answer(struct kc_commits *m, struct kw_in *body) {
     struct kw_offset_commit_response r;
     struct kw_arena arena;
-    size_t cursor = 0;
+    size_t cursor = 0, entries = 0;
     kw_arena_init(&arena, 0);
     kw_err err = kw_decode(&kw_offset_commit_response_desc, m->rq.version, body, &arena, &r);
     bool by_id = m->rq.version >= VERSION_BY_ID;
     for (int32_t t = 0; err == KW_OK && t < r.topics.n; t++) {
         const struct kw_offset_commit_response_topic *topic = &r.topics.v[t];
-        for (int32_t i = 0; i < topic->partitions.n; i++) {
+        for (int32_t i = 0; i < topic->partitions.n && entries++ < 2 * m->batch_count; i++) { /* what goes on beyond is of no request of ours */
             struct kc_slot *s = find_slot(m, topic->name, by_id ? &topic->topic_id : NULL, topic->partitions.v[i].partition_index, &cursor);
             if (!s) continue;
             s->answered = true;

@@ -26,7 +26,7 @@ struct fetch { /* one OffsetFetch */
     struct kc_commits *commits;
     struct kc_committed_query *query; /* NULL: of partitions, or given up */
     bool of_query;
-    size_t count, cursor;
+    size_t count, cursor, entries; /* entries: of the answer, so far */
     struct fetch_item items[];
 };
 
@@ -200,6 +200,7 @@ static void item_answered(struct fetch *f, struct fetch_item *it, const struct f
 /* All items of that partition: a query may name one twice. */
 static void answer_part(struct fetch *f, struct kw_str name, const struct kw_uuid *id, const struct found *r, int64_t now_us) {
     bool hit = false;
+    if (f->entries++ >= 2 * f->count) return; /* what goes on so long is no answer to what was asked */
     for (size_t i = 0; i < f->count; i++) {
         size_t at = (f->cursor + i) % f->count;
         struct fetch_item *it = &f->items[at];

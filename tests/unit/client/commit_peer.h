@@ -49,6 +49,7 @@ struct cg {
     bool hold;               /* stores, and answers once cg_release is called */
     bool lose;               /* stores, and the connection breaks; once */
     bool mute, skip;         /* neither stores nor answers; the answer leaves partitions out */
+    int strays;              /* partitions that nobody asked about come first in an answer to a commit */
     struct request held;
     struct kc_conn *held_conn;
     void *model; /* the test's */
@@ -154,7 +155,8 @@ static inline void cg_answer_commit(struct cg *g, struct request *rq) {
         struct kw_offset_commit_response_topic *to = &m.topics.v[m.topics.n++];
         to->name = from->name;
         to->topic_id = from->topic_id;
-        to->partitions.v = net_calloc(n, (size_t)from->partitions.n + 1, sizeof *to->partitions.v);
+        to->partitions.v = net_calloc(n, (size_t)(from->partitions.n + g->strays + 1), sizeof *to->partitions.v);
+        for (int i = 0; i < g->strays; i++) to->partitions.v[to->partitions.n++] = (struct kw_offset_commit_response_partition){.partition_index = 77};
         for (int32_t i = 0; i < from->partitions.n; i++) {
             for (int32_t k = 0; k < i; k++) assert_int_not_equal(from->partitions.v[k].partition_index, from->partitions.v[i].partition_index);
             int16_t code = whole ? whole : cg_store(g, topic, &from->partitions.v[i]);

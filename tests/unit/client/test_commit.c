@@ -356,6 +356,26 @@ static void test_passing_errors_are_tried_again(void **state) {
     cg_free(g);
 }
 
+/* An answer may name what nobody asked about; one that goes on for ever with it is no answer. */
+static void test_an_answer_full_of_strangers(void **state) {
+    (void)state;
+    struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(AUTO_OFF));
+    struct ct c;
+    g->strays = 1;
+    ct_commit(&c, g, 0, 1);
+    cw_advance(g->w, 1000000);
+    ct_expect(&c, KC_OK);
+    assert_int_equal(g->commits, 1);
+    g->strays = 100000;
+    ct_commit(&c, g, 0, 2);
+    cw_advance(g->w, 1000000);
+    assert_int_equal(c.done, 0);
+    g->strays = 0;
+    cw_advance(g->w, 3000000);
+    ct_expect(&c, KC_OK);
+    cg_free(g);
+}
+
 /* CX-18: the coordinator leaves the metadata while a commit waits for it. */
 static void test_cx18_the_coordinator_goes_while_a_commit_waits(void **state) {
     (void)state;
@@ -723,6 +743,7 @@ int main(void) {
         cmocka_unit_test(test_a_call_begun_from_a_calls_end),
         cmocka_unit_test(test_items_that_cannot_be),
         cmocka_unit_test(test_passing_errors_are_tried_again),
+        cmocka_unit_test(test_an_answer_full_of_strangers),
         cmocka_unit_test(test_cx18_the_coordinator_goes_while_a_commit_waits),
         cmocka_unit_test(test_the_limit_of_a_call),
         cmocka_unit_test(test_cx16_ten_thousand_commits),
