@@ -26,6 +26,7 @@ class Member:
 
     def __init__(self, bench, kind, java_assignor="RangeAssignor"):
         self.bench, self.kind, self.java_assignor = bench, kind, java_assignor
+        self.last = {}  # partition: offset last printed
         self.proc = servers.spawn(self.command(kind), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
@@ -59,12 +60,15 @@ class Member:
             m = re.match(r"(?:Partition:)?(\d+)\s+(?:Offset:)?(\d+)\s+(\S+)$", line.strip())
             if m:
                 self.bench.seen[int(m[1]), int(m[2])].append(m[3])
+                self.last[int(m[1])] = int(m[2])
 
     def end(self, sig=signal.SIGTERM):
         self.proc.send_signal(sig)
         self.proc.wait(60)
         servers.forget(self.proc)
         self.thread.join(10)
+        if self.kind == "kcat" and sig == signal.SIGKILL:  # it commits from a thread of its own what it is just about to print
+            self.bench.unprinted |= {(p, at + 1) for p, at in self.last.items()}
 
 
 class Bench:
@@ -72,6 +76,7 @@ class Bench:
         self.c, self.box = c, tools.Toolbox()
         self.topic, self.group, self.n = "shared", "mixed", 0
         self.seen = collections.defaultdict(list)
+        self.unprinted = set()  # (partition, offset) that a killed member may have committed and not printed
 
     def groups(self, *args, **kw):
         return self.box("kafka-consumer-groups", "--bootstrap-server", self.c.boot, *args, **kw)
@@ -89,7 +94,12 @@ class Bench:
 
     def missing(self):
         have = {v for values in self.seen.values() for v in values}
-        return [f"v{i}" for i in range(self.n) if f"v{i}" not in have]
+        lost = [f"v{i}" for i in range(self.n) if f"v{i}" not in have]
+        ends = collections.defaultdict(int)
+        for p, at in list(self.seen):
+            ends[p] = max(ends[p], at)
+        gaps = {(p, at) for p, end in ends.items() for at in range(end)} - self.seen.keys()
+        return [] if len(lost) == len(gaps) and gaps <= self.unprinted else lost
 
     def until_all_are_read(self, wait=90):
         end = time.monotonic() + wait
