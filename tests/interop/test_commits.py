@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Apache Kafka's kafka-consumer-groups on what libkclient commits for a manual assignment: described, reset, deleted; and what libkclient then
-reads of it, and where it begins. On kbroker, or on Apache Kafka.
+reads of it, and where it begins. On kbroker, or on Apache Kafka. And on a cluster of kbroker whose nodes are killed: an acknowledged commit stays.
 
-    test_commits.py [--quick] [--broker kbroker|kafka]
+    test_commits.py [--quick] [--broker kbroker|kafka] [--seed S]
 """
 import argparse
 import json
+import random
 import re
 import subprocess
 import time
 
-from judge import peers, servers, tally, tools
+from judge import cluster, peers, servers, tally, tools
 
 PARTITIONS, EACH = 3, 40
 TOPIC, GROUP = "committed", "by-hand"
@@ -106,10 +107,27 @@ def a_group_with_members(b):
     return bad
 
 
+def coordinators_die(c, folder, rng, rounds):
+    """Commits while one node after the other is killed, the coordinator among them; each that was acknowledged is there from then on."""
+    b, bad, acked = Bench(c.boot, folder), [], -1
+    tools.kafka("kafka-topics", "--bootstrap-server", c.boot, "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3")
+    for i in range(rounds):
+        node = (i + rng.randrange(2)) % 3
+        c.kill_node(node)
+        got = b.commit({0: (i, f"round {i}")})
+        acked = i
+        bad += differs(f"round {i}, node {node} killed: committed", got[0], (acked, f"round {acked}"))
+        c.start_node(node)
+        c.until_in_sync(TOPIC)
+        bad += differs(f"round {i}, node {node} is back: committed", b.commit()[0], (acked, f"round {acked}"))
+    return bad
+
+
 def run():
     ap = argparse.ArgumentParser()
     ap.add_argument("--quick", action="store_true")
     ap.add_argument("--broker", choices=("kbroker", "kafka"), default="kbroker")
+    ap.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     a = ap.parse_args()
     t = tally.Tally(f"offsets committed by libkclient on {a.broker}, and Apache Kafka's tool")
     folder = servers.temp_folder("commits")
@@ -122,6 +140,9 @@ def run():
         t.attempt("--reset-offsets", reset, b)
         t.attempt("--delete-offsets", deleted, b)
         t.attempt("a group with members", a_group_with_members, b)
+    if a.broker == "kbroker":
+        with cluster.Cluster(3, {"min.insync.replicas": 2, "offsets.topic.num.partitions": 3}) as c:
+            t.attempt(f"three nodes, killed in turn (--seed {a.seed})", coordinators_die, c, folder, random.Random(a.seed), 3 if a.quick else 9)
     return t.close()
 
 
