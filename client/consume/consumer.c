@@ -178,6 +178,7 @@ void kc_consume_deinit(struct kc_consume *c) {
     if (c->one.part) kc_part_unref(c->one.part);
     kc_hand_drop(c);
     kc_commits_free(c->commits);
+    c->commits = NULL;
     kc_fetchers_free(c);
     kc_group_deinit(c);
     while ((n = kw_list_shift(&c->parts)) != NULL) {

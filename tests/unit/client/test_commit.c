@@ -576,6 +576,36 @@ static void test_automatic_does_not_undo_the_applications(void **state) {
     cg_free(g);
 }
 
+/* A seek back while a commit is on its way: its answer says nothing of what is processed from there. */
+static void test_a_seek_while_a_commit_is_under_way(void **state) {
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(EARLIEST, "auto.commit.interval.ms", "1000000", "max.poll.records", "5"));
+        struct kc_commit_item *items = NULL;
+        size_t n;
+        struct ct c;
+        cg_put(g, 0, 0, -1);
+        begin(g, 0, 20, KC_OFFSET_COMMITTED);
+        cg_poll_until(g, 0, 15);
+        g->hold = true;
+        g->code = KE_GROUP_AUTHORIZATION_FAILED;
+        g->codes = fails;
+        ct_commit(&c, g, 0, 15);
+        cw_advance(g->w, 1000);
+        assert_int_equal(cw_seek(g->w, 0, 0, 2), KC_OK);
+        cg_poll_until(g, 0, 18);
+        (void)cg_poll(g);
+        cg_release(g);
+        cw_advance(g->w, 1000);
+        ct_expect(&c, fails ? KE_GROUP_AUTHORIZATION_FAILED : KC_OK);
+        assert_int_equal(kc_commits_gather(g->m, &items, &n), KC_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(items[0].at.offset, 7);
+        kw_free(items);
+        cg_free(g);
+    }
+}
+
 /* kc_consumer_commit without items: all that is processed and not known to be committed, what is under way included. */
 static void test_commit_of_all_that_is_processed(void **state) {
     (void)state;
@@ -750,6 +780,7 @@ int main(void) {
         cmocka_unit_test(test_lasting_errors_are_told),
         cmocka_unit_test(test_automatic_failures_are_told_once),
         cmocka_unit_test(test_automatic_does_not_undo_the_applications),
+        cmocka_unit_test(test_a_seek_while_a_commit_is_under_way),
         cmocka_unit_test(test_commit_of_all_that_is_processed),
         cmocka_unit_test(test_automatic_makes_up_for_a_call_that_failed),
         cmocka_unit_test(test_stop_ends_everything),
