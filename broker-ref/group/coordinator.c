@@ -106,10 +106,14 @@ static void check(struct kb_waiter *w, struct kb_partition *moved, struct kb_now
 
 static void expire(struct kb_waiter *w, struct kb_now now) {
     struct kb_shard *s = w->ctx;
-    if (s->state == KB_SHARD_LOADING)
+    if (s->state == KB_SHARD_LOADING) {
         kb_shard_load(s, now);
-    else
+    } else if (s->state == KB_SHARD_FAILED) { /* for want of memory */
+        kb_shard_leave(s, now);
+        kb_shard_touch(s);
+    } else {
         kb_shard_progress(s, now);
+    }
 }
 
 static void take_office(struct kb_shard *s, struct kb_partition *p, struct kb_now now) {

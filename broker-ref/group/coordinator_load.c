@@ -8,19 +8,21 @@
 
 #define READ_SIZE (1u << 20)
 #define BATCH_SIZE_MAX (100 << 20) /* decompressed */
-
-static void fail(struct kb_shard *s, const char *why) {
-    KB_SAY(s->c->node, KB_ERROR,
-           "%s-%d cannot be read at offset %lld: %s; its groups have no coordinator until it is mended, or led by another broker",
-           KB_OFFSETS_TOPIC, (int)s->index, (long long)s->load_next, why);
-    s->state = KB_SHARD_FAILED;
-}
+#define MEMORY_AGAIN_US 1000000
 
 static const char *text_of(kw_err err) {
     return err == KW_ECRC     ? "a batch fails its checksum"
            : err == KW_ENOMEM ? "out of memory"
            : err == KW_EIO    ? "the disk failed"
                               : "a record does not follow its format";
+}
+
+/* Want of memory passes: then all is read anew (the waiter's expiry). */
+static void fail(struct kb_shard *s, kw_err err, struct kb_now now) {
+    bool again = err == KW_ENOMEM && kb_waiter_arm(&s->waiter, s->c->node, now.mono_us + MEMORY_AGAIN_US) == KW_OK;
+    KB_SAY(s->c->node, KB_ERROR, "%s-%d cannot be read at offset %lld: %s; its groups have no coordinator until it %s, or led by another broker",
+           KB_OFFSETS_TOPIC, (int)s->index, (long long)s->load_next, text_of(err), again ? "is read again in a second" : "is mended");
+    s->state = KB_SHARD_FAILED;
 }
 
 /* ---- Records ---- */
@@ -131,21 +133,21 @@ static void loaded(struct kb_shard *s, struct kb_now now) {
     }
     kw_arena_deinit(&a);
     if (err) {
-        fail(s, text_of(err));
+        fail(s, err, now);
         return;
     }
     s->state = KB_SHARD_CATCHING;
     if (s->p->hw >= s->load_end) kb_shard_serve(s, now);
 }
 
-static bool read_some(struct kb_shard *s) {
+static bool read_some(struct kb_shard *s, struct kb_now now) {
     int64_t before = s->load_next;
     kw_err err = take_read(s);
     bool end = s->read.err == KW_OK && s->read.bytes == 0;
     kb_read_release(&s->read);
     if (!err && end) s->load_next = s->load_end; /* nothing is there any more: what was left out by compaction */
     if (!err && s->load_next == before && !end) err = KW_EDECODE;
-    if (err) fail(s, text_of(err));
+    if (err) fail(s, err, now);
     return err == KW_OK;
 }
 
@@ -153,7 +155,7 @@ static void read_done(struct kb_read *r, struct kb_now now) {
     struct kb_shard *s = r->ctx;
     s->reading = false;
     struct kb_partition *p = s->p;
-    if (read_some(s)) kb_shard_load(s, now);
+    if (read_some(s, now)) kb_shard_load(s, now);
     kb_partition_unpin(p);
 }
 
@@ -180,8 +182,8 @@ void kb_shard_load(struct kb_shard *s, struct kb_now now) {
         return;
     }
     if (answered < 0) s->read.err = answered;
-    if (read_some(s) && kb_waiter_arm(&s->waiter, s->c->node, now.mono_us))
-        fail(s, text_of(KW_ENOMEM)); /* the next megabyte in the next turn */
+    if (read_some(s, now) && kb_waiter_arm(&s->waiter, s->c->node, now.mono_us))
+        fail(s, KW_ENOMEM, now); /* the next megabyte in the next turn */
 }
 
 void kb_shard_load_stop(struct kb_shard *s) {
