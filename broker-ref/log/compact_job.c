@@ -24,7 +24,9 @@ struct work {
     int64_t out_size; /* with what is in `pending` */
     struct kw_out pending, batch, body;
     struct kb_compact_result *result;
-    int64_t result_end; /* where the next segment begins */
+    int64_t source_end; /* where the segment behind the one being read begins */
+    struct kw_batch_header last; /* the last batch of a source of which nothing stays; see end_result */
+    bool has_last;
 };
 
 static kw_err fail(struct work *w, kw_err err, const char *fmt, ...) {
@@ -210,6 +212,7 @@ static kw_err put(struct work *w, const uint8_t *p, size_t n) {
     struct kb_entry e;
     kw_err err = kb_entry_parse(p, n, &e);
     if (!err) err = kb_facts_add(&w->result->facts, &e, w->out_size);
+    w->has_last = false; /* what comes behind it reaches further */
     kw_out_bytes(&w->pending, p, n);
     if (!err && w->pending.err) err = KW_ENOMEM;
     if (err) return err;
@@ -232,13 +235,13 @@ static kw_err write_file(struct work *w, int64_t base, const char *suffix, const
     return e;
 }
 
-static kw_err begin_result(struct work *w, int64_t base, int64_t end) {
+static kw_err begin_result(struct work *w, int64_t base) {
     struct kb_compact_result *v = kw_realloc(w->j->results, (w->j->result_count + 1) * sizeof(*v));
     if (!v) return KW_ENOMEM;
     w->j->results = v;
     w->result = &v[w->j->result_count++];
-    *w->result = (struct kb_compact_result){.base = base, .end = end};
-    w->result_end = end;
+    *w->result = (struct kb_compact_result){.base = base, .end = base};
+    w->has_last = false;
     kb_facts_init(&w->result->facts, base, w->j->interval);
     char *path = path_of(w->j, base, ".log.cleaned");
     int64_t size = 0;
@@ -251,9 +254,22 @@ static kw_err begin_result(struct work *w, int64_t base, int64_t end) {
     return e;
 }
 
-static kw_err end_result(struct work *w) {
+static kw_err put_empty(struct work *w, struct kw_batch_header h) {
+    uint8_t p[KW_BATCH_HEADER_SIZE];
+    h.attributes &= (int16_t)~KW_ATTR_CODEC;
+    h.record_count = 0;
+    h.length = KW_BATCH_HEADER_SIZE - KW_BATCH_OVERHEAD;
+    kw_batch_write_header(p, &h);
+    kw_batch_crc_set(p, sizeof(p));
+    return put(w, p, sizeof(p));
+}
+
+/* A segment reaches to the next one, if only by an empty batch: recovery takes anything else for a tail that was lost. */
+static kw_err end_result(struct work *w, int64_t end) {
     struct kb_facts *f = &w->result->facts;
-    kw_err err = flush(w);
+    w->result->end = end;
+    kw_err err = w->has_last ? put_empty(w, w->last) : KW_OK;
+    if (!err) err = flush(w);
     if (!err) err = kb_facts_seal(f);
     if (!err && !w->j->ephemeral) err = disk_err(w, w->fs->ops->sync(w->fs, w->out), NULL);
     w->fs->ops->close(w->fs, w->out);
@@ -390,9 +406,11 @@ static kw_err clean_batch(struct work *w, const uint8_t *p, const struct kb_entr
     if (err) return err;
     w->j->records_in += s.kept + s.dropped;
     w->j->records_out += s.kept;
-    /* A segment reaches to the next one, if only by an empty batch: recovery takes anything else for a tail that was lost. */
-    bool header = e->last + 1 == w->result_end || is_last_of_producer(w, h, e->last);
-    if (s.kept == 0 && !header) return KW_OK;
+    if (s.kept == 0 && !is_last_of_producer(w, h, e->last)) {
+        w->last = *h;
+        w->has_last = e->last + 1 == w->source_end;
+        return KW_OK;
+    }
     bool as_it_is = s.dropped == 0 && (!s.tombstones || (h->attributes & KW_ATTR_DELETE_HORIZON));
     return as_it_is ? put(w, p, (size_t)e->size) : rewrite(w, h, it, &s);
 }
@@ -418,13 +436,10 @@ static int64_t end_of(const struct kb_compact_job *j, size_t i) {
     return i + 1 < j->source_count ? j->sources[i + 1].base : j->end;
 }
 
-/* Sources from i on that become one segment: as many as its size and its offsets allow. */
-static size_t group_of(const struct kb_compact_job *j, size_t i, size_t count) {
-    int64_t bytes = j->sources[i].size;
-    size_t n = 1;
-    while (i + n < count && bytes + j->sources[i + n].size <= j->segment_bytes && end_of(j, i + n) - 1 - j->sources[i].base <= INT32_MAX)
-        bytes += j->sources[i + n++].size;
-    return n;
+/* The next source goes into the same segment: its size and its offsets allow it, whatever of it stays. */
+static bool fits(const struct work *w, size_t i) {
+    const struct kb_compact_job *j = w->j;
+    return w->out_size + j->sources[i].size <= j->segment_bytes && end_of(j, i) - 1 - w->result->base <= INT32_MAX;
 }
 
 static kw_err clean_some(struct work *w) {
@@ -432,13 +447,18 @@ static kw_err clean_some(struct work *w) {
     int64_t from = j->bytes_in;
     j->more = false;
     while (j->next < j->count && !j->more) {
-        size_t i = j->next, n = group_of(j, i, j->count);
-        kw_err err = begin_result(w, j->sources[i].base, end_of(j, i + n - 1));
-        for (size_t k = 0; !err && k < n; k++) err = clean_source(w, &j->sources[i + k]);
-        if (!err) err = end_result(w);
+        size_t i = j->next;
+        kw_err err = begin_result(w, j->sources[i].base);
+        bool enough = false;
+        while (!err && i < j->count && !enough && (i == j->next || fits(w, i))) {
+            w->source_end = end_of(j, i);
+            err = clean_source(w, &j->sources[i++]);
+            enough = j->step_bytes > 0 && j->bytes_in - from >= j->step_bytes;
+        }
+        if (!err) err = end_result(w, end_of(j, i - 1));
         if (err) return err;
-        j->next += n;
-        j->more = j->next < j->count && j->step_bytes > 0 && j->bytes_in - from >= j->step_bytes;
+        j->next = i;
+        j->more = enough && j->next < j->count;
     }
     return KW_OK;
 }

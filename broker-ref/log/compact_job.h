@@ -8,7 +8,8 @@
  *
  * Kept: the newest record of a key; tombstones and what is newer than the map for delete.retention.ms from the first time they were met
  * (KIP-534: the batch says until when); of a producer's last batch at least its header, so that sequences stay known; offsets, epochs,
- * producer fields and codec of every batch; a segment's last batch, if only as a header, so that it reaches to the next. Records without a
+ * producer fields and codec of every batch; a segment's last batch, if only as a header, so that it reaches to the next. Segments of which
+ * little stays become one. Records without a
  * key go. Batches of transactions and old formats are not understood here: KW_EUNSUPPORTED.
  *
  * Called by compact.c. Calls compact_map, scan, wire/batch, the file interface.

@@ -294,6 +294,7 @@ static void reloaded(struct kb_op *op, struct kb_now now) {
                 log->written = KW_MIN(log->written, end);
                 log->synced = KW_MIN(log->synced, end);
                 log->recovery_point = KW_MIN(log->recovery_point, end);
+                log->cleaned = KW_MIN(log->cleaned, end);
             }
             if (r->tail.max_timestamp > s->max_timestamp) {
                 s->max_timestamp = r->tail.max_timestamp;
