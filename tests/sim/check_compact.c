@@ -43,7 +43,7 @@ static bool is_superseded(const struct sim_compact *s, const struct sim_compact_
 }
 
 static bool has_had_its_time(const struct sim_run *r, const struct sim_compact_record *x) {
-    return x->tombstone && (!r->compact->steady_clocks || r->w.now_us - x->acked_us > SIM_COMPACT_RETENTION_MS * 900);
+    return x->tombstone && (!r->compact->steady_clocks || r->w.now_us - x->acked_us > r->compact->retention_ms * INT64_C(900));
 }
 
 /* ---- What is read ---- */

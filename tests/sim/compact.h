@@ -9,7 +9,6 @@
 
 #define SIM_COMPACT_TOPIC "compacted"
 enum { SIM_COMPACT_PARTS = 2, SIM_COMPACT_KEYS = 40 };
-#define SIM_COMPACT_RETENTION_MS 4000 /* delete.retention.ms */
 
 enum { SIM_COMPACT_UNKNOWN = -1, SIM_COMPACT_LOST = -2 };
 struct sim_compact_record { /* by its number, which is in its header */
@@ -25,11 +24,12 @@ struct sim_compact {
     bool steady_clocks;  /* no clock jumps or drifts: times can be told */
     bool enough;         /* nothing more is written */
     int rf;
+    int retention_ms;    /* delete.retention.ms: in a cluster longer than any replica is behind, or it would never hear of a deletion (as in Apache Kafka) */
     struct sim_compact_record *v;
     size_t count, cap;
     uint32_t *by_offset[SIM_COMPACT_PARTS]; /* number + 1 of the record that is, or was, there */
     size_t by_offset_count[SIM_COMPACT_PARTS], by_offset_cap[SIM_COMPACT_PARTS];
-    char numbers[3][24];
+    char numbers[4][24];
     uint64_t read;
 };
 

@@ -33,10 +33,11 @@ void sim_compact_draw(struct sim_run *r) {
     struct sim_plan *p = &r->plan;
     struct sim_cluster_plan *c = r->cluster ? &r->cluster->plan : NULL;
     r->compact = sim_need(calloc(1, sizeof *r->compact));
-    *r->compact = (struct sim_compact){.on = true, .rf = c ? 3 : 1};
+    *r->compact = (struct sim_compact){.on = true, .rf = c ? 3 : 1, .retention_ms = c ? 60000 : 4000};
     snprintf(r->compact->numbers[0], 24, "%d", (int)(1500 + kw_rng_below(&own, 12000)));
     snprintf(r->compact->numbers[1], 24, "%d", (int)(100 + kw_rng_below(&own, 2000)));
     snprintf(r->compact->numbers[2], 24, "%d", kw_rng_below(&own, 3) ? 1 << 20 : 700); /* memory for keys: all, or not all of them */
+    snprintf(r->compact->numbers[3], 24, "%d", r->compact->retention_ms);
     /* What takes from a log what was promised is left to the other seeds. */
     p->rot_ppm = p->misdirect_s = 0;
     p->image = false;
@@ -108,7 +109,7 @@ static kw_err encode_create(struct app *a, int16_t version, struct kw_out *out) 
         {.name = kw_str_of("cleanup.policy"), .value = kw_str_of("compact")},
         {.name = kw_str_of("segment.bytes"), .value = kw_str_of(a->run->compact->numbers[0])},
         {.name = kw_str_of("min.cleanable.dirty.ratio"), .value = kw_str_of("0.2")},
-        {.name = kw_str_of("delete.retention.ms"), .value = kw_str_of("4000")},
+        {.name = kw_str_of("delete.retention.ms"), .value = kw_str_of(a->run->compact->numbers[3])},
         {.name = kw_str_of("min.insync.replicas"), .value = kw_str_of(a->run->compact->rf > 1 ? "2" : "1")},
     };
     struct kw_create_topics_request_creatable_topic t = {.name = kw_str_of(SIM_COMPACT_TOPIC),
