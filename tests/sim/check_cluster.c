@@ -124,7 +124,8 @@ static bool through(struct sim_run *r, bool whole, char *why, size_t size) {
         if (r->consumers[i] && !consumed(r, r->consumers[i], name, why, size)) return false;
     }
     if (whole && !metadata_is_everywhere(r, why, size)) return false;
-    return !whole || (consumed(r, r->verifier, "the verifier", why, size) && sim_commits_through(r, why, size));
+    return !whole || (consumed(r, r->verifier, "the verifier", why, size) && sim_commits_through(r, why, size) &&
+                      sim_members_through(r, why, size));
 }
 
 void sim_check_cluster_live(struct sim_run *r, bool whole) {

@@ -160,6 +160,7 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
             if (r->consumers[i]) sim_consumer_lost(r->consumers[i], t, index, end);
         for (int i = 0; i <= r->plan.clients; i++)
             if (r->legacy[i]) sim_legacy_lost(r->legacy[i], t, index, end);
+        sim_members_lost(r, t, index);
     }
     sim_scan_deinit(&s);
 }

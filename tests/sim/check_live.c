@@ -60,7 +60,8 @@ static bool through(struct sim_run *r, char *why, size_t size) {
         }
         if (r->consumers[i] && !consumed(r, r->consumers[i], name, why, size)) return false;
     }
-    return consumed(r, r->verifier, "the verifier", why, size) && sim_commits_through(r, why, size);
+    return consumed(r, r->verifier, "the verifier", why, size) && sim_commits_through(r, why, size) &&
+           sim_members_through(r, why, size);
 }
 
 /* Nobody mends a log that was tampered with: where it is offline, records for it wait for their delivery timeout. */

@@ -19,7 +19,7 @@ struct sim_role { /* embedded, first, in what a role is */
     void (*check)(struct sim_role *r);      /* limits, after each turn; may be NULL */
 };
 
-enum { SIM_ROLES_MAX = 4, SIM_TOPICS_MAX = 5 };
+enum { SIM_ROLES_MAX = 8, SIM_TOPICS_MAX = 5 };
 struct sim_client {
     struct sim_host host; /* first */
     struct sim_world *w;

@@ -141,4 +141,6 @@ void sim_groups_lost(struct sim_run *r) {
             g->cells[k].version++;
         }
     }
+    for (int t = 0; t < SIM_TOPICS_MAX; t++)
+        for (int p = 0; p < SIM_SHARED_PARTS; p++) r->groups.shared[t][p].committed = 0;
 }

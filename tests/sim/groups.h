@@ -16,7 +16,7 @@ struct sim_cluster;
 struct sim_broker;
 struct sim_role;
 
-enum { SIM_CELLS = 6, SIM_CREWS = 2, SIM_ALONE = SIM_CLIENTS_MAX, SIM_UNSURE_MAX = 48, SIM_OWNERS = 64, SIM_OFFSETS_PARTS = 3 };
+enum { SIM_CELLS = 6, SIM_CREWS = 2, SIM_ALONE = SIM_CLIENTS_MAX, SIM_UNSURE_MAX = 48, SIM_OWNERS = 64, SIM_OFFSETS_PARTS = 3, SIM_SHARED_PARTS = 16 };
 #define SIM_WATCHED "watched"
 
 struct sim_cell {
@@ -59,7 +59,16 @@ struct sim_groups {
     struct sim_group alone[SIM_ALONE], crews[SIM_CREWS];
     struct sim_role *apps[SIM_CLIENTS_MAX];
     struct sim_offsets_part offsets[SIM_OFFSETS_PARTS];
-    uint64_t acked, fetched, syncs;
+    uint64_t acked, fetched, syncs, handed;
+    /* the group of real clients */
+    bool members_on;
+    uint64_t strategy;
+    struct sim_role *members[SIM_CLIENTS_MAX];
+    struct sim_shared {
+        int64_t passed;    /* all before it was given to somebody */
+        int64_t committed; /* as was acknowledged */
+        bool loose;        /* its end was lost: nobody can tell any more */
+    } shared[SIM_TOPICS_MAX][SIM_SHARED_PARTS];
 };
 
 /* ---- commits_app.c ---- */
@@ -68,6 +77,11 @@ void sim_groups_set_node(struct sim_run *r, struct sim_broker *b);
 void sim_commits_new(struct sim_run *r, int client);
 /* 36: every group is stable, all of it is owned, and commits come through; when not, what is missing. */
 bool sim_commits_through(struct sim_run *r, char *why, size_t size);
+
+/* ---- group_app.c: members by the real client ---- */
+void sim_member_new(struct sim_run *r, int client);
+void sim_members_lost(struct sim_run *r, int topic, int partition); /* the end of its log is lost */
+bool sim_members_through(struct sim_run *r, char *why, size_t size);
 
 /* ---- group_model.c ---- */
 enum sim_commit_end { SIM_COMMIT_ACKED, SIM_COMMIT_REFUSED, SIM_COMMIT_UNSURE };

@@ -211,6 +211,7 @@ void sim_client_new_life(struct sim_run *r, int i) {
     r->left[i] = 0;
     if (i == 1 || sim_below(&r->w, 2)) add_consumer(r, i, i == 1 || sim_below(&r->w, 2));
     sim_commits_new(r, i);
+    sim_member_new(r, i);
     if (!r->w.healed && sim_below(&r->w, 3) == 0)
         r->legacy[i] = sim_legacy_new(c, &r->model, (uint32_t)sim_range(&r->w, 30, 300), sim_range(&r->w, 100 * SIM_MS, 2 * SIM_S));
     if (!r->w.healed) return;
