@@ -9,6 +9,7 @@
 #include "channel.h"
 #include "kw_messages.h"
 #include "node_priv.h"
+#include "replica/partition.h"
 #include "uuid.h"
 #include "wire/kerror.h"
 
@@ -292,6 +293,7 @@ static void registration_answered(struct kb_lifecycle *l, struct kw_in *body, st
     l->duplicate_since_us = 0;
     l->epoch = l->previous_epoch = r.broker_epoch;
     kb_store_set_broker_epoch(l->node->parts.store, r.broker_epoch);
+    kb_partitions_look_registered(l->node, now);
     l->state = ALIVE;
     KB_SAY(l->node, KB_DEBUG, "broker %d is registered: broker epoch %lld", l->node->id, (long long)l->epoch);
     at(l, now.mono_us);

@@ -95,6 +95,7 @@ struct kb_found {
 kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found,
                           struct kb_now now) KW_CHECK;            /* the image is current: opens every log */
 void kb_partitions_applied(struct kb_node *n, struct kb_now now); /* the image moved: creates, changes, deletes */
+void kb_partitions_look_registered(struct kb_node *n, struct kb_now now); /* this node was told its broker epoch, maybe after the image had it */
 size_t kb_partitions_opening(const struct kb_node *n);            /* logs that are being opened */
 void kb_partitions_flush(struct kb_node *n, struct kb_now now);   /* end of turn */
 /* Clean stop: every log shut down, then the checkpoints; then done. clean: nothing failed. */

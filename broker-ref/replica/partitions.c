@@ -134,6 +134,17 @@ static void wake_for_brokers(struct kb_node *n, struct kb_now now) {
         if (p->in_sync) kb_purgatory_moved(p, now);
 }
 
+void kb_partitions_look_registered(struct kb_node *n, struct kb_now now) {
+    struct kb_partitions *ps = n->partitions;
+    bool registered = kb_partitions_registered(n);
+    if (!ps->loaded || ps->stopping) return;
+    if (registered && !ps->registered)
+        for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
+            if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
+    if (registered && !ps->registered) kb_dirs_look_at_all(n, now);
+    ps->registered = registered;
+}
+
 void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
     if (!ps->loaded || ps->stopping) return;
@@ -146,12 +157,7 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
         if (t && ps->notes[i].index < t->partition_count) take_partition(n, t, &t->partitions[ps->notes[i].index], now);
     }
     ps->note_count = 0;
-    bool registered = kb_partitions_registered(n);
-    if (registered && !ps->registered)
-        for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
-            if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
-    if (registered && !ps->registered) kb_dirs_look_at_all(n, now);
-    ps->registered = registered;
+    kb_partitions_look_registered(n, now);
     wake_for_brokers(n, now);
     for (struct kw_list *l; (l = kw_list_shift(&ps->configured));) {
         struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, config_link);
@@ -255,9 +261,10 @@ static void point_forgotten(struct kb_point_waiter *w, bool stored, struct kb_no
 }
 
 void kb_partitions_forget_points(struct kb_node *n, struct kb_points_waiter *w, void (*done)(void *ctx, struct kb_now now), void *ctx) {
-    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START};
-    *w = (struct kb_points_waiter){.left = KW_COUNTOF(which), .done = done, .ctx = ctx};
-    for (size_t i = 0; i < KW_COUNTOF(which); i++) {
+    static const enum kb_point which[] = {KB_POINT_RECOVERY, KB_POINT_START, KB_POINT_HW};
+    const int32_t count = n->lifecycle ? 3 : 2; /* in a cluster a start that finds less than was committed leaves the in-sync replicas */
+    *w = (struct kb_points_waiter){.left = count, .done = done, .ctx = ctx};
+    for (int32_t i = 0; i < count; i++) {
         w->files[i] = (struct kb_point_waiter){.patient = true, .done = point_forgotten, .ctx = w};
         kb_partitions_store_point(n, which[i], &w->files[i]);
     }

@@ -27,7 +27,7 @@ struct kb_note { /* a partition of the image that is new or changed */
 };
 /* Recovery points and log starts, written anew until both files are durable: then they speak no more of what is gone. */
 struct kb_points_waiter {
-    struct kb_point_waiter files[2];
+    struct kb_point_waiter files[3];
     int32_t left;
     void (*done)(void *ctx, struct kb_now now);
     void *ctx;
