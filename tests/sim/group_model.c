@@ -55,6 +55,7 @@ void sim_commit_ended(struct sim_run *r, struct sim_group *g, int cell, int64_t 
     if (end == SIM_COMMIT_REFUSED) take_unsure(c, value);
     if (end != SIM_COMMIT_ACKED) return;
     r->groups.acked++;
+    if (r->groups.losses > 0 && sent_us <= r->groups.lost_us) return; /* the answer was on its way when what it tells of was lost */
     if (g->crew && generation < g->synced && sent_us > g->synced_us)
         sim_fail(&r->w, 33, "%s: %lld was committed for partition %d by generation %d, long after generation %d had begun", g->id, (long long)value, cell,
                  generation, g->synced);
@@ -132,6 +133,8 @@ void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation
 
 void sim_groups_lost(struct sim_run *r) {
     if (!r->groups.on) return;
+    r->groups.losses++;
+    r->groups.lost_us = r->w.now_us;
     for (int i = 0; i < SIM_ALONE + SIM_CREWS; i++) {
         struct sim_group *g = i < SIM_ALONE ? &r->groups.alone[i] : &r->groups.crews[i - SIM_ALONE];
         begin_anew(g);

@@ -59,6 +59,8 @@ struct sim_groups {
     struct sim_group alone[SIM_ALONE], crews[SIM_CREWS];
     struct sim_role *apps[SIM_CLIENTS_MAX];
     struct sim_offsets_part offsets[SIM_OFFSETS_PARTS];
+    uint64_t losses; /* how often the disk of one node alone lost what was not synced … */
+    int64_t lost_us; /* … and when last */
     uint64_t acked, fetched, syncs, handed;
     /* the group of real clients */
     bool members_on;

@@ -35,9 +35,24 @@ static struct {
     bool twice;           /* the second member has what the first one has */
     const char *state;    /* NULL: Stable */
     int64_t committed[2]; /* of partitions 0 and 1; 0: as ever */
+    uint64_t mutate;      /* not 0: bytes of answers are changed, by this seed */
     char seen[256];       /* of the last request: what is worth looking at */
 } script;
 static struct kw_arena arenas[2];
+
+/* In place of server_reply: changed, where the script says so, behind its length and correlation id. */
+static void group_reply(struct server_conn *c, struct kw_frame_request *h, const void *msg) {
+    struct kw_out out;
+    kw_out_init(&out);
+    kw_err err = kw_frame_response(&out, h->api, h->version, h->correlation_id, msg);
+    for (uint64_t i = 0; err == KW_OK && script.mutate && out.len > 8 && i <= script.mutate % 3; i++) {
+        script.mutate = script.mutate * 6364136223846793005u + 1442695040888963407u;
+        static const uint8_t values[] = {0, 1, 0xff, 0x7f, 0x80, 16};
+        out.p[8 + (script.mutate >> 33) % (out.len - 8)] = values[(script.mutate >> 20) % sizeof values];
+    }
+    if (err == KW_OK) server_write(c, out.p, out.len);
+    kw_out_deinit(&out);
+}
 
 static int16_t next_of(const int16_t *v, int *at, int n) {
     int i = (*at)++;
@@ -96,7 +111,7 @@ static void answer_metadata(struct server_conn *c, struct kw_frame_request *h) {
     m.brokers.v = b;
     m.brokers.n = 2;
     m.controller_id = 1;
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 /* Each log begins at 10 and ends at 120. */
@@ -118,7 +133,7 @@ static void answer_list_offsets(struct server_conn *c, struct kw_frame_request *
                 .offset = from->partitions.v[to->partitions.n].timestamp == -2 ? 10 : 120,
                 .leader_epoch = -1};
     }
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void answer_find(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, struct kw_arena *arena) {
@@ -133,7 +148,7 @@ static void answer_find(struct server_conn *c, struct kw_frame_request *h, struc
         m.node_id = m.error_code ? -1 : owner(q.key);
         m.host = kw_str_of("127.0.0.1");
         m.port = servers[owner(q.key) - 1]->port;
-        server_reply(c, h, &m);
+        group_reply(c, h, &m);
         return;
     }
     int32_t n = q.coordinator_keys.n;
@@ -148,7 +163,7 @@ static void answer_find(struct server_conn *c, struct kw_frame_request *h, struc
                                                                                                 .error_code = code,
                                                                                                 .error_message = kw_str_null()};
     }
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void answer_list(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, int broker, struct kw_arena *arena) {
@@ -168,7 +183,7 @@ static void answer_list(struct server_conn *c, struct kw_frame_request *h, struc
     m.error_code = NEXT(whole, wholes);
     m.groups.v = g;
     m.groups.n = m.error_code ? 0 : 3;
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 /* t-0, t-1 and u-5, and a subscription to t and u; made before allocations fail. */
@@ -229,7 +244,7 @@ static void answer_describe(struct server_conn *c, struct kw_frame_request *h, s
         g->members.v = members;
         g->members.n = 2;
     }
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void fetch_partitions(struct kw_arena *arena, const int32_t *numbers, int32_t n, struct kw_offset_fetch_response_partitions **v) {
@@ -263,7 +278,7 @@ static void answer_fetch_old(struct server_conn *c, struct kw_frame_request *h, 
                                                              .error_code = p[i].error_code};
     m.topics.v = &t;
     m.topics.n = m.error_code ? 0 : 1;
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void answer_fetch(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, struct kw_arena *arena) {
@@ -291,7 +306,7 @@ static void answer_fetch(struct server_conn *c, struct kw_frame_request *h, stru
             fetch_partitions(arena, all ? two : asked->topics.v[g->topics.n].partition_indexes.v, t->partitions.n, &t->partitions.v);
         }
     }
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void count_items(int32_t n) {
@@ -323,7 +338,7 @@ static void answer_commit(struct server_conn *c, struct kw_frame_request *h, str
         m.topics.n++;
     }
     count_items(items);
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void answer_forget(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, struct kw_arena *arena) {
@@ -343,7 +358,7 @@ static void answer_forget(struct server_conn *c, struct kw_frame_request *h, str
                 .partition_index = q.topics.v[t].partitions.v[i].partition_index, .error_code = NEXT(codes, asked)};
     }
     count_items(items);
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void answer_delete(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, struct kw_arena *arena) {
@@ -356,7 +371,7 @@ static void answer_delete(struct server_conn *c, struct kw_frame_request *h, str
         m.results.v[m.results.n++] = (struct kw_delete_groups_response_deletable_group_result){
             .group_id = q.groups_names.v[i], .error_code = NEXT(codes, asked), .error_message = kw_str_null()};
     count_items(q.groups_names.n);
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static void answer_leave(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body, struct kw_arena *arena) {
@@ -375,7 +390,7 @@ static void answer_leave(struct server_conn *c, struct kw_frame_request *h, stru
             .member_id = p->member_id, .group_instance_id = p->group_instance_id, .error_code = NEXT(codes, asked)};
     }
     count_items(q.members.n);
-    server_reply(c, h, &m);
+    group_reply(c, h, &m);
 }
 
 static bool answer(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {

@@ -443,6 +443,60 @@ static void test_allocation_failures(void **state) {
     }
 }
 
+/* Bytes of answers are changed at random: each call ends, in time, and what it gives can be read. */
+static void test_hostile_answers(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        if (seed % 40 == 1) begin();
+        SCRIPT(topics = true);
+        SCRIPT(mutate = seed * 0x9e3779b97f4a7c15u);
+        kc_group_list *l = NULL;
+        kc_group_details *d = NULL;
+        kc_group_offsets *o = NULL;
+        kc_group_listing g;
+        kc_group_info info;
+        kc_group_member m;
+        kc_group_offset at;
+        size_t size = 0;
+        kc_group_offset_item item = {.topic = "t", .offset = 1};
+        kc_admin_item group = {.name = "b"};
+        switch (seed % 6) {
+        case 0:
+            (void)kc_admin_list_groups(client, NULL, 0, NULL, 0, 100000, &l, NULL);
+            break;
+        case 1:
+            (void)kc_admin_describe_groups(client, two, 2, 200000, &d, NULL);
+            break;
+        case 2:
+            (void)kc_admin_group_offsets(client, two, 2, NULL, 0, 0, 0, 200000, &o, NULL);
+            break;
+        case 3:
+            (void)kc_admin_alter_group_offsets(client, "b", &item, sizeof item, 1, 200000, NULL);
+            break;
+        case 4:
+            (void)kc_admin_delete_groups(client, &group, sizeof group, 1, 200000, NULL);
+            break;
+        default:
+            (void)kc_admin_remove_group_members(client, "b", NULL, NULL, 0, 0, 200000, NULL);
+        }
+        for (size_t i = 0; kc_group_list_get(l, i, &g) == KC_OK; i++) size += strlen(g.group) + strlen(g.state);
+        for (size_t i = 0; kc_group_details_get(d, i, &info) == KC_OK; i++) {
+            size += strlen(info.state) + strlen(info.message);
+            for (size_t k = 0; kc_group_details_member(d, i, k, &m) == KC_OK; k++) {
+                size += strlen(m.id) + strlen(m.host);
+                for (size_t n = 0; n < m.topic_count; n++) size += strlen(m.topics[n]);
+                for (size_t n = 0; n < m.assigned_count; n++) size += strlen(m.assigned[n].topic);
+            }
+        }
+        for (size_t i = 0; i < 2; i++)
+            for (size_t k = 0; kc_group_offsets_get(o, i, k, &at) == KC_OK; k++) size += strlen(at.topic) + strlen(at.metadata);
+        assert_true(size < 1 << 20);
+        kc_group_list_free(l);
+        kc_group_details_free(d);
+        kc_group_offsets_free(o);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list_of_all_brokers),
@@ -460,6 +514,7 @@ int main(void) {
         cmocka_unit_test(test_offsets_that_are_not_stable_yet),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_started),
+        cmocka_unit_test(test_hostile_answers),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
