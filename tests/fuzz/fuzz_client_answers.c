@@ -1,15 +1,16 @@
 /* fuzz_client_answers.c - the client's core with a producer and a consumer, and brokers whose answers come from the input: what a healthy
  * one would say with fields changed by the schemas, with bytes changed, or bytes that are no answer; late, never, or with the connection lost.
+ * With a group.id: a coordinator too, commits and committed offsets.
  *
  * Whatever comes: each accepted record has exactly one report once its producer is closed, and the close keeps its time; a consumer
- * gives views that lie in their span and parse; nothing goes round without time passing; memory stays within the client's bounds, and in
- * the end all of it is given back.
+ * gives views that lie in their span and parse; each commit and query ends once; nothing goes round without time passing; memory stays
+ * within the client's bounds, and in the end all of it is given back.
  */
 #include "kit/gen.h"
 #include "kit/producer.h"
 #include "unit/client/peer.h"
 
-#include "consume/consumer.h"
+#include "consume/commit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const size_t fuzz_head_size;
@@ -18,6 +19,7 @@ const size_t fuzz_head_size = 2;
 enum { TOPICS = 2, PARTS = 2, PLANS_MAX = 32, WAITING_MAX = 64, STEPS_MAX = 1200, OPS_MAX = 200, HELD_MAX = 4 };
 enum { CLOSE_US = 3000000, SLACK_US = 200000 };
 enum { OPT_ACKS_1 = 1, OPT_ACKS_0 = 2, OPT_COMMITTED = 4, OPT_NO_CRC = 8, OPT_EOF = 16, OPT_CODEC = 32, OPT_EARLIEST = 64, OPT_OLD = 128 };
+enum { MORE_GROUP = 1, MORE_EXPLICIT = 2 }; /* of the second byte */
 
 struct waiting { /* a request that its broker has, and its answer's time */
     struct link *link;
@@ -42,6 +44,9 @@ struct run {
     int64_t numbers[10];
     kc_event *held[HELD_MAX]; /* the application keeps some events for a while */
     int steps;
+    uint8_t more;
+    struct kc_commits *commits; /* MORE_GROUP */
+    int calls;                  /* commits and queries that have not ended */
 };
 
 static const char *const topics[TOPICS] = {"t", "u"};
@@ -89,6 +94,7 @@ static void check_event(struct run *x, const kc_event *e) {
 static void poll(struct run *x, int count, bool hold) {
     for (int i = 0; i < count; i++) {
         kc_event *e = NULL;
+        kc_consume_passed(&x->consume);
         if (kc_consume_take(&x->consume, &e) != KC_OK) return;
         if (kc_event_kind(e) == KC_EVENT_RECORDS) check_event(x, e);
         else if (kc_event_kind(e) == KC_EVENT_ERROR) FUZZ_CHECK(kc_event_error(e), "an error event without an error");
@@ -117,7 +123,9 @@ static void assign(struct run *x, struct fuzz_src *s) {
         for (int p = 0; p < PARTS; p++) {
             static const int64_t offsets[] = {KC_OFFSET_BEGINNING, KC_OFFSET_END, 0, 5};
             if (c >> (t * PARTS + p) & 1) continue;
-            parts[n++] = (kc_topic_partition){.topic = x->topic[t], .partition = p, .offset = offsets[c >> 4 & 3], .leader_epoch = -1};
+            int64_t from = offsets[c >> 4 & 3];
+            if (x->commits && from == 0) from = KC_OFFSET_COMMITTED;
+            parts[n++] = (kc_topic_partition){.topic = x->topic[t], .partition = p, .offset = from, .leader_epoch = -1};
         }
     }
     FUZZ_CHECK(kc_consume_assign(&x->consume, parts, sizeof *parts, n, x->net->now.mono_us) == KC_OK, "cannot assign");
@@ -139,6 +147,54 @@ static void query(struct run *x, struct fuzz_src *s) {
     q->done = queried;
     kw_list_init(&q->link);
     kc_consume_query(&x->consume, q);
+}
+
+struct commit_call {
+    struct kc_commit_call call;
+    struct kc_commit_item items[2];
+    struct run *x;
+};
+static void committed(struct kc_commit_call *call) {
+    struct commit_call *c = call->ctx;
+    c->x->calls--;
+    kc_attempts_unref(call->attempts);
+    free(c);
+}
+static void commit(struct run *x, struct fuzz_src *s) {
+    struct commit_call *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    c->x = x;
+    c->call = (struct kc_commit_call){.items = c->items, .count = 2, .deadline_us = x->net->now.mono_us + 3000000, .done = committed, .ctx = c};
+    for (size_t i = 0; i < 2; i++)
+        c->items[i].at = (kc_offset){.topic = x->topic[i], .partition = fuzz_u8(s) & 3, .offset = fuzz_u8(s), .metadata = {"note", fuzz_u8(s) & 4}};
+    kc_commits_stamp(x->commits, c->items, 2);
+    x->calls++;
+    kc_commits_call(x->commits, &c->call);
+}
+
+struct committed_query {
+    struct kc_committed_query q;
+    struct kc_committed_item items[2];
+    struct run *x;
+};
+static void was_committed(struct kc_committed_query *q) {
+    struct committed_query *c = q->ctx;
+    c->x->calls--;
+    for (size_t i = 0; i < q->count; i++) {
+        FUZZ_CHECK(c->items[i].at.err != KC_OK || c->items[i].at.offset >= -1, "offset %lld is committed", (long long)c->items[i].at.offset);
+        kw_free(c->items[i].metadata);
+    }
+    kc_attempts_unref(q->attempts);
+    free(c);
+}
+static void ask_committed(struct run *x, struct fuzz_src *s) {
+    struct committed_query *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    c->x = x;
+    c->q = (struct kc_committed_query){.items = c->items, .count = 2, .deadline_us = x->net->now.mono_us + 3000000, .done = was_committed, .ctx = c};
+    for (size_t i = 0; i < 2; i++) c->items[i].at = (kc_offset){.topic = x->topic[i], .partition = fuzz_u8(s) & 3};
+    x->calls++;
+    kc_commits_query(x->commits, &c->q);
 }
 
 /* ---- What a healthy broker would say ---- */
@@ -212,6 +268,57 @@ static void say_epochs(struct run *x, const struct kw_offset_for_leader_epoch_re
     }
 }
 
+static void say_coordinator(struct run *x, int16_t version, const struct kw_find_coordinator_request *q, struct kw_find_coordinator_response *m) {
+    m->coordinators.v = make(x, q->coordinator_keys.n, sizeof *m->coordinators.v);
+    for (int32_t i = 0; i < q->coordinator_keys.n; i++)
+        m->coordinators.v[m->coordinators.n++] = (struct kw_find_coordinator_response_coordinator){
+            .key = ((struct kw_str *)q->coordinator_keys.v)[i], .node_id = 1, .host = kw_str_of("b0"), .port = 9092, .error_message = {NULL, -1}};
+    if (version >= 4) return;
+    m->node_id = 1;
+    m->host = kw_str_of("b0");
+    m->port = 9092;
+}
+
+static void say_committed(struct run *x, const struct kw_offset_commit_request *q, struct kw_offset_commit_response *m) {
+    m->topics.v = make(x, q->topics.n, sizeof *m->topics.v);
+    for (int32_t i = 0; i < q->topics.n; i++) {
+        struct kw_offset_commit_response_topic *t = &m->topics.v[m->topics.n++];
+        *t = (struct kw_offset_commit_response_topic){.name = q->topics.v[i].name, .topic_id = q->topics.v[i].topic_id};
+        t->partitions.v = make(x, q->topics.v[i].partitions.n, sizeof *t->partitions.v);
+        for (int32_t k = 0; k < q->topics.v[i].partitions.n; k++)
+            t->partitions.v[t->partitions.n++].partition_index = q->topics.v[i].partitions.v[k].partition_index;
+    }
+}
+
+static void say_offsets_of_group(struct run *x, const struct kw_offset_fetch_request *q, struct kw_offset_fetch_response *m) {
+    m->groups.v = make(x, q->groups.n, sizeof *m->groups.v);
+    for (int32_t g = 0; g < q->groups.n; g++) {
+        struct kw_offset_fetch_response_group *to = &m->groups.v[m->groups.n++];
+        to->group_id = q->groups.v[g].group_id;
+        to->topics.v = make(x, q->groups.v[g].topics.n, sizeof *to->topics.v);
+        for (int32_t i = 0; i < q->groups.v[g].topics.n; i++) {
+            const struct kw_offset_fetch_request_topics *from = &q->groups.v[g].topics.v[i];
+            struct kw_offset_fetch_response_topics *t = &to->topics.v[to->topics.n++];
+            *t = (struct kw_offset_fetch_response_topics){.name = from->name, .topic_id = from->topic_id};
+            t->partitions.v = make(x, from->partition_indexes.n, sizeof *t->partitions.v);
+            for (int32_t k = 0; k < from->partition_indexes.n; k++)
+                t->partitions.v[t->partitions.n++] = (struct kw_offset_fetch_response_partitions){
+                    .partition_index = ((int32_t *)from->partition_indexes.v)[k], .committed_offset = 5 * k - 1, .committed_leader_epoch = -1,
+                    .metadata = kw_str_of("note")};
+        }
+    }
+    m->topics.v = make(x, q->topics.n, sizeof *m->topics.v);
+    for (int32_t i = 0; i < q->topics.n; i++) {
+        struct kw_offset_fetch_response_topic *t = &m->topics.v[m->topics.n++];
+        t->name = q->topics.v[i].name;
+        t->partitions.v = make(x, q->topics.v[i].partition_indexes.n, sizeof *t->partitions.v);
+        for (int32_t k = 0; k < q->topics.v[i].partition_indexes.n; k++)
+            t->partitions.v[t->partitions.n++] = (struct kw_offset_fetch_response_partition){
+                .partition_index = ((int32_t *)q->topics.v[i].partition_indexes.v)[k], .committed_offset = 5, .committed_leader_epoch = -1,
+                .metadata = kw_str_of("note")};
+    }
+}
+
 /* The message, in the net's arena. */
 static void *say(struct run *x, struct waiting *w, struct fuzz_src *s, uint8_t options) {
     struct request rq = {.link = w->link, .head = w->head};
@@ -237,6 +344,9 @@ static void *say(struct run *x, struct waiting *w, struct fuzz_src *s, uint8_t o
     case KW_API_FETCH: say_fetched(x, q, m, s); break;
     case KW_API_LIST_OFFSETS: say_offsets(x, q, m); break;
     case KW_API_OFFSET_FOR_LEADER_EPOCH: say_epochs(x, q, m); break;
+    case KW_API_FIND_COORDINATOR: say_coordinator(x, w->head.version, q, m); break;
+    case KW_API_OFFSET_COMMIT: say_committed(x, q, m); break;
+    case KW_API_OFFSET_FETCH: say_offsets_of_group(x, q, m); break;
     case KW_API_INIT_PRODUCER_ID: ((struct kw_init_producer_id_response *)m)->producer_id = 1000; break;
     default: break;
     }
@@ -287,7 +397,8 @@ static void answer(struct run *x, struct waiting *w, struct fuzz_op *plan, uint8
     kw_out_deinit(&out);
 }
 
-/* Plans may be for one kind of request: 1 Fetch, 2 Produce, 3 Metadata, 4 ApiVersions, 5 any other; else for whichever comes. */
+/* Plans may be for one kind of request: 1 Fetch, 2 Produce, 3 Metadata, 4 ApiVersions, 5 lookups and ids, 6 the coordinator's;
+ * else for whichever comes. */
 static bool plan_fits(const struct fuzz_op *plan, int16_t key) {
     switch (plan->arg >> 3 & 7) {
     case 1: return key == KW_API_FETCH;
@@ -295,6 +406,7 @@ static bool plan_fits(const struct fuzz_op *plan, int16_t key) {
     case 3: return key == KW_API_METADATA;
     case 4: return key == KW_API_API_VERSIONS;
     case 5: return key == KW_API_LIST_OFFSETS || key == KW_API_OFFSET_FOR_LEADER_EPOCH || key == KW_API_INIT_PRODUCER_ID;
+    case 6: return key == KW_API_FIND_COORDINATOR || key == KW_API_OFFSET_COMMIT || key == KW_API_OFFSET_FETCH;
     default: return true;
     }
 }
@@ -379,6 +491,13 @@ static void pass(struct run *x, int64_t us, uint8_t options) {
 static void op_app(struct run *x, struct fuzz_op *op) {
     struct fuzz_src *s = &op->src;
     kc_topic_partition tp = {.topic = x->topic[op->arg >> 4 & 1], .partition = op->arg >> 5 & 1, .offset = fuzz_u8(s), .leader_epoch = -1};
+    if (x->commits && (op->arg & 8)) {
+        if ((op->arg & 7) < 4) commit(x, s);
+        else if ((op->arg & 7) < 6) ask_committed(x, s);
+        else kc_consume_processed(&x->consume, &tp, sizeof tp, 1, x->more & MORE_EXPLICIT);
+        net_turn(x->net);
+        return;
+    }
     switch (op->arg & 7) {
     case 0:
         assign(x, s);
@@ -432,13 +551,14 @@ static void run_op(struct run *x, struct fuzz_op *op, uint8_t options) {
 
 /* ---- Beginning and end ---- */
 
-static void begin(struct run *x, uint8_t options) {
+static void begin(struct run *x, uint8_t options, uint8_t more) {
     const char *pairs[] = {"acks", options & OPT_ACKS_0 ? "0" : options & OPT_ACKS_1 ? "1" : "-1",
                            "fetch.max.bytes", "65536", "max.partition.fetch.bytes", "32768", "receive.message.max.bytes", "100000",
                            "memory.max.bytes", "1048576", "queue.buffering.max.kbytes", "64", "batch.size", "4096", "max.request.size", "20000",
                            "queued.max.messages.kbytes", "128", "isolation.level", options & OPT_COMMITTED ? "read_committed" : "read_uncommitted",
                            "check.crcs", options & OPT_NO_CRC ? "false" : "true", "enable.partition.eof", options & OPT_EOF ? "true" : "false",
                            "compression.type", options & OPT_CODEC ? "lz4" : "none", "auto.offset.reset", options & OPT_EARLIEST ? "earliest" : "latest",
+                           "auto.commit.interval.ms", "300",
                            "request.timeout.ms", "5000", "delivery.timeout.ms", "20000", "metadata.max.age.ms", "20000", NULL};
     memset(x, 0, sizeof *x);
     fuzz_memory_count();
@@ -461,6 +581,10 @@ static void begin(struct run *x, uint8_t options) {
     x->producer = fuzz_producer_new(n->core, n->settings, &n->now, x->topic);
     kc_task_init(&x->run_consumer, run_consumer, &x->consume);
     assert_int_equal(kc_consume_init(&x->consume, n->core, n->settings, app_notify, app_kick, x), KW_OK);
+    x->more = more;
+    struct kc_commits_options o = {.consume = &x->consume, .group_id = kw_str_of("g"),
+                                   .mode = more & MORE_EXPLICIT ? KC_PROCESSED_EXPLICIT : KC_PROCESSED_BY_POLL};
+    if (more & MORE_GROUP) assert_int_equal(kc_commits_new(&o, &x->commits), KW_OK);
     kc_consume_start(&x->consume);
     struct fuzz_src none = {NULL, NULL};
     assign(x, &none);
@@ -485,6 +609,7 @@ static void end_consumer(struct run *x) {
     kc_consume_stop(&x->consume);
     net_turn(x->net);
     FUZZ_CHECK(kc_consume_stopped(&x->consume), "the consumer does not stop");
+    FUZZ_CHECK(x->calls == 0, "%d commits and queries never end", x->calls);
     drop_held(x);
     kc_task_cancel(&x->run_consumer);
     kc_consume_deinit(&x->consume);
@@ -498,9 +623,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_src input = {data, data + size};
     struct fuzz_op op;
     uint8_t options = fuzz_u8(&input);
-    (void)fuzz_u8(&input); /* room for more options without a new corpus */
+    uint8_t more = fuzz_u8(&input);
     setenv("CMOCKA_TEST_ABORT", "1", 1);
-    begin(&x, options);
+    begin(&x, options, more);
     for (int i = 0; i < OPS_MAX && fuzz_op_next(&input, &op); i++) run_op(&x, &op, options);
     pass(&x, 1000000, options);
     x.plan_count = 0;
