@@ -55,6 +55,7 @@ static int64_t said(const struct kc_part *p, int32_t *epoch) {
 }
 
 int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch) {
+    if (p->held && p->given) return -1; /* its ASSIGNED is not acknowledged: the application may still say where it begins */
     if (p->consume->explicit_processed) return said(p, epoch);
     int64_t offset = gone_past(p, epoch);
     return p->begun_at == KC_BEGUN_UNKNOWN || offset <= p->begun_at ? -1 : offset;

@@ -320,6 +320,25 @@ static void test_what_is_given_up_is_committed_first(void **state) {
     cg_free(g);
 }
 
+/* What a group gave and the application has not acknowledged: it may still say where to begin, so not even that is committed. */
+static void test_nothing_is_processed_before_the_ack(void **state) {
+    (void)state;
+    struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(EARLIEST, "auto.commit.interval.ms", "100"));
+    become(g, 5, "m", NULL);
+    begin(g, 0, 10, KC_OFFSET_COMMITTED);
+    struct kc_part *p = cw_part(g->w, 0, 0);
+    p->held = true;
+    p->given = 1;
+    cw_advance(g->w, 1000000);
+    assert_int_equal(cw_position(g->w, 0, 0), 0);
+    assert_int_equal(g->commits, 0);
+    p->held = false;
+    p->given = 0;
+    cw_advance(g->w, 1000000);
+    assert_int_equal(cg_stored(g, 0), 0);
+    cg_free(g);
+}
+
 static void test_a_drain_has_a_limit(void **state) {
     (void)state;
     struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(EARLIEST, "auto.commit.interval.ms", "100000"));
@@ -389,6 +408,7 @@ int main(void) {
         cmocka_unit_test(test_a_refusal_that_comes_late),
         cmocka_unit_test(test_cc06_a_committed_offset_never_goes_back),
         cmocka_unit_test(test_what_is_given_up_is_committed_first),
+        cmocka_unit_test(test_nothing_is_processed_before_the_ack),
         cmocka_unit_test(test_a_drain_has_a_limit),
         cmocka_unit_test(test_a_manual_assignment_that_is_replaced),
     };
