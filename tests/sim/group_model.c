@@ -60,6 +60,7 @@ void sim_commit_ended(struct sim_run *r, struct sim_group *g, int cell, int64_t 
         sim_fail(&r->w, 33, "%s: %lld was committed for partition %d by generation %d, long after generation %d had begun", g->id, (long long)value, cell,
                  generation, g->synced);
     if (!take_unsure(c, value)) return; /* it was seen already, or what came later was */
+    if (sent_us <= r->groups.lost_us) return; /* acknowledged before that, maybe */
     if (generation < c->generation) return; /* its answer was long in coming */
     stored(c, value, generation);
     c->acked_us = r->w.now_us;
@@ -78,11 +79,13 @@ void sim_commit_read(struct sim_run *r, struct sim_group *g, int cell, int64_t v
             int32_t generation = c->unsure[i].generation;
             take_unsure(c, value);
             stored(c, value, KW_MAX(generation, c->generation));
+            c->acked_us = 0; /* nobody knows since when */
             return;
         }
     if (value == c->current) return;
     if (c->anything || (value < 0 && may_have_aged(r, g, c))) {
         stored(c, value, -1);
+        c->acked_us = 0;
         return;
     }
     sim_fail(&r->w, 34, "%s: %lld was committed for partition %d, and %lld is there now", g->id, (long long)c->current, cell, (long long)value);
@@ -112,6 +115,7 @@ void sim_group_sign(struct sim_run *r, struct sim_group *g) {
 void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation, const char *member, const uint8_t *cells, int count,
                       int64_t asked_us) {
     r->groups.syncs++;
+    if (asked_us <= r->groups.lost_us) return;
     if (generation < g->synced && asked_us > g->synced_us)
         sim_fail(&r->w, 33, "%s: member %s is told what it owns in generation %d, when generation %d had begun", g->id, member, generation, g->synced);
     if (generation > g->synced) {
@@ -132,6 +136,7 @@ void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation
 }
 
 void sim_groups_lost(struct sim_run *r) {
+    r->groups.lost_us = r->w.now_us;
     if (!r->groups.on) return;
     r->groups.losses++;
     r->groups.lost_us = r->w.now_us;
@@ -144,6 +149,4 @@ void sim_groups_lost(struct sim_run *r) {
             g->cells[k].version++;
         }
     }
-    for (int t = 0; t < SIM_TOPICS_MAX; t++)
-        for (int p = 0; p < SIM_SHARED_PARTS; p++) r->groups.shared[t][p].committed = 0;
 }
