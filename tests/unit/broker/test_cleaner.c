@@ -52,7 +52,7 @@ static int32_t records(const char *topic) {
     return n;
 }
 
-static void alter(const char *topic, const char *name, const char *value) {
+static int16_t try_alter(const char *topic, const char *name, const char *value) {
     struct kw_incremental_alter_configs_request q;
     struct kw_incremental_alter_configs_response a;
     struct kw_incremental_alter_configs_request_alterable_config kv = {.name = kw_str_of(name), .value = kw_str_of(value)};
@@ -62,8 +62,12 @@ static void alter(const char *topic, const char *name, const char *value) {
     q.resources.v = &res;
     q.resources.n = 1;
     rig_call(c, KW_API_INCREMENTAL_ALTER_CONFIGS, 1, &q, &a);
-    assert_int_equal(a.responses.v[0].error_code, KE_NONE);
     rig_settle(&r);
+    return a.responses.v[0].error_code;
+}
+
+static void alter(const char *topic, const char *name, const char *value) {
+    assert_int_equal(try_alter(topic, name, value), KE_NONE);
 }
 
 static const char *file(void) {
@@ -270,6 +274,16 @@ static void test_in_the_middle(void **state) {
         }
 }
 
+static void test_values_that_cannot_be(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {{"min.cleanable.dirty.ratio", "1.5"}, {"min.cleanable.dirty.ratio", "-0.1"}, {"min.cleanable.dirty.ratio", "half"},
+                                           {"max.compaction.lag.ms", "0"},       {"min.compaction.lag.ms", "-1"},       {"delete.retention.ms", "-1"}};
+    assert_int_equal(rig_create(c, "t", 1, "cleanup.policy", "compact"), KE_NONE);
+    for (size_t i = 0; i < KW_COUNTOF(wrong); i++) assert_int_equal(try_alter("t", wrong[i][0], wrong[i][1]), KE_INVALID_CONFIG);
+    assert_int_equal(try_alter(NULL, "log.cleaner.min.cleanable.ratio", "2"), KE_INVALID_CONFIG);
+    assert_int_equal(try_alter(NULL, "log.cleaner.dedupe.buffer.size", "1000000"), KE_NONE);
+}
+
 static void test_keys_are_needed(void **state) {
     (void)state;
     assert_int_equal(rig_create(c, "t", 1, "cleanup.policy", "compact"), KE_NONE);
@@ -283,7 +297,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_a_compacted_topic),           T(test_without_one),       T(test_settings_that_change), T(test_bl_16_the_topic_overrides),
         T(test_switched_off),                T(test_the_file_is_lost_or_damaged), T(test_a_topic_made_anew), T(test_in_the_middle),
-        T(test_keys_are_needed),
+        T(test_keys_are_needed),             T(test_values_that_cannot_be),
     };
     return cmocka_run_group_tests_name("cleaner", tests, NULL, NULL);
 }
