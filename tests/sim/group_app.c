@@ -102,7 +102,7 @@ static void check_begin(struct member *a, const struct sim_tracker *t, int64_t o
     if (offset > s->passed && s->passed >= sim_model_log(m, t->topic, t->partition)->start && m->in_files(m->ctx, t->topic, t->partition, s->passed))
         sim_fail(a->w, 30, "member %d begins %d-%d at %lld, and nobody of its group was given %lld", a->number, t->topic, t->partition, (long long)offset,
                  (long long)s->passed);
-    if (offset < s->committed && !a->r->groups.lost_us)
+    if (offset < s->committed && a->r->groups.losses == 0)
         sim_fail(a->w, 31, "member %d begins %d-%d at %lld, and %lld was committed", a->number, t->topic, t->partition, (long long)offset,
                  (long long)s->committed);
 }

@@ -60,7 +60,6 @@ void sim_commit_ended(struct sim_run *r, struct sim_group *g, int cell, int64_t 
         sim_fail(&r->w, 33, "%s: %lld was committed for partition %d by generation %d, long after generation %d had begun", g->id, (long long)value, cell,
                  generation, g->synced);
     if (!take_unsure(c, value)) return; /* it was seen already, or what came later was */
-    if (sent_us <= r->groups.lost_us) return; /* acknowledged before that, maybe */
     if (generation < c->generation) return; /* its answer was long in coming */
     stored(c, value, generation);
     c->acked_us = r->w.now_us;
@@ -115,7 +114,7 @@ void sim_group_sign(struct sim_run *r, struct sim_group *g) {
 void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation, const char *member, const uint8_t *cells, int count,
                       int64_t asked_us) {
     r->groups.syncs++;
-    if (asked_us <= r->groups.lost_us) return;
+    if (r->groups.losses > 0 && asked_us <= r->groups.lost_us) return;
     if (generation < g->synced && asked_us > g->synced_us)
         sim_fail(&r->w, 33, "%s: member %s is told what it owns in generation %d, when generation %d had begun", g->id, member, generation, g->synced);
     if (generation > g->synced) {
@@ -136,7 +135,6 @@ void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation
 }
 
 void sim_groups_lost(struct sim_run *r) {
-    r->groups.lost_us = r->w.now_us;
     if (!r->groups.on) return;
     r->groups.losses++;
     r->groups.lost_us = r->w.now_us;

@@ -55,7 +55,7 @@ struct sim_groups {
     bool on, made; /* made: the topic is there */
     bool brief;    /* offsets are kept for a minute: clocks go right in such a seed */
     int32_t partitions;
-    int64_t healed_us, lost_us; /* lost_us: of the last time that what was not synced was lost; 0 never */
+    int64_t healed_us;
     struct sim_group alone[SIM_ALONE], crews[SIM_CREWS];
     struct sim_role *apps[SIM_CLIENTS_MAX];
     struct sim_offsets_part offsets[SIM_OFFSETS_PARTS];
