@@ -24,6 +24,7 @@ struct member {
     struct kc_settings *settings;
     struct kc_consume consume;
     struct sim_tracker parts[PARTS_MAX];
+    int32_t since[PARTS_MAX]; /* the generation in which it was given each */
     size_t part_count;
     int64_t every_us, silent_until_us;
     bool kicked, stopping, subscribed;
@@ -68,17 +69,21 @@ static int32_t generation_of(struct member *a) {
 static void given(struct member *a, int topic, int partition) {
     int32_t mine = generation_of(a);
     if (a->part_count == PARTS_MAX || tracker(a, topic, partition)) return;
+    a->since[a->part_count] = mine;
     a->parts[a->part_count++] = (struct sim_tracker){topic, partition, -1, true};
     for (int c = 0; c < SIM_CLIENTS_MAX; c++) {
         struct member *b = (struct member *)a->r->groups.members[c];
-        if (b && b != a && mine >= 0 && tracker(b, topic, partition) && generation_of(b) == mine)
+        const struct sim_tracker *t = b && b != a ? tracker(b, topic, partition) : NULL; /* it may have lost it, and not polled since: in an older one */
+        if (t && mine >= 0 && a->r->groups.losses == 0 && b->since[t - b->parts] == mine)
             sim_fail(a->w, 33, "member %d is given %d-%d in generation %d, in which member %d has it", a->number, topic, partition, mine, b->number);
     }
 }
 
 static void taken(struct member *a, int topic, int partition) {
     struct sim_tracker *t = tracker(a, topic, partition);
-    if (t) *t = a->parts[--a->part_count];
+    if (!t) return;
+    a->since[t - a->parts] = a->since[--a->part_count];
+    *t = a->parts[a->part_count];
 }
 
 static void take_partitions(struct member *a, kc_event *e, const char *what) {
