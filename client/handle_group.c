@@ -186,7 +186,11 @@ bool kc_consumer_left(kc_consumer *c) {
 kc_err kc_event_ack(kc_event *e) {
     if (!e) return KC_INVALID;
     if (e->client && kc_client_is_forked(e->client)) return KC_FORKED;
-    return e->handover ? kc_handover_ack(e->handover) : KC_OK;
+    if (!e->handover) return KC_OK;
+    /* Too late, also when the loop has not come round to say so. */
+    return kc_clock_now().mono_us >= atomic_load(&e->handover->deadline_us) && kc_handover_deadline(e->handover) != KW_NEVER
+               ? KC_LOST
+               : kc_handover_ack(e->handover);
 }
 
 int64_t kc_event_deadline_us(const kc_event *e) {
