@@ -160,7 +160,9 @@ struct kc_group {
     int64_t beat_sent_us, beat_due_us, heard_us; /* heard_us: when the last request was sent that the group has answered well */
     int32_t beat_generation, beat_errors;
     struct kc_request leave;
-    bool leave_busy, left;      /* left: it was told */
+    bool leave_busy, left;      /* left: it was told, or is being */
+    int64_t leave_until_us, leave_again_us; /* not longer; when to tell it again, 0: no more */
+    int32_t leave_errors;
     const char *leave_why;
     struct kc_request search;   /* Metadata of all topics */
     bool search_busy;

@@ -470,11 +470,16 @@ static bool leave(struct kc_group *g, int64_t now_us) {
         int64_t until_us = after(now_us, c->settings->request_timeout_us);
         if (g->closing) until_us = KW_MIN(until_us, g->close_by_us);
         g->left = true;
+        g->leave_errors = 0;
+        g->leave_again_us = 0;
         if (tells && until_us > now_us) kc_group_send_leave(g, until_us);
+    } else if (g->leave_again_us && now_us >= g->leave_again_us) {
+        kc_group_send_leave(g, g->leave_until_us);
     }
     bool late = g->closing && now_us >= g->close_by_us;
     if (late && g->leave_busy) kc_core_cancel(c->core, &g->leave);
-    if (g->leave_busy && !late) return false;
+    if ((g->leave_busy || g->leave_again_us) && !late) return false;
+    g->leave_again_us = 0;
     g->left = false;
     g->leave_static = false;
     kc_group_forget(g, true);
@@ -542,6 +547,7 @@ static int64_t next_look(const struct kc_group *g) {
     if (beats(g) && !g->beat_busy) at_us = KW_MIN(at_us, g->beat_due_us);
     if (g->state == KC_GROUP_BACKOFF) at_us = KW_MIN(at_us, g->not_before_us);
     if ((g->state == KC_GROUP_STABLE || g->state == KC_GROUP_SEARCH) && !g->search_busy) at_us = KW_MIN(at_us, g->search_at_us);
+    if (g->leave_again_us && !g->leave_busy) at_us = KW_MIN(at_us, g->leave_again_us);
     if (g->closing && !g->gone) at_us = KW_MIN(at_us, g->close_by_us);
     return at_us;
 }

@@ -108,15 +108,29 @@ static kw_err encode_leave(struct kc_request *rq, struct kw_out *out) {
     return kw_encode(&kw_leave_group_request_desc, rq->version, &m, out);
 }
 
-/* Whatever the answer is, the member is out, or will be when its session ends. */
+static kc_err read_leave(struct kc_group *g, struct kw_in *body) {
+    struct kw_leave_group_response m;
+    struct kw_arena arena;
+    kw_arena_init(&arena, 0);
+    kw_err err = kw_decode(&kw_leave_group_response_desc, g->leave.version, body, &arena, &m);
+    kw_arena_deinit(&arena);
+    return err == KW_OK ? m.error_code : kc_err_from(err);
+}
+
+/* Told again while the coordinator moves or loads, and there is time. Whatever else the answer is, the member is out, or will be when its session ends. */
 static void leave_done(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
     struct kc_group *g = rq->ctx;
     struct kc_consume *c = g->consume;
-    (void)body;
     (void)blk;
     g->leave_busy = false;
     c->requests--;
-    if (err != KC_OK && !g->stopped) kc_core_log(c->core, 4, "group %s was not told that this member leaves: %s", c->settings->group_id, kc_err_name(err));
+    if (err == KC_OK) err = read_leave(g, body);
+    bool again = kc_coordinator_failed(kc_commits_coordinator(c->commits), rq, err) && !g->stopped;
+    int64_t again_us = kc_core_now(c->core).mono_us + kc_backoff_us(c, ++g->leave_errors);
+    if (again && again_us < g->leave_until_us)
+        g->leave_again_us = again_us;
+    else if (err != KC_OK && err != KE_UNKNOWN_MEMBER_ID && !g->stopped)
+        kc_core_log(c->core, 4, "group %s was not told that this member leaves: %s", c->settings->group_id, kc_err_name(err));
     kc_consume_run(c);
 }
 
@@ -130,7 +144,8 @@ void kc_group_send_leave(struct kc_group *g, int64_t until_us) {
     g->leave.encode = encode_leave;
     g->leave.done = leave_done;
     g->leave.ctx = g;
-    g->leave.deadline_us = until_us;
+    g->leave.deadline_us = g->leave_until_us = until_us;
+    g->leave_again_us = 0;
     g->leave_busy = true;
     c->requests++;
     kc_core_send(c->core, &g->leave);

@@ -479,6 +479,13 @@ static inline void gw_offset_commit(struct gw *g, struct request *rq) {
 }
 
 /* An answer with an error instead, in the place that each API has for it. */
+static inline void gw_refuse_leave(struct request *rq, int16_t err) {
+    struct kw_leave_group_response a;
+    kw_msg_init(&kw_leave_group_response_desc, &a);
+    a.error_code = err;
+    net_answer(rq, &a);
+}
+
 static inline void gw_refuse(struct gw *g, struct request *rq, int16_t err) {
     struct gm fresh = {.link = rq->link, .head = rq->head};
     if (rq->head.api_key == KW_API_JOIN_GROUP)
@@ -489,6 +496,8 @@ static inline void gw_refuse(struct gw *g, struct request *rq, int16_t err) {
         gw_heartbeat(g, rq, err);
     else if (rq->head.api_key == KW_API_FIND_COORDINATOR)
         gw_find(g, rq, err);
+    else if (rq->head.api_key == KW_API_LEAVE_GROUP)
+        gw_refuse_leave(rq, err);
     else
         abort();
 }

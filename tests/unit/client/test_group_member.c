@@ -430,6 +430,41 @@ static void closing_commits_and_leaves(void **state) {
     }
 }
 
+static int16_t leave_code; /* of the next so many answers to LeaveGroup */
+static int leave_codes;
+static int16_t refuse_leaving(struct gw *g, struct request *rq) {
+    (void)g;
+    return rq->head.api_key == KW_API_LEAVE_GROUP && leave_codes > 0 && leave_codes-- ? leave_code : KE_NONE;
+}
+
+/* The coordinator moves, or loads, just then: it is told again; not for ever. */
+static void leaving_is_told_again(void **state) {
+    (void)state;
+    static const int16_t codes[] = {KE_NOT_COORDINATOR, KE_COORDINATOR_NOT_AVAILABLE, KE_COORDINATOR_LOAD_IN_PROGRESS, KE_GROUP_AUTHORIZATION_FAILED};
+    for (size_t i = 0; i < KW_COUNTOF(codes); i++) {
+        for (int ever = 0; ever < 2; ever++) {
+            struct gw *g = gw_new(PAIRS("group.id", "g", "auto.offset.reset", "earliest"));
+            int t = cw_topic(g->w, "t", 1, 1);
+            struct gw_consumer *o = gw_add(g, NULL);
+            gw_subscribe(o, t);
+            gw_consume(o, SECOND);
+            leave_code = codes[i];
+            leave_codes = ever ? 1000000 : 2;
+            g->script = refuse_leaving;
+            bool lasting = codes[i] == KE_GROUP_AUTHORIZATION_FAILED;
+            kc_group_close(o->c, g->w->net->now.mono_us + 5 * SECOND);
+            cw_advance(g->w, 3 * SECOND);
+            assert_int_equal(kc_group_gone(o->c), !ever || lasting);
+            cw_advance(g->w, 3 * SECOND);
+            assert_true(kc_group_gone(o->c));
+            int told = g->count[KW_API_LEAVE_GROUP];
+            assert_in_range(told, lasting ? 1 : 3, lasting ? 1 : ever ? 30 : 3);
+            assert_int_equal(*g->left != 0, !ever && !lasting);
+            gw_free(g);
+        }
+    }
+}
+
 static void closing_keeps_its_deadline(void **state) {
     (void)state;
     int t;
@@ -522,6 +557,7 @@ int main(void) {
         cmocka_unit_test(silence_ends_the_session),
         cmocka_unit_test(a_fenced_instance_is_told_and_fatal),
         cmocka_unit_test(closing_commits_and_leaves),
+        cmocka_unit_test(leaving_is_told_again),
         cmocka_unit_test(closing_keeps_its_deadline),
         cmocka_unit_test(another_coordinator_is_no_rebalance),
         cmocka_unit_test(cc_14_limits_saturate),
