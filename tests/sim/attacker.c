@@ -193,7 +193,8 @@ void sim_attacker_strike(struct sim_attacker *a) {
     if (a->conn) return;
     prepare(a);
     if (!a->out_size) return;
-    a->leave_us = a->w->now_us + sim_range(a->w, 20 * SIM_MS, a->forged ? SIM_S : 20 * SIM_S); /* the next forgery meets another state of things */
+    int64_t most_us = a->forged ? SIM_S / 2 : a->forge ? 3 * SIM_S : 20 * SIM_S; /* the next forgery meets another state of things */
+    a->leave_us = a->w->now_us + sim_range(a->w, 20 * SIM_MS, most_us);
     a->conn = sim_connect(a->net, sim_client_host(SIM_ATTACKER), a->net->servers[a->target].address, NULL);
     sim_trace(a->w, "the attacker connects%s: %llu, %zu bytes", a->target ? " elsewhere" : "", (unsigned long long)a->conn->id, a->out_size);
     sim_host_wake(&a->host, a->leave_us);
