@@ -14,7 +14,6 @@
 #include "fetch_session.h"
 #include "leader_hint.h"
 #include "lifecycle.h"
-#include "log/epochs.h"
 #include "log/log.h"
 #include "node_priv.h"
 #include "quorum/raft.h"
@@ -215,7 +214,7 @@ static bool check_divergence(struct part *pt) {
     if (pt->last_fetched_epoch < 0) return true;
     int32_t epoch;
     int64_t end;
-    kb_epochs_end_offset(pt->p->log->epochs, pt->last_fetched_epoch, pt->p->log->leo, &epoch, &end);
+    kb_partition_epoch_end(pt->p, pt->last_fetched_epoch, pt->p->log->leo, &epoch, &end);
     if (epoch == pt->last_fetched_epoch && end >= pt->offset) return true;
     if (epoch < 0 || end < 0) {
         pt->code = KE_OFFSET_OUT_OF_RANGE;

@@ -5,7 +5,6 @@
  */
 #include "api.h"
 #include "kw_messages.h"
-#include "log/epochs.h"
 #include "log/log.h"
 #include "node_priv.h"
 #include "replica/partition.h"
@@ -16,7 +15,7 @@ static void look_up(struct kb_request *rq, struct kw_str topic,
     struct kb_partition *p;
     *a = (struct kw_offset_for_leader_epoch_response_epoch_end_offset){.partition = q->partition, .leader_epoch = -1, .end_offset = -1};
     a->error_code = kb_partition_find(rq->node, topic, (struct kw_uuid){{0}}, q->partition, q->current_leader_epoch, &p);
-    if (a->error_code == KE_NONE) kb_epochs_end_offset(p->log->epochs, q->leader_epoch, p->log->written, &a->leader_epoch, &a->end_offset);
+    if (a->error_code == KE_NONE) kb_partition_epoch_end(p, q->leader_epoch, p->log->written, &a->leader_epoch, &a->end_offset);
 }
 
 void kb_api_offset_for_leader_epoch(struct kb_request *rq) {

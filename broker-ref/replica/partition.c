@@ -32,6 +32,14 @@ int16_t kb_partition_error(const struct kb_partition *p, int32_t leader_epoch) {
     return code == KE_NONE && p->role != KB_PART_LEADS ? KE_NOT_LEADER_OR_FOLLOWER : code;
 }
 
+void kb_partition_epoch_end(const struct kb_partition *p, int32_t asked, int64_t log_end, int32_t *epoch, int64_t *end) {
+    int32_t latest = kb_epochs_latest(p->log->epochs);
+    kb_epochs_end_offset(p->log->epochs, asked, log_end, epoch, end);
+    if (p->role != KB_PART_LEADS || latest < 0 || asked <= latest || asked > p->leader_epoch) return;
+    *epoch = latest;
+    *end = log_end;
+}
+
 struct kb_partition *kb_partition_by_id(const struct kb_node *n, struct kw_uuid id, int32_t index) {
     const struct kb_image_topic *t = kb_image_topic_by_id(&n->image, id);
     return t && index >= 0 && index < t->partition_count ? t->partitions[index].local : NULL;

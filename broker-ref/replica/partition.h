@@ -66,6 +66,9 @@ int16_t kb_partition_find_copy(struct kb_node *n, struct kw_str topic, struct kw
 /* The same of a topic that was found. */
 int16_t kb_partition_of_topic(const struct kb_image_topic *t, int32_t index, int32_t leader_epoch, struct kb_partition **p);
 int16_t kb_partition_copy_error(const struct kb_partition *p, int32_t leader_epoch);
+/* Where the largest epoch up to `asked` ends that the log has; `end` is where the log does. A leader's own epoch begins there even before it has a record.
+ * -1, -1: it has none, or may lack what comes next. KIP-101, 320. */
+void kb_partition_epoch_end(const struct kb_partition *p, int32_t asked, int64_t log_end, int32_t *epoch, int64_t *end);
 void kb_partition_dirty(struct kb_partition *p); /* its log was appended to: flushed at the end of the turn */
 void kb_partition_pin(struct kb_partition *p);   /* an asynchronous read of its log is under way */
 void kb_partition_unpin(struct kb_partition *p);

@@ -270,6 +270,42 @@ static void test_divergence(void **state) {
     down(&x);
 }
 
+/* The leader's own epoch begins where its log ends, though it has no record yet: who has one of an epoch in between is told where the logs part, and not
+ * that nothing is shared. (Simulator, cluster seed 239: a deposed leader with records that nobody else had threw all of its log away.) */
+static void test_divergence_before_the_first_record(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, 10, NULL, NULL);
+    fill(&x, 1, 3, 10);
+    for (int i = 0; i < 2; i++) {
+        rig_kill(&x.r);
+        rig_start(&x.r);
+    }
+    x.c = rig_connect(&x.r);
+    int32_t epoch = kb_image_partition(&x.r.node->image, kw_str_of("t"), 0)->leader_epoch;
+    struct rig_fetch_msg *m = rig_fetch_msg(&x.r, &RIG_FETCH(.version = 12, .topic = "t", .offset = 5));
+    struct kw_fetch_response resp;
+    m->part.last_fetched_epoch = epoch - 1;
+    rig_call(x.c, KW_API_FETCH, 12, &m->req, &resp);
+    assert_int_equal(resp.responses.v[0].partitions.v[0].error_code, 0);
+    assert_int_equal(resp.responses.v[0].partitions.v[0].diverging_epoch.epoch, 0);
+    assert_int_equal(resp.responses.v[0].partitions.v[0].diverging_epoch.end_offset, 3);
+    m->part.last_fetched_epoch = epoch + 1; /* of a future: no leader of ours */
+    rig_call(x.c, KW_API_FETCH, 12, &m->req, &resp);
+    assert_int_equal(resp.responses.v[0].partitions.v[0].error_code, KE_OFFSET_OUT_OF_RANGE);
+    struct kw_offset_for_leader_epoch_request q;
+    struct kw_offset_for_leader_epoch_response a;
+    struct kw_offset_for_leader_epoch_request_offset_for_leader_topic t = {.topic = kw_str_of("t")};
+    struct kw_offset_for_leader_epoch_request_offset_for_leader_partition p = {.partition = 0, .current_leader_epoch = -1, .leader_epoch = epoch - 1};
+    kw_msg_init(&kw_offset_for_leader_epoch_request_desc, &q);
+    q.topics.v = &t, q.topics.n = 1;
+    t.partitions.v = &p, t.partitions.n = 1;
+    rig_call(x.c, KW_API_OFFSET_FOR_LEADER_EPOCH, 4, &q, &a);
+    assert_int_equal(a.topics.v[0].partitions.v[0].leader_epoch, 0);
+    assert_int_equal(a.topics.v[0].partitions.v[0].end_offset, 3);
+    down(&x);
+}
+
 /* A follower cuts its log and takes nothing else from such an answer, so its session tells the marks again (simulator, cluster seed 199: a copy whose high
  * watermark stood still). */
 static void test_marks_are_news_after_a_divergence(void **state) {
@@ -442,6 +478,7 @@ int main(void) {
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_waiting),     cmocka_unit_test(test_errors),
         cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_divergence_before_the_first_record),
         cmocka_unit_test(test_marks_are_news_after_a_divergence),  cmocka_unit_test(test_BL_13),
         cmocka_unit_test(test_old_formats), cmocka_unit_test(test_old_formats_of_damage), cmocka_unit_test(test_zstd_and_old_versions),
         cmocka_unit_test(test_slow_disk),
