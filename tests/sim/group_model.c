@@ -103,6 +103,13 @@ static void begin_anew(struct sim_group *g) {
     memset(g->owners, 0, sizeof g->owners);
 }
 
+/* A group without members and offsets is forgotten with the next look at what has aged, and begins at generation 1 again. */
+static bool has_committed(const struct sim_group *g) {
+    for (int i = 0; i < SIM_CELLS; i++)
+        if (g->cells[i].current >= 0) return true;
+    return false;
+}
+
 void sim_group_sign(struct sim_run *r, struct sim_group *g) {
     if (r->groups.brief && r->w.now_us - g->sign_us >= BRIEF_S * SIM_S) { /* it may have been without members, and forgotten */
         begin_anew(g);
@@ -115,6 +122,7 @@ void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation
                       int64_t asked_us) {
     r->groups.syncs++;
     if (r->groups.losses > 0 && asked_us <= r->groups.lost_us) return;
+    if (generation == 1 && !has_committed(g)) begin_anew(g);
     if (generation < g->synced && asked_us > g->synced_us)
         sim_fail(&r->w, 33, "%s: member %s is told what it owns in generation %d, when generation %d had begun", g->id, member, generation, g->synced);
     if (generation > g->synced) {
