@@ -248,9 +248,13 @@ static void log_failed(void *ctx, struct kb_log *log, struct kb_now now) {
     kb_purgatory_moved(p, now);
 }
 
+/* A full disk took back what was appended, and with it where this leader's epoch began: told anew, or whoever asks where an older one ended is told that
+ * it is newer than all that is known here, and begins anew. */
 static void log_cut_back(void *ctx, struct kb_log *log, struct kb_now now) {
-    (void)log;
-    kb_purgatory_moved(ctx, now);
+    struct kb_partition *p = ctx;
+    if (p->role == KB_PART_LEADS && p->replica_count > 1 && kb_epochs_assign(log->epochs, p->leader_epoch, log->leo) != KW_OK)
+        kb_node_fail(p->node, "no memory for the leader epochs of %s-%d", p->topic, p->index);
+    kb_purgatory_moved(p, now);
 }
 
 struct kb_log_owner kb_partition_owner(struct kb_partition *p) {

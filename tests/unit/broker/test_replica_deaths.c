@@ -128,9 +128,44 @@ static void test_below_min_isr(void **state) {
     expect_equal(c, 2, 7);
 }
 
+/* A leader whose epoch began, and whose disk was full before anything of it was stored. An older leader comes back with a tail of an epoch in between: it
+ * drops that, and does not begin anew, below what was committed (simulator, cluster seed 239). */
+static void test_a_full_disk_keeps_the_epoch(void **state) {
+    (void)state;
+    struct cluster *c = up(9);
+    struct sent s;
+    for (int64_t i = 0; i < 4; i++) put(c, 0, -1, i);
+    cl_pass(c, 100000);
+    hold(c, true, true);
+    c->held[0] = true;
+    cl_elect(c, 1, 0, 1, 7, false);
+    cl_read_all(c);
+    put(c, 1, 1, 4); /* nobody else has it */
+    cl_kill(&c->h[1], false);
+    c->dead[1] = true;
+    cl_elect(c, 1, 0, 2, 5, false);
+    cl_read_all(c);
+    sim_disk_faults(c->h[2].r.disk)->free_bytes = 0;
+    send(c, &s, 2, 1, -1, -1);
+    for (int i = 0; i < 100 && !answered(&s); i++) cl_pass(c, 10000);
+    assert_int_equal(s.answer.error_code, KE_KAFKA_STORAGE_ERROR);
+    assert_int_equal(part(c, 2)->log->leo, 4);
+    hold(c, false, false);
+    c->held[0] = false;
+    returns(c, 1);
+    cl_pass(c, 1000000);
+    assert_int_equal(part(c, 1)->log->leo, 4);
+    assert_int_equal(kb_followers_stats(c->h[1].r.node)->truncations, 1);
+    assert_int_equal(kb_followers_stats(c->h[1].r.node)->resets, 0);
+    sim_disk_faults(c->h[2].r.disk)->free_bytes = -1;
+    cl_pass(c, 2000000);
+    put(c, 2, -1, 4);
+    expect_equal(c, 5, 7);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bl18_answer_lost), cmocka_unit_test(test_acks_1_lost),
                                        cmocka_unit_test(test_uneven_followers), cmocka_unit_test(test_old_leader_returns),
-                                       cmocka_unit_test(test_below_min_isr)};
+                                       cmocka_unit_test(test_below_min_isr), cmocka_unit_test(test_a_full_disk_keeps_the_epoch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
