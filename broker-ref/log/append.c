@@ -335,8 +335,9 @@ static kw_err check(const struct kb_log *log, const struct kb_log_append *a, str
 
 /* By the beginning of an epoch recovery tells rot in front of it from a torn write, where acknowledged is what is synced (recover.c, synced_once). */
 static kw_err wait_for_sync(struct kb_log *log, int32_t epoch) {
-    int32_t latest = kb_epochs_latest(log->epochs);
-    if (!log->config->flush_on_ack || log->env->ephemeral || latest < 0 || epoch <= latest || log->synced >= log->leo) return KW_OK;
+    if (!log->config->flush_on_ack || log->env->ephemeral || log->epochs->count == 0 || log->synced >= log->leo) return KW_OK;
+    const struct kb_epoch_entry *latest = &log->epochs->v[log->epochs->count - 1]; /* a leader's is known before its first record */
+    if (epoch <= latest->epoch && latest->start < log->leo) return KW_OK;
     kw_err err = kb_log_sync(log);
     return err ? err : KW_EBUSY;
 }
