@@ -324,6 +324,49 @@ static void test_threads(void **state) {
     rig_free(&r);
 }
 
+/* CX-13. All connections drop again and again while heartbeats, polls, commits and acknowledgements of several threads are under way. Locks have ranks,
+ * and a build with assertions ends at the first that is taken out of order, deadlock or not: that both paths have run is what counts here. */
+static void test_cx13_connections_drop(void **state) {
+    (void)state;
+    struct rig r = group_rig(modes[0], PAIRS("group.id", "g", "auto.offset.reset", "earliest", "heartbeat.interval.ms", "5",
+                                             "auto.commit.interval.ms", "5", "reconnect.backoff.ms", "1", "reconnect.backoff.max.ms", "2",
+                                             "retry.backoff.ms", "1", "retry.backoff.max.ms", "2"));
+    pthread_t looker;
+    int64_t records = 0;
+    int drops = 0, assigned = 0;
+    assert_int_equal(subscribe(&r), KC_OK);
+    assert_int_equal(pthread_create(&looker, NULL, look_on, &r), 0);
+    for (int64_t end = now_us() + LONG_US; drops < 200 || assigned < 10;) {
+        kc_event *e = NULL;
+        int beats = atomic_load(&group.beats);
+        kc_err err = kc_consumer_poll(r.consumer, &e, 2000);
+        assert_true(now_us() < end);
+        append(drops % PARTS, 3);
+        if (atomic_load(&group.beats) > beats) { /* it is a member: in the middle of it */
+            atomic_store(&r.server->drop, true);
+            if (++drops % 10 == 0) atomic_store(&group.rebalance, true);
+        }
+        if (err == KC_TIMED_OUT) continue;
+        assert_int_equal(err, KC_OK);
+        int32_t kind = kc_event_kind(e);
+        if (kind == KC_EVENT_RECORDS) records += (int64_t)kc_event_count(e);
+        assigned += kind == KC_EVENT_ASSIGNED;
+        if (kind == KC_EVENT_ASSIGNED || kind == KC_EVENT_REVOKED) {
+            struct acker a = {.e = e};
+            pthread_t t;
+            assert_int_equal(pthread_create(&t, NULL, ack_elsewhere, &a), 0);
+            assert_int_equal(pthread_join(t, NULL), 0);
+            assert_true(a.err == KC_OK || a.err == KC_LOST);
+        } else {
+            kc_event_free(e);
+        }
+    }
+    assert_true(records > 0);
+    assert_int_equal(pthread_join(looker, NULL), 0);
+    assert_int_equal(kc_consumer_close(r.consumer, LONG_US, NULL), KC_OK);
+    rig_free(&r);
+}
+
 static void test_close_keeps_its_limit(void **state) {
     (void)state;
     for (size_t m = 0; m < KW_COUNTOF(modes); m++) {
@@ -417,7 +460,8 @@ static void test_patterns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_subscribe_and_read), cmocka_unit_test(test_rebalance_and_events),
-        cmocka_unit_test(test_threads),            cmocka_unit_test(test_close_keeps_its_limit),
+        cmocka_unit_test(test_threads),            cmocka_unit_test(test_cx13_connections_drop),
+        cmocka_unit_test(test_close_keeps_its_limit),
         cmocka_unit_test(test_wrong_arguments),    cmocka_unit_test(test_patterns),
     };
     kw_arena_init(&group.arena, 0);
