@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "alloc.h"
 #include "compact.h"
 #include "log/log_priv.h"
 #include "node_priv.h"
@@ -132,6 +133,7 @@ static void check_gaps(struct sim_world *w, const char *dir, const struct sim_sc
 /* acked: all that was acknowledged must be in it. */
 static void check_log(struct sim_run *r, struct sim_broker *b, const struct kb_partition *p, bool acked, bool cleaned) {
     struct sim_compact *s = r->compact;
+    struct sim_host *turn = sim_alloc_turn(NULL);
     struct kw_compressor *c = sim_need(kw_compressor_new());
     struct sim_scan scan;
     struct look k = {.r = r, .partition = p->index, .cleaned = cleaned ? p->log->cleaned : 0};
@@ -160,6 +162,7 @@ static void check_log(struct sim_run *r, struct sim_broker *b, const struct kb_p
     }
     sim_scan_deinit(&scan);
     kw_compressor_free(c);
+    (void)sim_alloc_turn(turn);
 }
 
 static struct kb_partition *partition_on(struct sim_broker *b, int index) {

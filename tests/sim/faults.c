@@ -235,7 +235,7 @@ static void recreate(struct sim_run *r) {
 static void delete_records(struct sim_run *r) {
     int t = (int)sim_below(&r->w, (uint64_t)r->model.topic_count), p = (int)sim_below(&r->w, (uint64_t)r->model.topics[t].partitions);
     struct sim_log *l = sim_model_log(&r->model, t, p);
-    if (l->count < 20 || r->model.topics[t].churned) return;
+    if ((int64_t)l->count < l->start + 20 || r->model.topics[t].churned) return;
     int64_t before = l->start + (int64_t)sim_below(&r->w, (uint64_t)((int64_t)l->count - l->start) / 2 + 1);
     l->start = KW_MAX(l->start, before); /* from now on it may be gone */
     sim_fire(&r->w, SIM_F_DELETE_RECORDS);
