@@ -221,21 +221,49 @@ static kw_err leader_change(struct walk *w, int64_t at, const struct kb_entry *e
     return KW_OK;
 }
 
+/* An epoch begins here: a LeaderChange, or a batch of a later epoch than one in front of it (the smallest of those is *first). */
+static kw_err begins_epoch(struct walk *w, int64_t at, const struct kb_entry *e, int32_t *first, bool *yes) {
+    kw_err err = leader_change(w, at, e, yes);
+    if (e->epoch > *first) *yes = true;
+    *first = KW_MIN(*first, e->epoch);
+    return err;
+}
+
+/* The same of the segments behind w's. */
+static kw_err begins_behind(struct walk *w, int32_t *first, bool *yes) {
+    struct kb_recover *r = w->r;
+    kw_err err = KW_OK;
+    for (size_t i = 0; i < r->base_count && !err && !*yes; i++) {
+        if (r->bases[i] < w->limit) continue;
+        struct walk v = {.r = r};
+        struct kb_entry e;
+        bool missing;
+        char *path = kb_recover_path(r, r->bases[i], ".log");
+        err = path ? kb_scan_open(&v.scan, r->fs, path, false, &missing) : KW_ENOMEM;
+        kw_free(path);
+        if (err) break;
+        for (int64_t at = 0; !err && !*yes && at < v.scan.size; at += e.size) {
+            err = kb_scan_entry(&v.scan, at, true, &e);
+            if (!err) err = begins_epoch(&v, at, &e, first, yes);
+        }
+        kb_scan_close(&v.scan);
+        if (err == KW_ECRC || err == KW_EDECODE) err = KW_OK; /* seen when that one is read */
+    }
+    return err;
+}
+
 /* A start makes all that it finds durable before anything of its epoch is appended (r->sync). So what lies before the beginning of an epoch was
- * synced: damage there is no torn write. A beginning is a LeaderChange, or a whole batch of a later epoch than one in front of it that is
- * behind the damage, too: the first batch behind may be of the damaged one's epoch. That one is e, at `at`. */
+ * synced: damage there is no torn write. Both batches that tell of a beginning have to be whole and behind the damage: the first one may be of
+ * the damaged one's epoch. That one is e, at `at`. */
 static kw_err synced_once(struct walk *w, int64_t at, struct kb_entry *e, bool *yes) {
     int32_t first = INT32_MAX;
     kw_err err = KW_OK;
     *yes = false;
     while (!err && !*yes && at < w->scan.size) {
-        err = leader_change(w, at, e, yes);
-        if (err) break;
-        if (e->epoch > first) *yes = true;
-        first = KW_MIN(first, e->epoch);
-        err = resync(w, at + e->size, &at, e);
+        err = begins_epoch(w, at, e, &first, yes);
+        if (!err) err = resync(w, at + e->size, &at, e);
     }
-    return err;
+    return err || *yes || w->limit == INT64_MAX ? err : begins_behind(w, &first, yes);
 }
 
 /* What a process that was killed leaves unfinished is the beginning of a batch, and nothing behind it. Anything else was whole, and may have been counted

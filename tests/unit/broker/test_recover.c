@@ -568,6 +568,34 @@ static void test_bl13_rot_before_an_epoch(void **state) {
     }
 }
 
+/* The same when the epoch begins in a later segment. (Simulator, cluster seed 951: the metadata's segments behind the rot were dropped.) */
+static void test_bl13_rot_segments_before_an_epoch(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct rig r;
+        bool synced = how & 1, later = how & 2;
+        rig_init(&r, 1, NULL);
+        r.config.flush_on_ack = synced;
+        r.config.segment_bytes = 1500;
+        rig_open(&r);
+        rig_put(&r, 10, 200);
+        rig_stop(&r);
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        b.leader_epoch = later;
+        for (int i = 0; i < 5; i++) rig_append(&r, &b);
+        rig_sync(&r);
+        rig_stop(&r);
+        sim_disk_rot(r.disk, LOG0, rig_size(&r, LOG0) / 2, 1);
+        r.clean = false;
+        r.recovery_point = -1;
+        rig_open(&r);
+        if (synced && later) assert_int_equal(r.log->leo, 15);
+        else assert_in_range(r.log->leo, 1, 4);
+        rig_deinit(&r);
+    }
+}
+
 /* A clean start reads no records. What it takes from headers that rotted must not spoil what it writes at its own end. (Simulator, seed 571: an
  * assertion, as the time index went back.) */
 static void test_bl13_rot_in_a_timestamp(void **state) {
@@ -728,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_bl13_rot_and_producers),
         cmocka_unit_test(test_epochs_of_a_whole_log),
         cmocka_unit_test(test_bl13_rot_before_an_epoch),
+        cmocka_unit_test(test_bl13_rot_segments_before_an_epoch),
         cmocka_unit_test(test_bl13_rot_in_a_timestamp),
         cmocka_unit_test(test_leftovers),
     };
