@@ -375,15 +375,21 @@ static void mend(void *ctx, uint64_t arg) {
 
 void sim_cluster_faults_heal(struct sim_run *r) {
     struct sim_cluster *c = r->cluster;
+    bool known = true;
     sim_net_heal(&r->net);
     for (int i = 0; i < r->node_count; i++) {
         struct sim_broker *b = &r->nodes[i];
         sim_disks_heal(c, b);
         sim_alloc_heal(&b->host);
         b->host.paused_until_us = KW_MIN(b->host.paused_until_us, r->w.now_us + 20 * SIM_S);
-        if (c->left_out[i] && b->life != SIM_DOWN) sim_broker_kill(b);
+        if (!c->left_out[i] || b->life == SIM_DOWN) continue;
+        sim_broker_kill(b);
+        known = false;
     }
-    mend(c, 0);
+    /* That death is seen before others: else a new controller might take for a leader, alone in sync, who is gone for good (the rest in sync comes
+     * back from kill -9, and a new incarnation is not counted while others seem to live). */
+    if (known) mend(c, 0);
+    else sim_at(&r->w, r->w.now_us + 2 * SIM_S, mend, c, 0);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_alloc_heal(&r->clients[i].host);
         if (i && !r->clients[i].core) sim_client_new_life(r, i);
