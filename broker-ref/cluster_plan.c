@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "cluster.h"
 
-enum { PORT_MAX = 65535 };
+enum { PORT_LOW = 10000, PORT_EPHEMERAL = 32768, PORT_MAX = 65535 };
 
 struct kb_cluster_node *kb_cluster_plan_find(struct kb_cluster_plan *p, int32_t id) {
     for (size_t i = 0; i < p->count; i++)
@@ -31,10 +32,15 @@ static bool taken(const struct kb_cluster_plan *p, uint16_t port) {
     return false;
 }
 
-/* One that nobody has now; the node binds it itself a moment later. */
+/* One that nobody has now; the node binds it itself a moment later. So it is none of those that the kernel gives to outgoing connections, which might take
+ * it meanwhile; unless the machine has no other. */
 static uint16_t free_port(const struct kb_cluster_plan *p) {
     for (int tries = 0; tries < 100; tries++) {
-        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        uint16_t drawn = 0;
+        bool low = tries < 90 && getrandom(&drawn, sizeof(drawn), 0) == sizeof(drawn);
+        struct sockaddr_in a = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                .sin_port = low ? htons((uint16_t)(PORT_LOW + drawn % (PORT_EPHEMERAL - PORT_LOW))) : 0};
         socklen_t n = sizeof(a);
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0) return 0;
