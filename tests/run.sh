@@ -48,7 +48,7 @@ build() { # DIR FLAGS...
     cmake -G Ninja -B "$dir" -S . "$@" -Wno-dev && ninja -C "$dir" -j "$jobs" && echo "built $dir"
 }
 units() { # DIR
-    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$1" --output-on-failure -j "$jobs" "${@:2}"
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp ctest --test-dir "$1" --output-on-failure -j "$jobs" "${@:2}"
 }
 
 tests/deps.sh test || exit 1
@@ -61,7 +61,7 @@ TAIL=3 runner units-tsan full,long units build-tsan -R 'handle|producer|consumer
 runner simulator-quick quick tests/sim/run --seeds 5
 runner simulator full tests/sim/run --seeds 1000 --jobs "$jobs"
 runner growth full,long tests/sim/run --growth --small
-runner simulator-asan full,long env KC_SIM_BUILD=build-asan tests/sim/run --seeds 50 --from 100001 --jobs "$jobs"
+runner simulator-asan full,long env KC_SIM_BUILD=build-asan tests/sim/run --seeds 50 --from 200001 --jobs "$jobs"
 runner simulator-night long tests/sim/run --minutes 120
 runner fuzz long tests/fuzz/run.sh 600
 runner mutants full,long tests/sim/mutants/run.sh

@@ -373,9 +373,6 @@ static int64_t reserve(struct kc_fetcher *f) {
     const struct kc_settings *s = f->consume->settings;
     int64_t larger = largest_size(f), largest = KW_MAX((int64_t)s->fetch_max_bytes, larger);
     int64_t want = (int64_t)KW_MIN(f->part_count, (size_t)INT32_MAX) * s->fetch_partition_bytes_max + larger;
-    /* Long polls hold what they reserved while nothing comes: no more than a quarter of what is left, so that other brokers' and other consumers' find
-     * something, too. */
-    want = KW_MIN(want, KW_MAX(kc_budget_free(kc_core_budget(f->consume->core), KC_ROLE_FETCH) / 4, larger));
     want = KW_MAX(KW_MIN(want, largest), RESERVE_MIN);
     for (; want >= RESERVE_MIN; want /= 2)
         if (kc_budget_take(kc_core_budget(f->consume->core), KC_ROLE_FETCH, (size_t)want)) return want;

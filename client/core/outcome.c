@@ -276,11 +276,6 @@ bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n) {
     return false;
 }
 
-int64_t kc_budget_free(const struct kc_budget *b, enum kc_role role) {
-    int64_t mine = atomic_load_explicit(&b->used[role], memory_order_relaxed), other = atomic_load_explicit(&b->used[!role], memory_order_relaxed);
-    return KW_MAX(KW_MAX(b->floor[role], b->max - KW_MAX(other, b->floor[!role])) - mine, 0);
-}
-
 void kc_budget_give(struct kc_budget *b, enum kc_role role, size_t n) {
     int64_t size = n > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)n;
     int64_t before = atomic_fetch_sub_explicit(&b->used[role], size, memory_order_relaxed);

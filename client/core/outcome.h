@@ -32,6 +32,5 @@ struct kc_budget {
 enum kc_role { KC_ROLE_PRODUCE, KC_ROLE_FETCH };
 bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n); /* false: over */
 void kc_budget_give(struct kc_budget *b, enum kc_role role, size_t n);
-int64_t kc_budget_free(const struct kc_budget *b, enum kc_role role); /* about what it could take now */
 
 #endif
