@@ -50,6 +50,21 @@ static void check_offset_index(struct sim_world *w, struct sim_disk *d, const st
     }
 }
 
+struct time_facts {
+    int64_t at, before; /* the newest time of the batch with that offset, and of all up to it */
+};
+
+/* What the files say of a segment's batches up to an offset; without the batch that ends before `unread`, if that is not 0. */
+static struct time_facts times_up_to(const struct sim_scan *s, size_t segment, int64_t offset, int64_t unread) {
+    struct time_facts f = {INT64_MIN, INT64_MIN};
+    for (size_t k = 0; k < s->count && s->v[k].h.base_offset <= offset; k++) {
+        if (s->v[k].segment != segment || (unread && s->v[k].last + 1 == unread)) continue;
+        f.before = KW_MAX(f.before, s->v[k].h.max_timestamp);
+        if (s->v[k].last >= offset) f.at = s->v[k].h.max_timestamp;
+    }
+    return f;
+}
+
 static void check_time_index(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s, size_t segment, int64_t unread) {
     char path[160];
     size_t n;
@@ -59,16 +74,12 @@ static void check_time_index(struct sim_world *w, struct sim_disk *d, const stru
     for (size_t i = 0; p && i + KB_TIME_ENTRY <= n; i += KB_TIME_ENTRY) {
         int64_t time = (int64_t)kw_load64(p + i), offset = base + (int64_t)kw_load32(p + i + 8);
         if (i > 0 && time == 0 && offset == base) break;
-        int64_t at = INT64_MIN, before = INT64_MIN; /* the newest time of its batch, and of all up to it */
-        for (size_t k = 0; k < s->count && s->v[k].h.base_offset <= offset; k++) {
-            if (s->v[k].segment != segment || (unread && s->v[k].last + 1 == unread)) continue;
-            before = KW_MAX(before, s->v[k].h.max_timestamp);
-            if (s->v[k].last >= offset) at = s->v[k].h.max_timestamp;
-        }
-        if (at != time || before > time || time < last_time || offset < last)
+        struct time_facts f = times_up_to(s, segment, offset, 0), without = times_up_to(s, segment, offset, unread);
+        bool fits = (f.at == time && f.before <= time) || (unread && without.at == time && without.before <= time);
+        if (!fits || time < last_time || offset < last)
             sim_fail(w, 12,
                      "%s: entry %zu says that offset %lld has time %lld and none before it a later one; the log says %lld and %lld", path,
-                     i / KB_TIME_ENTRY, (long long)offset, (long long)time, (long long)at, (long long)before);
+                     i / KB_TIME_ENTRY, (long long)offset, (long long)time, (long long)f.at, (long long)f.before);
         last_time = time;
         last = offset;
     }
