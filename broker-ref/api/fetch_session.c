@@ -252,8 +252,9 @@ int16_t kb_session_take(struct kb_node *n, const struct kw_fetch_request *req, i
 bool kb_session_tell(struct kb_session *s, struct kb_session_partition *p, int16_t code, int64_t hw, int64_t start, size_t bytes,
                      bool diverging) {
     bool news = bytes > 0 || code != KE_NONE || diverging || hw != p->hw_told || start != p->start_told;
-    p->hw_told = code == KE_NONE ? hw : -1; /* after an error everything is news */
-    p->start_told = code == KE_NONE ? start : -1;
+    bool taken = code == KE_NONE && !diverging; /* else nothing but that is taken from the answer, and afterwards everything is news */
+    p->hw_told = taken ? hw : -1;
+    p->start_told = taken ? start : -1;
     if (bytes > 0) {
         kw_list_remove(&p->link);
         kw_list_push(&s->partitions, &p->link);

@@ -270,6 +270,37 @@ static void test_divergence(void **state) {
     down(&x);
 }
 
+/* A follower cuts its log and takes nothing else from such an answer, so its session tells the marks again (simulator, cluster seed 199: a copy whose high
+ * watermark stood still). */
+static void test_marks_are_news_after_a_divergence(void **state) {
+    (void)state;
+    struct fixture x;
+    up(&x, 9, NULL, NULL);
+    fill(&x, 1, 3, 10);
+    rig_kill(&x.r);
+    rig_start(&x.r);
+    x.c = rig_connect(&x.r);
+    fill(&x, 1, 2, 10);
+    struct rig_fetch_msg *m = rig_fetch_msg(&x.r, &RIG_FETCH(.version = 12, .topic = "t", .offset = 5));
+    struct kw_fetch_response resp;
+    m->req.session_epoch = 0; /* a session begins */
+    m->part.last_fetched_epoch = 0;
+    rig_call(x.c, KW_API_FETCH, 12, &m->req, &resp);
+    assert_true(resp.session_id != 0);
+    assert_int_equal(resp.responses.v[0].partitions.v[0].diverging_epoch.end_offset, 3);
+    m->req.session_id = resp.session_id;
+    m->req.session_epoch = 1;
+    m->part.last_fetched_epoch = kb_image_partition(&x.r.node->image, kw_str_of("t"), 0)->leader_epoch;
+    for (int i = 0; i < 2; i++) {
+        rig_call(x.c, KW_API_FETCH, 12, &m->req, &resp);
+        assert_int_equal(resp.responses.n, i == 0);
+        if (i == 0) assert_int_equal(resp.responses.v[0].partitions.v[0].high_watermark, 5);
+        m->req.session_epoch++;
+        m->req.topics.n = 0;
+    }
+    down(&x);
+}
+
 /* BL-13: a flipped bit in the middle of the log: an error at that offset, a line that says where, everything before and after it is served.
  */
 static void test_BL_13(void **state) {
@@ -410,7 +441,8 @@ int main(void) {
         cmocka_unit_test(test_BL_14),       cmocka_unit_test(test_limits),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_waiting),     cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_divergence),  cmocka_unit_test(test_BL_13),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_marks_are_news_after_a_divergence),  cmocka_unit_test(test_BL_13),
         cmocka_unit_test(test_old_formats), cmocka_unit_test(test_old_formats_of_damage), cmocka_unit_test(test_zstd_and_old_versions),
         cmocka_unit_test(test_slow_disk),
     };
