@@ -113,9 +113,8 @@ static kw_err claim(struct kb_controller *k, struct kb_change *c, struct kb_pend
     p->change = c;
     p->kind = c->kind;
     for (int32_t i = 0; i < c->count; i++) {
-        if (c->kind->result(c, i)->code || !c->kind->claim ||
-            !c->kind->claim(k, c, i, p->claims[p->claim_count].key, &p->claims[p->claim_count].n))
-            continue;
+        struct kb_claim *m = &p->claims[p->claim_count]; /* of what is answered with an error, too: it may have been changed all the same */
+        if (!c->kind->claim || !c->kind->claim(k, c, i, m->key, &m->n)) continue;
         if (p->claim_count > 0 && same_claim(p, p->claim_count, p->claim_count - 1)) continue; /* partitions of one topic */
         int32_t at = p->claim_count++;
         if (kw_map_put(&k->claims, p->claims[at].key, p->claims[at].n, p)) {

@@ -36,7 +36,7 @@ struct kb_pending_change { /* appended, not yet applied; outlives its change whe
     int64_t commit_offset;
     struct kb_controller_counts counts; /* what it adds to them */
     int32_t claim_count;
-    struct {
+    struct kb_claim {
         char key[KB_CLAIM_SIZE];
         size_t n;
     } claims[];

@@ -243,7 +243,8 @@ static void marks(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
         sim_fail(w, 16, "node %d: %s: leader epoch %d, and it was %d", b->index, g->dir, x->leader_epoch, y->leader_epoch);
     /* An empty log may have to begin lower, with the batch that its leader's start lies in, and have that batch in the same turn. */
     bool empty = y->look.life == b->lives && y->look.leo == y->look.start;
-    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw && !reset && !empty)
+    bool doubtful = y->suspect && !y->led; /* it may hold anything, and begin anew */
+    if (y->hw_epoch == x->leader_epoch && x->hw < y->hw && !reset && !empty && !doubtful)
         sim_fail(w, 8, "node %d: %s: the high watermark went down in epoch %d, from %lld to %lld", b->index, g->dir, x->leader_epoch, (long long)y->hw,
                  (long long)x->hw);
     if (y->failed_at >= 0 && g->written > y->failed_at)
