@@ -135,21 +135,27 @@ static struct kb_op *op_of(struct kb_compact *c, enum kb_disk_op what, void (*fn
     return op;
 }
 
+static struct kb_op *job_of(struct kb_compact *c, void (*run)(void *arg, struct kb_fs *fs), void *arg, void (*fn)(struct kb_op *op, struct kb_now now)) {
+    struct kb_op *op = op_of(c, KB_DISK_JOB, fn);
+    if (!op) return NULL;
+    op->req.job = run;
+    op->req.job_arg = arg;
+    return op;
+}
+
 static void swept(struct kb_op *op, struct kb_now now) {
     struct kb_compact *c = op->ctx;
     end(c, c->err, now);
 }
 
 static void give_up(struct kb_compact *c, kw_err err, struct kb_now now) {
-    struct kb_op *op = lost(c) ? NULL : op_of(c, KB_DISK_JOB, swept);
+    struct kb_op *op = lost(c) ? NULL : job_of(c, kb_compact_sweep_run, &c->job, swept);
     if (!op) { /* the next pass, or the next start, removes what is left */
         end(c, err, now);
         return;
     }
     c->err = err;
     c->phase = SWEEPING;
-    op->req.job = kb_compact_sweep_run;
-    op->req.job_arg = &c->job;
     kb_op_submit(op);
 }
 
@@ -237,11 +243,10 @@ static void next_result(struct kb_compact *c, struct kb_now now);
 static void swapped(struct kb_op *op, struct kb_now now);
 
 static bool submit_swap(struct kb_compact *c) {
-    struct kb_op *op = op_of(c, KB_DISK_JOB, swapped);
+    struct kb_op *op = job_of(c, kb_compact_swap_run, &c->swap, swapped);
     if (!op) return false;
+    if (c->phase == QUIET) replace(c);
     c->phase = SWAPPING;
-    op->req.job = kb_compact_swap_run;
-    op->req.job_arg = &c->swap;
     kb_op_submit(op);
     return true;
 }
@@ -292,16 +297,7 @@ static void step_quiet(struct kb_compact *c, struct kb_now now) {
         return;
     }
     if (!quiet(c)) return; /* what is under way comes back to kb_compact_step */
-    struct kb_op *op = op_of(c, KB_DISK_JOB, swapped);
-    if (!op) {
-        give_up(c, KW_ENOMEM, now);
-        return;
-    }
-    replace(c);
-    c->phase = SWAPPING;
-    op->req.job = kb_compact_swap_run;
-    op->req.job_arg = &c->swap;
-    kb_op_submit(op);
+    if (!submit_swap(c)) give_up(c, KW_ENOMEM, now);
 }
 
 static void opened(struct kb_op *op, struct kb_now now) {
@@ -372,11 +368,9 @@ static void cleaned(struct kb_op *op, struct kb_now now) {
 }
 
 static bool submit_clean(struct kb_compact *c) {
-    struct kb_op *op = op_of(c, KB_DISK_JOB, cleaned);
+    struct kb_op *op = job_of(c, kb_compact_job_run, &c->job, cleaned);
     if (!op) return false;
     c->phase = CLEANING;
-    op->req.job = kb_compact_job_run;
-    op->req.job_arg = &c->job;
     kb_op_submit(op);
     return true;
 }
