@@ -375,11 +375,6 @@ static bool submit_clean(struct kb_compact *c) {
     return true;
 }
 
-static int by_pid(const void *a, const void *b) {
-    int64_t x = ((const struct kb_compact_producer *)a)->pid, y = ((const struct kb_compact_producer *)b)->pid;
-    return (x > y) - (x < y);
-}
-
 static kw_err take_producers(struct kb_compact *c) {
     const struct kb_pid_state *s = c->log->pids;
     struct kb_pid_entry *e;
@@ -389,7 +384,7 @@ static kw_err take_producers(struct kb_compact *c) {
     for (size_t it = 0; (e = kw_map_next(&s->by_pid, &it));)
         if (e->batch_count > 0)
             c->producers[c->job.producer_count++] = (struct kb_compact_producer){e->pid, e->batches[e->batch_count - 1].last_offset};
-    if (c->job.producer_count) qsort(c->producers, c->job.producer_count, sizeof(*c->producers), by_pid);
+    if (c->job.producer_count) qsort(c->producers, c->job.producer_count, sizeof(*c->producers), kb_compact_by_pid);
     c->job.producers = c->producers;
     return KW_OK;
 }

@@ -282,7 +282,7 @@ static kw_err end_result(struct work *w, int64_t end) {
 
 /* ---- A batch ---- */
 
-static int by_pid(const void *a, const void *b) {
+int kb_compact_by_pid(const void *a, const void *b) {
     int64_t x = ((const struct kb_compact_producer *)a)->pid, y = ((const struct kb_compact_producer *)b)->pid;
     return (x > y) - (x < y);
 }
@@ -291,7 +291,7 @@ static int by_pid(const void *a, const void *b) {
 static bool is_last_of_producer(const struct work *w, const struct kw_batch_header *h, int64_t last) {
     struct kb_compact_producer key = {.pid = h->producer_id};
     if (h->producer_id < 0 || w->j->producer_count == 0) return false;
-    const struct kb_compact_producer *p = bsearch(&key, w->j->producers, w->j->producer_count, sizeof(key), by_pid);
+    const struct kb_compact_producer *p = bsearch(&key, w->j->producers, w->j->producer_count, sizeof(key), kb_compact_by_pid);
     return p && p->last_offset == last;
 }
 

@@ -28,6 +28,7 @@ struct kb_compact_source { /* a sealed segment */
 struct kb_compact_producer {  /* by id */
     int64_t pid, last_offset; /* of its last batch */
 };
+int kb_compact_by_pid(const void *a, const void *b); /* their order, for qsort and bsearch */
 struct kb_compact_result { /* what replaces the sources from base to before end; maybe without a record */
     int64_t base, end;
     struct kb_facts facts;
