@@ -185,10 +185,14 @@ static kw_err note_source(struct work *w, const struct kb_compact_source *s) {
     return err;
 }
 
+static int64_t end_of(const struct kb_compact_job *j, size_t i) {
+    return i + 1 < j->source_count ? j->sources[i + 1].base : j->end;
+}
+
 static kw_err note_all(struct work *w) {
     w->j->cleaned_to = w->j->dirty;
     for (size_t i = 0; i < w->j->source_count; i++) {
-        int64_t end = i + 1 < w->j->source_count ? w->j->sources[i + 1].base : w->j->end;
+        int64_t end = end_of(w->j, i);
         if (end <= w->j->dirty) continue;
         kw_err err = note_source(w, &w->j->sources[i]);
         if (err == KW_ELIMIT && !w->j->why[0]) return KW_OK; /* the rest the next time */
@@ -431,10 +435,6 @@ static kw_err clean_source(struct work *w, const struct kb_compact_source *s) {
 }
 
 /* ---- All of it ---- */
-
-static int64_t end_of(const struct kb_compact_job *j, size_t i) {
-    return i + 1 < j->source_count ? j->sources[i + 1].base : j->end;
-}
 
 /* The next source goes into the same segment: its size and its offsets allow it, whatever of it stays. */
 static bool fits(const struct work *w, size_t i) {
