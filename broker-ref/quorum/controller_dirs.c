@@ -29,16 +29,15 @@ static struct kb_image_partition *moved(struct kb_controller *k, const struct kb
     return q;
 }
 
-/* Who is in sync, and who leads. A log that comes back after it failed may have lost what was acknowledged and not synced. */
-static kw_err elect(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, const struct kb_image_partition *q,
-                    int32_t place, struct kb_elected *e) {
-    const struct kb_image_broker *b = kb_image_broker(k->o.image, p->replicas[place]);
+/* Who is in sync, and who leads. lost: the replica at that place may lack what it acknowledged. */
+static kw_err elect(struct kb_controller *k, const struct kb_image_topic *t, const struct kb_image_partition *p, int32_t place, bool lost,
+                    struct kb_elected *e) {
     struct kb_elect_rules rules = kb_elect_rules_of(k, t);
-    uint8_t *states = kb_replica_states(k, t, q);
+    uint8_t *states = kb_replica_states(k, t, p);
     e->isr = kw_arena_alloc(&k->arena, ((size_t)p->replica_count + 1) * sizeof(int32_t));
     if (!states || !e->isr) return KW_ENOMEM;
-    if (kb_elect_is_lost(p, b->id) && !kb_topic_is_flushed(k, t)) states[place] |= KB_REPLICA_LOST;
-    kb_elect(q, states, &rules, e);
+    if (lost) states[place] |= KB_REPLICA_LOST;
+    kb_elect(p, states, &rules, e);
     return KW_OK;
 }
 
@@ -56,7 +55,8 @@ static kw_err change(struct kb_controller *k, struct kb_dirs_request *d, const s
     struct kw_partition_change_record *r;
     if (!q) return KW_ENOMEM;
     bool concerned = p->leader < 0 || kb_elect_has(p->isr, p->isr_count, d->broker);
-    kw_err err = concerned ? elect(k, t, p, q, place, &e) : KW_OK;
+    bool unsynced = kb_elect_is_lost(p, d->broker) && !kb_topic_is_flushed(k, t); /* a log that comes back may have lost what was only written */
+    kw_err err = concerned ? elect(k, t, q, place, unsynced, &e) : KW_OK;
     if (err) return err;
     if (e.changed) {
         kb_election_tell(k, t, p, &e);
@@ -76,13 +76,10 @@ static kw_err change(struct kb_controller *k, struct kb_dirs_request *d, const s
  * leads only as the last known leader. */
 static kw_err lacks(struct kb_controller *k, const struct kb_dirs_request *d, const struct kb_image_topic *t, const struct kb_image_partition *p,
                     int32_t place) {
-    struct kb_elect_rules rules = kb_elect_rules_of(k, t);
-    struct kb_elected e = {.isr = kw_arena_alloc(&k->arena, ((size_t)p->replica_count + 1) * sizeof(int32_t))};
-    uint8_t *states = kb_replica_states(k, t, p);
-    if (!states || !e.isr) return KW_ENOMEM;
+    struct kb_elected e = {.leader = p->leader};
     if (!kb_elect_has(p->isr, p->isr_count, d->broker)) return KW_OK;
-    states[place] |= KB_REPLICA_LOST;
-    kb_elect(p, states, &rules, &e);
+    kw_err err = elect(k, t, p, place, true, &e);
+    if (err) return err;
     bool last = kb_elect_has(e.isr, e.isr_count, d->broker);
     kb_say(k->o.logger, KB_WARN, "%s-%d: the log of broker %d lacks something that was acknowledged: %s", t->name, (int)p->index, (int)d->broker,
            last ? "it was the last in sync, so that is lost unless it was still on its way" : "it is not in sync any more");
