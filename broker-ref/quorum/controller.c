@@ -116,8 +116,8 @@ static kw_err claim(struct kb_controller *k, struct kb_change *c, struct kb_pend
         struct kb_claim *m = &p->claims[p->claim_count]; /* of what is answered with an error, too: it may have been changed all the same */
         if (!c->kind->claim || !c->kind->claim(k, c, i, m->key, &m->n)) continue;
         if (p->claim_count > 0 && same_claim(p, p->claim_count, p->claim_count - 1)) continue; /* partitions of one topic */
-        int32_t at = p->claim_count++;
-        if (kw_map_put(&k->claims, p->claims[at].key, p->claims[at].n, p)) {
+        p->claim_count++;
+        if (kw_map_put(&k->claims, m->key, m->n, p)) {
             release(k, p);
             return KW_ENOMEM;
         }
