@@ -54,7 +54,7 @@ static void open_epoch(struct kb_raft *r, struct kb_now now) {
     struct kb_meta_batch b;
     int64_t start = s->log->leo;
     if (s->log->busy || s->log->poisoned || r->follow.cutting) return; /* its end comes back here */
-    if (s->log->synced < s->log->leo) return;                          /* so does marks_moved: recovery builds on that (raft_fetch.c, follows_on) */
+    if (s->log->synced < s->log->leo) return;                          /* so does marks_moved: recovery builds on that (log/append.c, wait_for_sync) */
     kb_meta_batch_init(&b);
     kw_err err = leader_change(r, &b, now);
     if (!err) r->epoch_start = start;
