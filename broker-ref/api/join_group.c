@@ -51,18 +51,13 @@ static void abandon(struct kb_request *rq) {
     kb_request_drop(rq);
 }
 
-/* The core's are C strings. */
-static bool has_nul(struct kw_str s) {
-    return s.len > 0 && memchr(s.p, 0, (size_t)s.len);
-}
-
 static int16_t check(struct kb_request *rq, const struct kw_join_group_request *q) {
     const struct kb_config *c = rq->node->parts.config;
     if (q->group_id.len <= 0) return KE_INVALID_GROUP_ID;
-    if (has_nul(q->group_instance_id)) return KE_INVALID_REQUEST;
-    bool odd = has_nul(q->protocol_type);
-    for (int32_t i = 0; i < q->protocols.n; i++) odd = odd || has_nul(q->protocols.v[i].name);
-    if (odd) return KE_INCONSISTENT_GROUP_PROTOCOL;
+    if (!kb_image_is_text(q->group_instance_id)) return KE_INVALID_REQUEST; /* the core's are C strings */
+    bool texts = kb_image_is_text(q->protocol_type);
+    for (int32_t i = 0; i < q->protocols.n; i++) texts = texts && kb_image_is_text(q->protocols.v[i].name);
+    if (!texts) return KE_INCONSISTENT_GROUP_PROTOCOL;
     if (q->session_timeout_ms < kb_config_int(c, "group.min.session.timeout.ms") ||
         q->session_timeout_ms > kb_config_int(c, "group.max.session.timeout.ms"))
         return KE_INVALID_SESSION_TIMEOUT;

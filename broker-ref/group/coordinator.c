@@ -257,7 +257,7 @@ void kb_shard_drop_group(struct kb_group_entry *e, int16_t code) {
 int16_t kb_coordinator_group(struct kb_node *n, struct kw_str id, bool make, struct kb_group_entry **e) {
     struct kb_coordinator *c = n->coordinator;
     const struct kb_image_topic *t = kb_image_topic(&n->image, kw_str_of(KB_OFFSETS_TOPIC));
-    if (id.len <= 0 || memchr(id.p, 0, (size_t)id.len)) return KE_INVALID_GROUP_ID; /* the core's are C strings */
+    if (id.len <= 0 || !kb_image_is_text(id)) return KE_INVALID_GROUP_ID; /* the core's are C strings */
     if (!c || c->stopped || !t || t->partition_count == 0) return KE_NOT_COORDINATOR;
     struct kb_shard *s = kw_map_get_u64(&c->shards, (uint32_t)kb_coordinator_partition_of(id, t->partition_count));
     if (!s) return KE_NOT_COORDINATOR;

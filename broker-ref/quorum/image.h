@@ -87,6 +87,7 @@ kw_err kb_image_apply(struct kb_image *im, int64_t offset, int32_t epoch, int16_
  * cannot come after im. KW_ENOMEM: not all that changed was told: the node is to stop. */
 kw_err kb_image_replace(struct kb_image *im, struct kb_image *with) KW_CHECK;
 
+bool kb_image_is_text(struct kw_str s); /* has no zero byte */
 /* Why a topic cannot have this name; NULL: it can. (Whether it collides with another is the controller's to say.) */
 const char *kb_topic_name_problem(struct kw_str name);
 struct kb_image_topic *kb_image_topic(const struct kb_image *im, struct kw_str name);

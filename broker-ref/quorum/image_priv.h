@@ -15,7 +15,6 @@ struct kb_image_config { /* one resource's */
 };
 
 char *kb_image_strdup(struct kw_str s); /* null gives NULL; NULL also without memory: ask s.len */
-bool kb_image_is_text(struct kw_str s); /* has no zero byte */
 kw_err kb_image_config_apply(struct kb_image *im, const struct kw_config_record *r) KW_CHECK;
 void kb_image_config_drop(struct kb_image *im, int8_t type, struct kw_str resource);
 void kb_image_config_deinit(struct kb_image *im);
