@@ -138,10 +138,11 @@ void kb_partitions_look_registered(struct kb_node *n, struct kb_now now) {
     struct kb_partitions *ps = n->partitions;
     bool registered = kb_partitions_registered(n);
     if (!ps->loaded || ps->stopping) return;
-    if (registered && !ps->registered)
+    if (registered && !ps->registered) {
         for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
             if (p->state == KB_PART_ONLINE) kb_partition_retake_role(p, now);
-    if (registered && !ps->registered) kb_dirs_look_at_all(n, now);
+        kb_dirs_look_at_all(n, now);
+    }
     ps->registered = registered;
 }
 
