@@ -75,6 +75,7 @@ kw_err kc_sender_init(struct kc_sender *s, struct kc_core *core, struct kc_accum
 
 void kc_sender_deinit(struct kc_sender *s) {
     KW_ASSERT(kc_sender_idle(s));
+    kc_pid_stop(&s->pid); /* an error that was on its way when it was stopped may have it wait to ask again */
     kw_timers_cancel(kc_core_timers(s->core), &s->timer);
     kc_task_cancel(&s->task);
     kc_metadata_unlisten(&s->listener);

@@ -368,6 +368,7 @@ static inline void world_free(struct world *w) {
     assert_true(w->stopped);
     world_drain(w);
     kc_produce_detach(w->p);
+    assert_false(kw_timer_armed(&w->p->sender.timer) || kw_timer_armed(&w->p->sender.pid.timer) || kw_timer_armed(&w->p->close_timer));
     assert_int_equal(w->p->accum.records, 0); /* every place in the queue was given back */
     assert_int_equal(w->p->accum.bytes, 0);
     kc_produce_deinit(w->p);

@@ -3,6 +3,8 @@
  */
 #include "produce_peer.h"
 
+#include "core/internal.h"
+
 /* ---- Producer ids and epochs ---- */
 
 static void test_CP_15_producer_id_is_asked_again(void **state) {
@@ -22,6 +24,18 @@ static void test_CP_15_producer_id_is_asked_again(void **state) {
         assert_all_ok(w, 1);
         world_free(w);
     }
+}
+
+/* The question for an id has failed, and the producer is stopped before it hears of that: it does not wait to ask again, with a timer that would outlive it. */
+static void test_stopped_with_a_producer_id_that_failed(void **state) {
+    (void)state;
+    struct world *w = world_new(idempotent, 1);
+    net_broker_at(w->net, "b0", 9092)->silent = true;
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 100);
+    assert_true(kc_pid_busy(&w->p->sender.pid));
+    kc_request_finish(w->net->core, &w->p->sender.pid.rq, KC_TRANSPORT);
+    world_free(w);
 }
 
 static void test_no_right_to_a_producer_id_is_fatal(void **state) {
@@ -425,6 +439,7 @@ static void test_failing_allocations_in_the_midst_of_trouble(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_CP_15_producer_id_is_asked_again),
+        cmocka_unit_test(test_stopped_with_a_producer_id_that_failed),
         cmocka_unit_test(test_no_right_to_a_producer_id_is_fatal),
         cmocka_unit_test(test_expired_batch_that_was_stored_needs_no_new_epoch),
         cmocka_unit_test(test_kip360_expired_batch_that_was_not_stored_bumps_the_epoch),
