@@ -116,10 +116,11 @@ static kw_err ask(struct kb_dirs *d, struct kb_partition *const *due, size_t cou
         }
         t[-1].partitions.n++;
         parts[i].partition_index = p->index;
-        if (p->state == KB_PART_LOADING) kb_opening_asks(due[i]);
     }
     int64_t timeout_us = kb_partitions_config_us(n, "controller.quorum.request.timeout.ms");
     err = d->ask(n, &d->call, &kw_assign_replicas_to_dirs_request_desc, VERSION, &req, timeout_us, now);
+    for (size_t i = 0; err == KW_OK && i < count; i++) /* not before: an answer to another request says nothing of them */
+        if (due[i]->state == KB_PART_LOADING) kb_opening_asks(due[i]);
 fail:
     kw_free(topics);
     kw_free(parts);
