@@ -65,6 +65,12 @@ static void commit(struct sim_cluster *c, struct sim_part *p, struct sim_broker 
     check_members(c, p, b->index, topic, x->index, "the high watermark moved");
 }
 
+/* In one turn it may move and then hear of a shrink, be it that it heard of enough in this very turn. */
+static bool has_had_enough(const struct sim_copy *y, const struct sim_broker *b, const struct kb_partition *x) {
+    bool heard = y->look.life == b->lives && y->enough_epoch > y->look.partition_epoch && y->enough_epoch <= x->partition_epoch;
+    return (y->led && y->enough) || heard;
+}
+
 static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_broker *b, struct kb_partition *x, int topic) {
     struct sim_copy *y = &p->copies[b->index];
     struct sim_world *w = &c->run->w;
@@ -75,7 +81,7 @@ static void committed(struct sim_cluster *c, struct sim_part *p, struct sim_brok
                  "same for %zu batches)",
                  name, x->index, b->index, x->leader_epoch, (long long)x->hw, (long long)p->end, y->agreed);
     int32_t min = KW_MIN(x->config.min_insync_replicas, x->replica_count);
-    if (x->isr_count < min && !(y->led && y->enough)) /* in one turn it may move and then hear of a shrink */
+    if (x->isr_count < min && !has_had_enough(y, b, x))
         sim_fail(w, 19, "%s-%d: node %d moves the high watermark to %lld with %d in sync, %d are demanded", name, x->index, b->index,
                  (long long)x->hw, x->isr_count, min);
     commit(c, p, b, x, topic);
@@ -140,10 +146,17 @@ void sim_check_leader(struct sim_cluster *c, struct sim_part *p, struct sim_brok
 
 /* ---- What the metadata says ---- */
 
-static void take(struct sim_cluster *c, struct sim_part *p, const struct kb_image_partition *x) {
+/* How many copies an acknowledgement promises, as the topic is configured now. */
+static int promised(struct sim_cluster *c, const char *topic, const struct kb_image_partition *x) {
+    const char *text = kb_image_config_get(&c->image, 2, kw_str_of(topic), "min.insync.replicas");
+    return KW_MIN(text ? atoi(text) : 1, x->replica_count);
+}
+
+static void take(struct sim_cluster *c, struct sim_part *p, const char *topic, const struct kb_image_partition *x) {
     p->leader = sim_cluster_node(c, x->leader);
     p->leader_epoch = x->leader_epoch;
     if (p->leader >= 0) p->copies[p->leader].named_epoch = x->leader_epoch;
+    if (p->leader >= 0 && x->isr_count >= promised(c, topic, x)) p->copies[p->leader].enough_epoch = x->partition_epoch;
     p->partition_epoch = x->partition_epoch;
     p->isr_count = p->replica_count = p->adding_count = 0;
     for (int32_t i = 0; i < x->isr_count; i++) p->isr[p->isr_count++] = sim_cluster_node(c, x->isr[i]);
@@ -165,12 +178,6 @@ static bool is_among(const int32_t *v, int32_t n, int32_t id) {
     for (int32_t i = 0; i < n; i++)
         if (v[i] == id) return true;
     return false;
-}
-
-/* How many copies an acknowledgement promises, as the topic is configured now. */
-static int promised(struct sim_cluster *c, const char *topic, const struct kb_image_partition *x) {
-    const char *text = kb_image_config_get(&c->image, 2, kw_str_of(topic), "min.insync.replicas");
-    return KW_MIN(text ? atoi(text) : 1, x->replica_count);
 }
 
 /* 26: as many copies as the topic was made with, each on a node of its own; who is in sync or leads has one. */
@@ -299,7 +306,7 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
         p->id = topic->id;
         p->known = true;
         p->isr_count = p->replica_count = p->adding_count = 0; /* of another topic of this name */
-        for (int n = 0; n < SIM_NODES_MAX; n++) p->copies[n].named_epoch = -1;
+        for (int n = 0; n < SIM_NODES_MAX; n++) p->copies[n].named_epoch = p->copies[n].enough_epoch = -1;
         p->moved_us = c->run->w.now_us;
         p->end = 0;
     } else if (!c->run->model.topics[t].churned) {
@@ -308,7 +315,7 @@ kw_err sim_check_partition_record(void *cluster, struct kb_image_topic *topic, s
     check_replicas(c, p, topic->name, t, x);
     bool had[SIM_NODES_MAX]; /* who comes to be a replica begins anew: one that led when it was moved away was looked at until it had heard of that */
     for (int n = 0; n < SIM_NODES_MAX; n++) had[n] = sim_part_has_replica(p, n);
-    take(c, p, x);
+    take(c, p, topic->name, x);
     for (int n = 0; n < SIM_NODES_MAX; n++) {
         if (p->copies[n].life && !(had[n] && sim_part_has_replica(p, n))) sim_copy_gone(p, n);
         if (p->copies[n].suspect && !sim_part_in_isr(p, n)) p->copies[n].out = true;

@@ -49,6 +49,7 @@ struct sim_copy { /* a partition on one node */
     int64_t hw, synced;
     int32_t hw_epoch;
     int32_t named_epoch; /* the last in which the metadata named the node as the leader */
+    int32_t enough_epoch; /* the last partition epoch in which it did so with as many in sync as must be */
     /* At the last look: */
     bool led, enough;            /* enough: as many were in sync as must be */
     int32_t looked_epoch;        /* the node's leader epoch; INT32_MAX: not looked at in this life */
