@@ -6,8 +6,8 @@
  * whole, and it starts again.
  */
 #include "kit/gen.h"
+#include "kit/node.h"
 #include "kit/scan.h"
-#include "unit/broker/node_rig.h"
 #include "wire/message_set.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -268,10 +268,7 @@ static void unstick(struct run *x, int which) {
 static void stop_in_order(struct run *x) {
     for (int i = 0; i < CONNS; i++) unstick(x, i);
     sim_disk_faults(x->r.disk)->enospc_at = -1;
-    kb_node_stop(x->r.node, x->r.now);
-    rig_settle(&x->r);
-    for (int i = 0; kb_node_state(x->r.node) == KB_NODE_STOPPING && i < 100; i++) rig_pass(&x->r, 1000000);
-    FUZZ_CHECK(kb_node_state(x->r.node) == KB_NODE_STOPPED, "the node does not stop: state %d", (int)kb_node_state(x->r.node));
+    fuzz_node_stop(&x->r);
     for (int i = 0; i < CONNS; i++) take_answers(x, i); /* what is still open the shell closes now */
     rig_free_node(&x->r);
     forget_peers(x);
@@ -280,8 +277,7 @@ static void stop_in_order(struct run *x) {
 
 static void start_again(struct run *x) {
     sim_disk_faults(x->r.disk)->enospc_at = -1; /* a full disk is a reason not to start */
-    rig_boot(&x->r);
-    FUZZ_CHECK(kb_node_state(x->r.node) == KB_NODE_READY, "the node does not start again: %s", kb_node_failure(x->r.node));
+    fuzz_node_boot(&x->r);
     for (int i = 0; i < CONNS; i++) connect_peer(x, i);
 }
 
@@ -368,23 +364,16 @@ static struct kb_config *config_of(uint8_t options) {
 
 static void begin(struct run *x, uint8_t options) {
     static struct kb_config *configs[256];
-    const struct sim_disk_options fast = {.inline_ppm = 1000000}, slow = {.delay_min_us = 20, .delay_max_us = 2000};
     uint8_t kind = options & (OPT_FLUSH | OPT_SMALL_SEGMENTS | OPT_NO_CREATE | OPT_IDLE);
     struct rig *r = &x->r;
     memset(x, 0, sizeof *x);
     if (!configs[kind]) configs[kind] = config_of(options);
     fuzz_memory_count();
     fuzz_memory = (struct fuzz_memory){.live_max = 64u << 20, .one_max = 1u << 20};
-    r->config = configs[kind];
-    r->seed = 7;
-    r->disk = sim_disk_new(7, options & OPT_SLOW_DISK ? &slow : &fast);
+    fuzz_rig_init(r, configs[kind], options & OPT_SLOW_DISK);
     r->faults = options & OPT_FAULTS ? faults : NULL;
-    r->now = (struct kb_now){1000000, 1700000000000};
-    sim_disk_poke(r->disk, "/data/.keep", "", 0);
-    kw_arena_init(&r->arena, 0);
     x->records = (struct fuzz_records){.leader_epoch = 0, .body_max = 4000};
-    rig_boot(r);
-    FUZZ_CHECK(kb_node_state(r->node) == KB_NODE_READY, "not ready: %s", kb_node_failure(r->node));
+    fuzz_node_boot(r);
     struct kb_faults *off = r->node->faults;
     r->node->faults = NULL;
     struct rig_conn *c = rig_connect(r);
@@ -432,8 +421,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         stop_in_order(&x);
     }
     forget_peers(&x);
-    sim_disk_free(x.r.disk);
-    kw_arena_deinit(&x.r.arena);
+    fuzz_rig_deinit(&x.r);
     fuzz_compressor_drop();
     FUZZ_CHECK(fuzz_memory.live == 0, "%zu bytes are never given back", fuzz_memory.live);
     return 0;

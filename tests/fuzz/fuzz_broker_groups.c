@@ -7,8 +7,8 @@
  */
 #include "group/coordinator.h"
 #include "kit/gen.h"
+#include "kit/node.h"
 #include "kit/scan.h"
-#include "unit/broker/node_rig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const size_t fuzz_head_size;
@@ -288,18 +288,14 @@ static void forget_peers(struct run *x) {
 }
 
 static void stop(struct run *x) {
-    kb_node_stop(x->r.node, x->r.now);
-    rig_settle(&x->r);
-    for (int i = 0; kb_node_state(x->r.node) == KB_NODE_STOPPING && i < 100; i++) rig_pass(&x->r, 1000000);
-    FUZZ_CHECK(kb_node_state(x->r.node) == KB_NODE_STOPPED, "the node does not stop: state %d", (int)kb_node_state(x->r.node));
+    fuzz_node_stop(&x->r);
     rig_free_node(&x->r);
     forget_peers(x);
     fuzz_scan_all(x->r.disk, "/data", true);
 }
 
 static void start(struct run *x) {
-    rig_boot(&x->r);
-    FUZZ_CHECK(kb_node_state(x->r.node) == KB_NODE_READY, "the node does not start again: %s", kb_node_failure(x->r.node));
+    fuzz_node_boot(&x->r);
     rig_pass(&x->r, 1000000);
 }
 
@@ -497,21 +493,14 @@ static void find_coordinator(struct rig_conn *c) {
 
 static void begin(struct run *x, uint8_t options) {
     static struct kb_config *configs[64];
-    const struct sim_disk_options fast = {.inline_ppm = 1000000}, slow = {.delay_min_us = 20, .delay_max_us = 2000};
     struct rig *r = &x->r;
     options &= 63;
     memset(x, 0, sizeof *x);
     if (!configs[options]) configs[options] = config_of(options);
     fuzz_memory_count();
     fuzz_memory = (struct fuzz_memory){.live_max = 128u << 20, .one_max = 2u << 20};
-    r->config = configs[options];
-    r->seed = 7;
-    r->disk = sim_disk_new(7, options & OPT_SLOW_DISK ? &slow : &fast);
-    r->now = (struct kb_now){1000000, 1700000000000};
-    sim_disk_poke(r->disk, "/data/.keep", "", 0);
-    kw_arena_init(&r->arena, 0);
-    rig_boot(r);
-    FUZZ_CHECK(kb_node_state(r->node) == KB_NODE_READY, "not ready: %s", kb_node_failure(r->node));
+    fuzz_rig_init(r, configs[options], options & OPT_SLOW_DISK);
+    fuzz_node_boot(r);
     struct rig_conn *c = rig_connect(r);
     assert_int_equal(rig_create(c, "t0", 2, NULL, NULL), KE_NONE);
     find_coordinator(c);
@@ -556,8 +545,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     wait_for_all(&x);
     same_after_a_start(&x);
-    sim_disk_free(x.r.disk);
-    kw_arena_deinit(&x.r.arena);
+    fuzz_rig_deinit(&x.r);
     FUZZ_CHECK(fuzz_memory.live == 0, "%zu bytes are never given back", fuzz_memory.live);
     return 0;
 }

@@ -5,9 +5,9 @@
  * bytes, requests about it are answered by their schemas, and it stops in order and starts again.
  */
 #include "kit/gen.h"
+#include "kit/node.h"
 #include "kit/scan.h"
 #include "quorum/store_priv.h"
-#include "unit/broker/node_rig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const size_t fuzz_head_size;
@@ -279,18 +279,12 @@ static struct kb_config *config(void) {
 
 static void begin(struct run *x, uint8_t options) {
     static struct kb_config *shared;
-    const struct sim_disk_options fast = {.inline_ppm = 1000000}, slow = {.delay_min_us = 20, .delay_max_us = 2000};
     memset(x, 0, sizeof *x);
     if (!shared) shared = config();
     fuzz_memory_count();
     fuzz_memory = (struct fuzz_memory){.live_max = 24u << 20, .one_max = 9u << 20};
-    x->r.config = shared;
-    x->r.seed = 7;
+    fuzz_rig_init(&x->r, shared, options & OPT_SLOW_DISK);
     x->r.boot_id = "boot";
-    x->r.disk = sim_disk_new(7, options & OPT_SLOW_DISK ? &slow : &fast);
-    x->r.now = (struct kb_now){1000000, 1700000000000};
-    sim_disk_poke(x->r.disk, "/data/.keep", "", 0);
-    kw_arena_init(&x->r.arena, 0);
     kw_arena_init(&x->arena, 0);
     kw_out_init(&x->file);
     kw_out_init(&x->body);
@@ -334,9 +328,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kw_out_deinit(&x.file);
     kw_out_deinit(&x.body);
     kw_arena_deinit(&x.arena);
-    kw_arena_deinit(&x.r.arena);
+    fuzz_rig_deinit(&x.r);
     fuzz_compressor_drop();
-    sim_disk_free(x.r.disk);
     FUZZ_CHECK(fuzz_memory.live == 0, "%zu bytes are never given back", fuzz_memory.live);
     return 0;
 }
