@@ -379,6 +379,14 @@ static void test_overlapping_segments(void **state) {
     }
 }
 
+/* So many batches in one segment, and a clean stop. Returns the size of each. */
+static size_t filled(struct rig *r, int n) {
+    rig_open(r);
+    rig_put(r, n, 200);
+    rig_stop(r);
+    return rig_size(r, LOG0) / (size_t)n;
+}
+
 /* BL-13: one bit flipped in the middle: never served, never cut silently, everything around it readable; after clean and unclean stops, in the
  * records, the length and the offset. */
 static void test_bl13_bit_rot(void **state) {
@@ -390,10 +398,7 @@ static void test_bl13_bit_rot(void **state) {
             struct rig r;
             rig_init(&r, 1, NULL);
             r.config.index_interval_bytes = 300;
-            rig_open(&r);
-            rig_put(&r, 20, 200);
-            rig_stop(&r);
-            size_t each = rig_size(&r, LOG0) / 20;
+            size_t each = filled(&r, 20);
             sim_disk_rot(r.disk, LOG0, 10 * each + where[w], 0x10);
             r.clean = clean;
             r.recovery_point = 20;
@@ -444,10 +449,7 @@ static void test_bl13_guarded(void **state) {
     for (size_t i = 0; i < KW_COUNTOF(cells); i++) {
         struct rig r;
         rig_init(&r, 1, NULL);
-        rig_open(&r);
-        rig_put(&r, 20, 200);
-        rig_stop(&r);
-        size_t each = rig_size(&r, LOG0) / 20, n, m;
+        size_t each = filled(&r, 20), n, m;
         if (cells[i].what == 1) sim_disk_rot(r.disk, LOG0, cells[i].of * each + cells[i].at, cells[i].mask);
         if (cells[i].what == 2) sim_disk_cut(r.disk, LOG0, cells[i].of * each + cells[i].at);
         r.clean = false;
@@ -479,10 +481,7 @@ static void test_bl13_guarded_and_vouched(void **state) {
     for (int clean = 0; clean < 2; clean++) {
         struct rig r;
         rig_init(&r, 1, NULL);
-        rig_open(&r);
-        rig_put(&r, 20, 200);
-        rig_stop(&r);
-        size_t each = rig_size(&r, LOG0) / 20;
+        size_t each = filled(&r, 20);
         sim_disk_rot(r.disk, LOG0, 19 * each + KW_BATCH_LENGTH + 1, 0x10);
         if (clean) sim_disk_cut(r.disk, INDEX0, 3); /* else the segment is not read */
         r.clean = clean;
@@ -539,12 +538,7 @@ static void test_bl13_rot_before_an_epoch(void **state) {
         bool synced = how & 1, later = how & 2;
         rig_init(&r, 1, NULL);
         r.config.flush_on_ack = synced;
-        rig_open(&r);
-        rig_put(&r, 10, 200);
-        size_t n;
-        free(rig_copy(&r, LOG0, &n));
-        size_t each = n / 10;
-        rig_stop(&r);
+        size_t each = filled(&r, 10);
         rig_open(&r);
         struct rig_batch b = RIG_BATCH;
         b.leader_epoch = later;
@@ -603,10 +597,8 @@ static void test_bl13_rot_in_a_timestamp(void **state) {
     for (size_t bit = 0; bit < 64; bit++) {
         struct rig r;
         rig_init(&r, 1, NULL);
-        rig_open(&r);
-        rig_put(&r, 10, 200);
-        rig_stop(&r);
-        sim_disk_rot(r.disk, LOG0, 4 * (rig_size(&r, LOG0) / 10) + KW_BATCH_MAX_TIMESTAMP + bit / 8, (uint8_t)(1 << bit % 8));
+        size_t each = filled(&r, 10);
+        sim_disk_rot(r.disk, LOG0, 4 * each + KW_BATCH_MAX_TIMESTAMP + bit / 8, (uint8_t)(1 << bit % 8));
         r.clean = true;
         rig_open(&r);
         assert_int_equal(r.log->leo, 10);
