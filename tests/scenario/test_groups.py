@@ -466,13 +466,15 @@ def asked_by_a_signal_it_says_what_it_waits_for(folder):
     m.p.send_signal(signal.SIGUSR1)
     eventually("it says so", lambda: "kc: why: t 0: " in m.said())
     m.end()
-    p = subprocess.Popen([KC, "consume", "-t", "t", "-b", b.address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # without a group too
+    said = folder / "alone"  # without a group too
+    with said.open("wb") as f:
+        p = subprocess.Popen([KC, "consume", "-t", "t", "-b", b.address], stdout=subprocess.DEVNULL, stderr=f)
     scene._children.append(p)
     scene.until_caught(p, signal.SIGUSR1)
     p.send_signal(signal.SIGUSR1)
-    time.sleep(0.5)
+    eventually("it says so without a group", lambda: "kc: why: t 0: " in said.read_text())
     p.send_signal(signal.SIGINT)
-    holds(p.communicate(timeout=20)[1].decode(), "kc: why: t 0: ")
+    p.wait(timeout=20)
 
 
 @test
