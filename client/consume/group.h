@@ -237,7 +237,7 @@ bool kc_group_why(struct kc_consume *c, kc_why *w);
 /* ---- Among its files; loop context ---- */
 void kc_group_enter(struct kc_group *g, enum kc_group_state state); /* group_classic.c */
 void kc_group_retry(struct kc_group *g, kc_err err);                /* BACKOFF after an error, then START */
-void kc_group_fail(struct kc_group *g, kc_err err, const char *text);
+void kc_group_fenced(struct kc_group *g); /* another member has its group.instance.id: FAILED */
 /* The partitions are somebody else's, perhaps; the generation is over. id_too: the member id as well. Then START. */
 void kc_group_lose(struct kc_group *g, bool id_too, const char *why);
 void kc_group_again(struct kc_group *g); /* START, or after a while when that was tried in vain */

@@ -148,11 +148,12 @@ void kc_group_tell_error(struct kc_group *g, kc_err err, const char *what) {
     kc_lock_give(&c->lock);
 }
 
-void kc_group_fail(struct kc_group *g, kc_err err, const char *text) {
+void kc_group_fenced(struct kc_group *g) {
+    const char *text = "another consumer has joined with the same group.instance.id";
     kc_group_lose(g, true, text);
     kc_group_enter(g, KC_GROUP_FAILED);
     g->told = KC_OK;
-    kc_group_tell_error(g, err, text);
+    kc_group_tell_error(g, KE_FENCED_INSTANCE_ID, text);
 }
 
 static bool passes(kc_err err) {
@@ -185,7 +186,7 @@ void kc_group_refused(void *ctx, const struct kc_commit_member *as, kc_err err) 
     if (err == KE_REBALANCE_IN_PROGRESS)
         kc_group_rebalance(g, now_of(g));
     else if (err == KE_FENCED_INSTANCE_ID)
-        kc_group_fail(g, err, "another consumer has joined with the same group.instance.id");
+        kc_group_fenced(g);
     else
         kc_group_lose(g, err == KE_UNKNOWN_MEMBER_ID, kc_err_name(err));
     c->kick(c->ctx);

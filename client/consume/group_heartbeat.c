@@ -49,7 +49,7 @@ static void take_beat(struct kc_group *g, struct kc_request *rq, kc_err err, int
         kc_group_lose(g, true, "the group has put this member out (UNKNOWN_MEMBER_ID)");
         break;
     case KE_FENCED_INSTANCE_ID:
-        kc_group_fail(g, err, "another consumer has joined with the same group.instance.id");
+        kc_group_fenced(g);
         break;
     default:
         if (g->beat_errors < INT32_MAX) g->beat_errors++;

@@ -134,9 +134,20 @@ static void request(struct kc_group *g, int16_t api, kw_err (*encode)(struct kc_
     kc_core_send(c->core, &g->rq);
 }
 
-/* The group does not know the member, or not this generation of it. */
-static void outdated(struct kc_group *g, bool id_too, kc_err err) {
-    kc_group_lose(g, id_too, kc_err_name(err));
+/* What JoinGroup and SyncGroup fail with alike. */
+static void refused(struct kc_group *g, struct kc_request *rq, kc_err err) {
+    switch (err) {
+    case KE_UNKNOWN_MEMBER_ID: /* the group does not know the member, or not this generation of it */
+    case KE_ILLEGAL_GENERATION:
+        kc_group_lose(g, err == KE_UNKNOWN_MEMBER_ID, kc_err_name(err));
+        return;
+    case KE_FENCED_INSTANCE_ID:
+        kc_group_fenced(g);
+        return;
+    default:
+        (void)kc_coordinator_failed(kc_commits_coordinator(g->consume->commits), rq, err);
+        kc_group_retry(g, err);
+    }
 }
 
 static kw_err choose(struct kc_group *g, const struct kw_join_group_response *m) {
@@ -171,26 +182,14 @@ static void joined(struct kc_group *g, const struct kw_join_group_response *m, s
 }
 
 static void join_refused(struct kc_group *g, struct kc_request *rq, kc_err err, const struct kw_join_group_response *m) {
-    switch (err) {
-    case KE_MEMBER_ID_REQUIRED: /* KIP-394: again, under the name that it is given */
-        if (*g->member_id || m->member_id.len <= 0) /* it has one, or was given none */
-            kc_group_retry(g, err);
-        else if (kc_group_member_set(g, m->member_id) != KW_OK)
-            kc_group_retry(g, KC_NO_MEMORY);
-        else
-            kc_group_join(g);
-        return;
-    case KE_UNKNOWN_MEMBER_ID:
-    case KE_ILLEGAL_GENERATION:
-        outdated(g, err == KE_UNKNOWN_MEMBER_ID, err);
-        return;
-    case KE_FENCED_INSTANCE_ID:
-        kc_group_fail(g, err, "another consumer has joined with the same group.instance.id");
-        return;
-    default:
-        (void)kc_coordinator_failed(kc_commits_coordinator(g->consume->commits), rq, err);
+    if (err != KE_MEMBER_ID_REQUIRED)
+        refused(g, rq, err);
+    else if (*g->member_id || m->member_id.len <= 0) /* it has one, or was given none */
         kc_group_retry(g, err);
-    }
+    else if (kc_group_member_set(g, m->member_id) != KW_OK)
+        kc_group_retry(g, KC_NO_MEMORY);
+    else
+        kc_group_join(g); /* again, under the name that it is given (KIP-394) */
 }
 
 /* Whether the answer is still of interest; ends the request. */
@@ -315,22 +314,12 @@ static kc_err take_share(struct kc_group *g, struct kw_bytes bytes) {
 }
 
 static void sync_failed(struct kc_group *g, struct kc_request *rq, kc_err err) {
-    switch (err) {
-    case KE_REBALANCE_IN_PROGRESS:
-        g->why = "the group rebalances";
-        kc_group_again(g);
+    if (err != KE_REBALANCE_IN_PROGRESS) {
+        refused(g, rq, err);
         return;
-    case KE_UNKNOWN_MEMBER_ID:
-    case KE_ILLEGAL_GENERATION:
-        outdated(g, err == KE_UNKNOWN_MEMBER_ID, err);
-        return;
-    case KE_FENCED_INSTANCE_ID:
-        kc_group_fail(g, err, "another consumer has joined with the same group.instance.id");
-        return;
-    default:
-        (void)kc_coordinator_failed(kc_commits_coordinator(g->consume->commits), rq, err);
-        kc_group_retry(g, err);
     }
+    g->why = "the group rebalances";
+    kc_group_again(g);
 }
 
 static void sync_done(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk) {
