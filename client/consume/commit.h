@@ -153,6 +153,6 @@ void kc_commits_query_cancel(struct kc_commits *m, struct kc_committed_query *q,
 /* ---- The consumer's part ---- */
 
 /* In a turn, under consume->lock: asks for the committed offsets of those parts that are looked at and wait for it. */
-void kc_commits_ask(struct kc_commits *m, int64_t now_us, int64_t *next_us);
+void kc_commits_ask(struct kc_commits *m, int64_t now_us);
 
 #endif

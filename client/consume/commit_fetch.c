@@ -341,10 +341,9 @@ static bool part_due(struct kc_part *p, int64_t now_us) {
     return false;
 }
 
-void kc_commits_ask(struct kc_commits *m, int64_t now_us, int64_t *next_us) {
+void kc_commits_ask(struct kc_commits *m, int64_t now_us) {
     struct kc_consume *c = m->consume;
     size_t n = 0;
-    (void)next_us;
     if (atomic_exchange(&m->left, false)) kc_commits_look(m);
     if (m->stopped || m->closed || !m->started) return;
     for (struct kw_list *it = c->turn.next; it != &c->turn; it = it->next) n += part_due(KW_CONTAINER_OF(it, struct kc_part, look_link), now_us);

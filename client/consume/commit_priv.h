@@ -99,7 +99,6 @@ void kc_commits_auto_run(struct kc_commits *m);                  /* what is proc
 /* How a value ended: what is processed may be committed again if that failed. tell: nobody but the application as a whole is to hear of the error. */
 void kc_commits_auto_ended(struct kc_commits *m, const struct kc_slot *s, kc_err err, bool tell);
 void kc_commits_drains_run(struct kc_commits *m);
-void kc_commits_drains_stop(struct kc_commits *m);
 
 /* commit_fetch.c */
 void kc_commits_queries_run(struct kc_commits *m);

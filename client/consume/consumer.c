@@ -143,7 +143,7 @@ void kc_consume_run(struct kc_consume *c) {
     kc_offsets_settle(c, now_us, &next_us);
     begin_turn(c, now_us);
     sort_out(c);
-    if (c->commits) kc_commits_ask(c->commits, now_us, &next_us);
+    if (c->commits) kc_commits_ask(c->commits, now_us);
     kc_offsets_ask(c, false, now_us, &next_us);
     kc_fetchers_place(c, now_us);
     kc_offsets_ask(c, true, now_us, &next_us);

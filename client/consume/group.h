@@ -138,8 +138,7 @@ struct kc_group {
     bool search_due;            /* patterns: look which topics there are, before anything else */
     const char *why;            /* it joins again; said in JoinGroup (KIP-800) */
     bool rejoin;                /* STABLE: join again */
-    bool rebalancing;           /* the group waits for this member since rebalance_since_us */
-    int64_t rebalance_since_us;
+    int64_t rebalance_since_us; /* when the group began to wait for this member */
     int32_t errors;             /* in a row */
     kc_err last_err, told;
     int64_t not_before_us;      /* BACKOFF */
@@ -156,7 +155,7 @@ struct kc_group {
     bool rq_busy, rq_void;      /* rq_void: its answer does not count any more */
     int64_t rq_sent_us;
     struct kc_request beat;
-    bool beat_busy, beat_void;
+    bool beat_busy;
     int64_t beat_sent_us, beat_due_us, heard_us; /* heard_us: when the last request was sent that the group has answered well */
     int32_t beat_generation, beat_errors;
     struct kc_request leave;

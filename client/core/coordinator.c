@@ -390,9 +390,6 @@ void kc_coordinator_find(struct kc_coordinator *c) {
 int32_t kc_coordinator_broker(const struct kc_coordinator *c) {
     return broker_of(c) ? c->broker : -1;
 }
-int64_t kc_coordinator_since(const struct kc_coordinator *c) {
-    return c->since_us;
-}
 kc_err kc_coordinator_last(const struct kc_coordinator *c) {
     return c->last;
 }

@@ -44,7 +44,6 @@ bool kc_coordinator_failed(struct kc_coordinator *c, const struct kc_request *rq
 void kc_coordinator_find(struct kc_coordinator *c);
 
 int32_t kc_coordinator_broker(const struct kc_coordinator *c);  /* node id, -1: not known now */
-int64_t kc_coordinator_since(const struct kc_coordinator *c);   /* since when it is known, or is not */
 kc_err kc_coordinator_last(const struct kc_coordinator *c);     /* why it is not known; KC_OK: it is, or nobody asked, or the answer is awaited */
 /* For kc_consumer_why and error texts: "the coordinator of group g is broker 2: connected to …", "… is looked for since 1.2 s: COORDINATOR_NOT_AVAILABLE". */
 void kc_coordinator_status(struct kc_coordinator *c, char *text, size_t size);
