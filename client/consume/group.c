@@ -180,7 +180,6 @@ void kc_group_unsubscribe(struct kc_consume *c) {
     struct kc_group *g = atomic_load(&c->group);
     if (g && g->subscribed) {
         g->subscribed = false;
-        g->leave_static = true;
         g->failed = KC_OK;
         g->wishes++;
         kc_group_give_up(g);
@@ -276,7 +275,10 @@ static const struct {
 
 bool kc_group_why(struct kc_consume *c, kc_why *w) {
     struct kc_group *g = atomic_load(&c->group);
-    if (!g || (g->state == KC_GROUP_IDLE && !g->subscribed)) return false;
+    kc_lock_take(&c->lock);
+    bool subscribed = kc_group_gave(c);
+    kc_lock_give(&c->lock);
+    if (!g || (g->state == KC_GROUP_IDLE && !subscribed)) return false;
     struct kc_coordinator *co = kc_commits_coordinator(c->commits);
     char where[160] = "";
     int64_t now_us = kc_core_now(c->core).mono_us;

@@ -113,7 +113,6 @@ struct kc_group {
     bool subscribed, closing;
     uint64_t wishes;            /* calls of subscribe and unsubscribe */
     int64_t close_by_us;
-    bool leave_static;          /* a static member leaves too: unsubscribed in so many words */
     bool gone;                  /* closed, and out of everything */
     bool joined;                /* has its partitions: kc_consumer_await_assigned */
     kc_err failed;              /* state FAILED: why */
@@ -162,6 +161,7 @@ struct kc_group {
     bool leave_busy, left;      /* left: it was told, or is being */
     int64_t leave_until_us, leave_again_us; /* not longer; when to tell it again, 0: no more */
     int32_t leave_errors;
+    bool leave_static;          /* a static member tells it too: unsubscribed in so many words */
     const char *leave_why;
     struct kc_request search;   /* Metadata of all topics */
     bool search_busy;

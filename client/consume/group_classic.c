@@ -247,7 +247,7 @@ static void begin_leaving(struct kc_group *g) {
     g->after_drain = KC_GROUP_LEAVE;
     g->after_leave = KC_GROUP_IDLE;
     g->leave_why = g->closing ? "the consumer is closed" : "the consumer unsubscribed";
-    g->leave_static = g->leave_static && !g->closing;
+    g->leave_static = !g->closing;
     kc_group_enter(g, KC_GROUP_DRAIN);
 }
 
@@ -482,7 +482,6 @@ static bool leave(struct kc_group *g, int64_t now_us) {
     if ((g->leave_busy || g->leave_again_us) && !late) return false;
     g->leave_again_us = 0;
     g->left = false;
-    g->leave_static = false;
     kc_group_forget(g, true);
     kc_core_lane_rest(c->core, g->lane);
     kc_group_enter(g, g->after_leave);
