@@ -242,6 +242,13 @@ static bool stands(struct kc_commits *m, struct kc_slot *s) {
     return held;
 }
 
+static void slot_take_newest(struct kc_slot *s) { /* what ends next is its newest value */
+    s->sent_order = s->order;
+    s->sent_assignment = s->assignment;
+    s->sent_era = s->era;
+    s->sent_offset = s->offset;
+}
+
 /* Drops what may no longer be committed, or nobody wants. */
 static void prune(struct kc_commits *m, kc_err err) {
     m->prune_due = false;
@@ -250,8 +257,7 @@ static void prune(struct kc_commits *m, kc_err err) {
         struct kc_slot *s = KW_CONTAINER_OF(l, struct kc_slot, link);
         if (is_wanted(s) && stands(m, s)) continue;
         settle_upto(s, UINT64_MAX, err, false);
-        s->sent_assignment = s->assignment;
-        s->sent_era = s->era;
+        slot_take_newest(s);
         kc_commits_auto_ended(m, s, err, false); /* was not committed */
         slot_free(m, s);
     }
@@ -324,10 +330,7 @@ static void fill_partition(struct kc_slot *s, struct kw_offset_commit_request_pa
         .committed_metadata = s->metadata_len > 0 ? (struct kw_str){(const char *)s->metadata, s->metadata_len} : kw_str_of(""),
     };
     s->encoded = true;
-    s->sent_order = s->order;
-    s->sent_assignment = s->assignment;
-    s->sent_era = s->era;
-    s->sent_offset = s->offset;
+    slot_take_newest(s);
 }
 
 /* The batch's slots at their newest values. */
@@ -495,9 +498,7 @@ static void failed(struct kc_commits *m, kc_err err, struct kc_slot **batch, siz
     for (struct kw_list *l = m->pending.next, *next; l != &m->pending; l = next) { /* what holds for one holds for all */
         next = l->next;
         struct kc_slot *s = KW_CONTAINER_OF(l, struct kc_slot, link);
-        s->sent_order = s->order;
-        s->sent_assignment = s->assignment;
-        s->sent_era = s->era;
+        slot_take_newest(s);
         slot_ended(m, s, err);
     }
 }

@@ -397,6 +397,23 @@ static void test_a_manual_assignment_that_is_replaced(void **state) {
     cg_free(g);
 }
 
+/* An automatic commit for which no request could be made tells which offset it is. */
+static void test_automatic_failure_before_any_request(void **state) {
+    (void)state;
+    struct cg *g = cg_new(KC_PROCESSED_BY_POLL, PAIRS(EARLIEST, "auto.commit.interval.ms", "100"));
+    g->w->net->api_max[KW_API_OFFSET_COMMIT] = 1; /* a broker of long ago */
+    begin(g, 0, 10, KC_OFFSET_BEGINNING);
+    cg_poll_until(g, 0, 10);
+    (void)cg_poll(g);
+    cw_advance(g->w, 1000000);
+    while (cg_poll(g)) {
+    }
+    assert_int_equal(g->commits, 0);
+    assert_int_equal(cw_first(g->w, KC_EVENT_ERROR)->err, KC_UNSUPPORTED);
+    assert_non_null(strstr(g->w->message, "offset 10 could not be committed"));
+    cg_free(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_commits),
@@ -411,6 +428,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_is_processed_before_the_ack),
         cmocka_unit_test(test_a_drain_has_a_limit),
         cmocka_unit_test(test_a_manual_assignment_that_is_replaced),
+        cmocka_unit_test(test_automatic_failure_before_any_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
