@@ -12,10 +12,6 @@
 enum { VERSION_MIN = 2, VERSION_STATIC = 7, VERSION_BY_ID = 10 };
 #define MEMORY_RETRY_US 100000
 
-static uint64_t key_of(int32_t topic, int32_t partition) {
-    return (uint64_t)(uint32_t)topic << 32 | (uint32_t)partition;
-}
-
 void kc_commits_look(struct kc_commits *m) {
     kc_core_defer(m->core, &m->run);
 }
@@ -55,7 +51,7 @@ static void settle_upto(struct kc_slot *s, uint64_t order, kc_err err, bool sent
 }
 
 static struct kc_slot *slot_of(struct kc_commits *m, int32_t topic, int32_t partition) {
-    return kw_map_get_u64(&m->slots, key_of(topic, partition));
+    return kw_map_get_u64(&m->slots, kc_part_key(topic, partition));
 }
 
 /* What was asked for in a call that gave up may have been sent. */
@@ -152,7 +148,7 @@ void kc_commits_call(struct kc_commits *m, struct kc_commit_call *call) {
 
 static void slot_free(struct kc_commits *m, struct kc_slot *s) {
     KW_ASSERT(kw_list_empty(&s->items));
-    (void)kw_map_remove_u64(&m->slots, key_of(s->topic, s->partition));
+    (void)kw_map_remove_u64(&m->slots, kc_part_key(s->topic, s->partition));
     kw_list_remove(&s->link);
     kw_free(s->metadata);
     kw_free(s);
@@ -161,7 +157,7 @@ static void slot_free(struct kc_commits *m, struct kc_slot *s) {
 static struct kc_slot *slot_make(struct kc_commits *m, const struct kc_value *v) {
     struct kc_slot *s = kw_calloc(1, sizeof *s);
     if (!s) return NULL;
-    if (kw_map_put_u64(&m->slots, key_of(v->topic, v->partition), s) != KW_OK) {
+    if (kw_map_put_u64(&m->slots, kc_part_key(v->topic, v->partition), s) != KW_OK) {
         kw_free(s);
         return NULL;
     }

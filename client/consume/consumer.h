@@ -259,14 +259,16 @@ void kc_part_anew(struct kc_part *p, int64_t begun_at);
 /* Under the lock. What is processed of it and may be committed; -1: nothing. *epoch: the leader epoch of the record before; -1. */
 int64_t kc_part_processed(const struct kc_part *p, int32_t *epoch);
 /* Under the lock: what assign does with each partition. */
-struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partition); /* in no list, not in by_id; NULL: no memory */
-kc_err kc_part_enter(struct kc_part *p);                                             /* into by_id; KC_NO_MEMORY */
+kc_err kc_part_make(struct kc_consume *c, int32_t topic, int32_t partition, struct kw_list *fresh); /* to its end; KC_NO_MEMORY */
+void kc_parts_unmake(struct kc_consume *c, struct kw_list *fresh);                   /* all of them */
 void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_us); /* where tp says, from anew */
-void kc_part_unenter(struct kc_part *p);                                             /* out of by_id */
 void kc_part_still(struct kc_part *p); /* drops what was fetched, and fetches nothing: its position stays what the application has seen */
 void kc_part_remove(struct kc_part *p); /* no longer assigned: loop context takes it out of everything */
 int64_t kc_part_reset_offset(const struct kc_part *p); /* auto.offset.reset: KC_OFFSET_BEGINNING, _END; KC_OFFSET_RESET: none */
 bool kc_part_is_start(const struct kc_consume *c, int64_t offset); /* an offset, or a special one */
+static inline uint64_t kc_part_key(int32_t topic, int32_t partition) { /* in maps */
+    return (uint64_t)(uint32_t)topic << 32 | (uint32_t)partition;
+}
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition); /* under the lock */
 void kc_part_ref(struct kc_part *p);                                                  /* under the lock */
 void kc_part_unref(struct kc_part *p);                                                /* under the lock */

@@ -216,24 +216,10 @@ static kc_err make_parts(struct kc_consume *c, const kc_topic_partition *share, 
             p->listed = false;
             continue;
         }
-        p = kc_part_new(c, share[i].topic, share[i].partition);
-        if (!p || kc_part_enter(p) != KC_OK) {
-            kw_free(p);
-            return KC_NO_MEMORY;
-        }
-        kw_list_push(fresh, &p->link);
+        if (kc_part_make(c, share[i].topic, share[i].partition, fresh) != KC_OK) return KC_NO_MEMORY;
         ++*n;
     }
     return KC_OK;
-}
-
-static void unmake_parts(struct kw_list *fresh) {
-    struct kw_list *n;
-    while ((n = kw_list_shift(fresh)) != NULL) {
-        struct kc_part *p = KW_CONTAINER_OF(n, struct kc_part, link);
-        kc_part_unenter(p);
-        kc_part_unref(p);
-    }
 }
 
 static size_t list_all(struct kc_consume *c) {
@@ -267,7 +253,7 @@ kc_err kc_group_give(struct kc_group *g, const kc_topic_partition *share, size_t
     kc_err err = make_parts(c, share, count, &fresh, &made);
     struct kc_handover *h = err == KC_OK ? kc_handover_new(g, KC_EVENT_ASSIGNED, made) : NULL;
     if (!h || spare_for(g, had + made) != KC_OK) {
-        unmake_parts(&fresh);
+        kc_parts_unmake(c, &fresh);
         unlist_all(c);
         kc_handover_unref(h);
         return KC_NO_MEMORY;

@@ -7,12 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static uint64_t part_key(int32_t topic, int32_t partition) {
-    return (uint64_t)(uint32_t)topic << 32 | (uint32_t)partition;
-}
-
 struct kc_part *kc_part_find(struct kc_consume *c, int32_t topic, int32_t partition) {
-    return kw_map_get_u64(&c->by_id, part_key(topic, partition));
+    return kw_map_get_u64(&c->by_id, kc_part_key(topic, partition));
 }
 
 void kc_part_look(struct kc_part *p) {
@@ -166,11 +162,12 @@ void kc_part_fetch_size(struct kc_part *p, int32_t size) {
     p->fetch_size = size;
 }
 
-void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t now_us) {
+/* What was fetched, and what poll_one has at hand. What was asked for is for nobody. */
+static void drop_all(struct kc_part *p) {
     struct kc_consume *c = p->consume;
     drop_fetched(p);
     kc_part_show(p);
-    if (c->one.part == p) { /* poll_one sees the changes, and drops what it has at hand */
+    if (c->one.part == p) { /* poll_one sees the changes */
         kc_hand_drop(c);
         c->hand = (struct kc_hand){p, atomic_load(&c->one.passed), -1}; /* our reference is the hand's now: not yet gone past */
         c->one.part = NULL;
@@ -178,6 +175,10 @@ void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t n
     }
     atomic_fetch_add(&c->changes, 1);
     p->generation = ++c->generations;
+}
+
+void kc_part_restart(struct kc_part *p, int64_t offset, int32_t epoch, int64_t now_us) {
+    drop_all(p);
     p->since_us = now_us;
     p->not_before_us = 0;
     p->eof_offset = -1;
@@ -227,7 +228,7 @@ void kc_part_begin(struct kc_part *p, const kc_topic_partition *tp, int64_t now_
     kc_part_tell(p, KE_OFFSET_OUT_OF_RANGE, -1, "no offset to begin at was given, and auto.offset.reset=none: seek to go on");
 }
 
-struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partition) {
+static struct kc_part *part_new(struct kc_consume *c, int32_t topic, int32_t partition) {
     struct kc_part *p = kw_calloc(1, sizeof *p);
     if (!p) return NULL;
     kw_list_init(&p->link);
@@ -251,34 +252,35 @@ struct kc_part *kc_part_new(struct kc_consume *c, int32_t topic, int32_t partiti
     return p;
 }
 
-kc_err kc_part_enter(struct kc_part *p) {
-    return kw_map_put_u64(&p->consume->by_id, part_key(p->topic, p->partition), p) == KW_OK ? KC_OK : KC_NO_MEMORY;
+kc_err kc_part_make(struct kc_consume *c, int32_t topic, int32_t partition, struct kw_list *fresh) {
+    struct kc_part *p = part_new(c, topic, partition);
+    if (!p || kw_map_put_u64(&c->by_id, kc_part_key(topic, partition), p) != KW_OK) {
+        kw_free(p);
+        return KC_NO_MEMORY;
+    }
+    kw_list_push(fresh, &p->link);
+    return KC_OK;
 }
 
-void kc_part_unenter(struct kc_part *p) {
-    (void)kw_map_remove_u64(&p->consume->by_id, part_key(p->topic, p->partition));
+void kc_parts_unmake(struct kc_consume *c, struct kw_list *fresh) {
+    struct kw_list *it;
+    while ((it = kw_list_shift(fresh)) != NULL) {
+        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
+        (void)kw_map_remove_u64(&c->by_id, kc_part_key(p->topic, p->partition));
+        kc_part_unref(p);
+    }
 }
 
 void kc_part_still(struct kc_part *p) {
-    struct kc_consume *c = p->consume;
     p->position = kc_part_position(p);
-    drop_fetched(p);
-    kc_part_show(p);
-    if (c->one.part == p) { /* poll_one drops what it has at hand, which is not processed yet */
-        kc_hand_drop(c);
-        c->hand = (struct kc_hand){p, atomic_load(&c->one.passed), -1};
-        c->one.part = NULL;
-        if (!c->commits) kc_hand_drop(c);
-    }
-    atomic_fetch_add(&c->changes, 1);
-    p->generation = ++c->generations;
+    drop_all(p);
     p->state = KC_PART_FAILED;
     kc_part_look(p);
 }
 
 void kc_part_remove(struct kc_part *p) {
     struct kc_consume *c = p->consume;
-    (void)kw_map_remove_u64(&c->by_id, part_key(p->topic, p->partition));
+    (void)kw_map_remove_u64(&c->by_id, kc_part_key(p->topic, p->partition));
     p->assigned = false; /* loop context takes it out of its session at its next look, then lets go of it */
     kc_part_restart(p, p->position, -1, 0);
     kc_part_anew(p, KC_BEGUN_UNKNOWN);
@@ -290,23 +292,9 @@ static kc_err assign_new(struct kc_consume *c, const kc_topic_partition *parts, 
         const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
         if (!kc_metadata_topic(c->core, tp->topic) || tp->partition < 0 || !kc_part_is_start(c, tp->offset)) return KC_INVALID;
         if (kc_part_find(c, tp->topic, tp->partition)) continue;
-        struct kc_part *p = kc_part_new(c, tp->topic, tp->partition);
-        if (!p || kc_part_enter(p) != KC_OK) {
-            kw_free(p);
-            return KC_NO_MEMORY;
-        }
-        kw_list_push(fresh, &p->link);
+        if (kc_part_make(c, tp->topic, tp->partition, fresh) != KC_OK) return KC_NO_MEMORY;
     }
     return KC_OK;
-}
-
-static void assign_undo(struct kc_consume *c, struct kw_list *fresh) {
-    struct kw_list *it;
-    while ((it = kw_list_shift(fresh)) != NULL) {
-        struct kc_part *p = KW_CONTAINER_OF(it, struct kc_part, link);
-        (void)kw_map_remove_u64(&c->by_id, part_key(p->topic, p->partition));
-        kc_part_unref(p);
-    }
 }
 
 kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, size_t stride, size_t n, int64_t now_us) {
@@ -315,7 +303,7 @@ kc_err kc_consume_assign(struct kc_consume *c, const kc_topic_partition *parts, 
     kc_lock_take(&c->lock);
     kc_err err = kc_group_gave(c) ? KC_INVALID : assign_new(c, parts, stride, n, &fresh);
     if (err != KC_OK) {
-        assign_undo(c, &fresh);
+        kc_parts_unmake(c, &fresh);
         kc_lock_give(&c->lock);
         return err;
     }
