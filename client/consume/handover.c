@@ -93,10 +93,13 @@ static void release(struct kc_part *p) {
     kc_part_show(p);
 }
 
-static void give_up_part(struct kc_group *g, struct kc_part *p) {
-    if (p->paused && g->paused) { /* room was made when it was revoked */
+static void note_paused(struct kc_group *g, const struct kc_part *p) {
+    if (p->paused && g->paused) /* room was made when it was revoked */
         g->paused[g->paused_count++] = (kc_topic_partition){.topic = p->topic, .partition = p->partition};
-    }
+}
+
+static void give_up_part(struct kc_group *g, struct kc_part *p) {
+    note_paused(g, p);
     kc_part_leave(p);
     kc_part_remove(p);
 }
@@ -288,7 +291,7 @@ static void withdraw(struct kc_group *g, struct kc_handover *h, struct kc_part *
         h->parts[i] = h->parts[--h->count];
         break;
     }
-    if (p->paused && g->paused) g->paused[g->paused_count++] = (kc_topic_partition){.topic = p->topic, .partition = p->partition};
+    note_paused(g, p);
     kc_part_remove(p);
     if (h->count == 0) settle(g->consume, h, KC_HANDOVER_DONE);
 }
