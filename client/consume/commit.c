@@ -261,11 +261,6 @@ static void prune(struct kc_commits *m, kc_err err) {
 
 /* ---- Asking ---- */
 
-static struct kw_str topic_name(struct kc_commits *m, int32_t topic) {
-    const struct kc_topic_meta *t = kc_metadata_topic(m->core, topic);
-    return kw_str_of(t ? t->name : "");
-}
-
 static bool topic_id(struct kc_commits *m, int32_t topic, struct kw_uuid *id) {
     const struct kc_topic_meta *t = kc_metadata_topic(m->core, topic);
     if (!t || kw_uuid_is_zero(t->id)) return false;
@@ -340,7 +335,7 @@ static kw_err fill_topics(struct kc_commits *m, struct kw_offset_commit_request 
             size_t n = 1;
             while (i + n < m->batch_count && m->batch[i + n]->topic == s->topic) n++;
             t = &q->topics.v[q->topics.n++];
-            t->name = topic_name(m, s->topic);
+            t->name = kc_topic_name(m->core, s->topic);
             t->topic_id = s->topic_id;
             t->partitions.v = kw_arena_calloc(arena, n, sizeof *t->partitions.v);
             if (!t->partitions.v) return KW_ENOMEM;
@@ -412,7 +407,7 @@ static struct kc_slot *find_slot(struct kc_commits *m, struct kw_str name, const
     for (size_t i = 0; i < m->batch_count; i++) { /* answers come in the order of the request, as a rule: the first look hits */
         size_t at = (*cursor + i) % m->batch_count;
         struct kc_slot *s = m->batch[at];
-        if (s->partition != partition || !(id ? kw_uuid_eq(s->topic_id, *id) : kw_str_eq(topic_name(m, s->topic), name))) continue;
+        if (s->partition != partition || !(id ? kw_uuid_eq(s->topic_id, *id) : kw_str_eq(kc_topic_name(m->core, s->topic), name))) continue;
         *cursor = at + 1;
         return s;
     }

@@ -32,11 +32,6 @@ struct fetch { /* one OffsetFetch */
 
 /* ---- Encoding ---- */
 
-static struct kw_str topic_name(struct kc_commits *m, int32_t topic) {
-    const struct kc_topic_meta *t = kc_metadata_topic(m->core, topic);
-    return kw_str_of(t ? t->name : "");
-}
-
 static int by_topic(const void *a, const void *b) {
     const struct fetch_item *x = a, *y = b;
     if (x->topic != y->topic) return x->topic < y->topic ? -1 : 1;
@@ -65,7 +60,7 @@ static kw_err fill_group(struct fetch *f, struct kw_offset_fetch_request *q, str
     if (!g->topics.v) return KW_ENOMEM;
     for (size_t i = 0, n; i < f->count; i += n) {
         struct kw_offset_fetch_request_topics *t = &g->topics.v[g->topics.n++];
-        t->name = topic_name(f->commits, f->items[i].topic);
+        t->name = kc_topic_name(f->commits->core, f->items[i].topic);
         t->topic_id = f->items[i].topic_id;
         t->partition_indexes.v = run_of(f, i, &n, &t->partition_indexes.n, arena);
         if (!t->partition_indexes.v) return KW_ENOMEM;
@@ -82,7 +77,7 @@ static kw_err fill_topics(struct fetch *f, struct kw_offset_fetch_request *q, st
     if (!q->topics.v) return KW_ENOMEM;
     for (size_t i = 0, n; i < f->count; i += n) {
         struct kw_offset_fetch_request_topic *t = &q->topics.v[q->topics.n++];
-        t->name = topic_name(f->commits, f->items[i].topic);
+        t->name = kc_topic_name(f->commits->core, f->items[i].topic);
         t->partition_indexes.v = run_of(f, i, &n, &t->partition_indexes.n, arena);
         if (!t->partition_indexes.v) return KW_ENOMEM;
     }
@@ -204,7 +199,7 @@ static void answer_part(struct fetch *f, struct kw_str name, const struct kw_uui
     for (size_t i = 0; i < f->count; i++) {
         size_t at = (f->cursor + i) % f->count;
         struct fetch_item *it = &f->items[at];
-        bool same = it->partition == r->partition && (id ? kw_uuid_eq(it->topic_id, *id) : kw_str_eq(topic_name(f->commits, it->topic), name));
+        bool same = it->partition == r->partition && (id ? kw_uuid_eq(it->topic_id, *id) : kw_str_eq(kc_topic_name(f->commits->core, it->topic), name));
         if (!same && hit) return;
         if (!same) continue;
         hit = true;

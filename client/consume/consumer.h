@@ -323,6 +323,12 @@ struct kc_event {
     bool in_child;                /* freed after a fork: acknowledges nothing */
 };
 
+/* "": the client has no such topic. */
+static inline struct kw_str kc_topic_name(struct kc_core *core, int32_t topic) {
+    const struct kc_topic_meta *t = kc_metadata_topic(core, topic);
+    return kw_str_of(t ? t->name : "");
+}
+
 /* The polling thread alone adds. */
 static inline void kc_polls_add(struct kc_consume *c, uint32_t n) {
     atomic_store_explicit(&c->polls, atomic_load_explicit(&c->polls, memory_order_relaxed) + n, memory_order_relaxed);

@@ -34,7 +34,7 @@ static kw_err name_share(struct kc_group *g, const kc_topic_partition *v, size_t
         partitions[i] = v[i].partition;
         if (i == 0 || v[i].topic != v[i - 1].topic) {
             struct kw_consumer_protocol_assignment_topic_partition *t = &s->topics[s->topic_count++];
-            t->topic = kw_str_of(kc_metadata_topic(g->consume->core, v[i].topic)->name);
+            t->topic = kc_topic_name(g->consume->core, v[i].topic);
             t->partitions.v = &partitions[i];
         }
         s->topics[s->topic_count - 1].partitions.n++;
@@ -64,7 +64,7 @@ static kw_err owned(struct kc_group *g, struct kw_arena *a, struct kc_share *s) 
 static kw_err subscription(struct kc_group *g, struct kw_arena *a, struct kc_subscription *s) {
     struct kw_str *names = kw_arena_alloc(a, (g->joined_topics.count + 1) * sizeof(*names));
     if (!names) return KW_ENOMEM;
-    for (size_t i = 0; i < g->joined_topics.count; i++) names[i] = kw_str_of(kc_metadata_topic(g->consume->core, g->joined_topics.v[i])->name);
+    for (size_t i = 0; i < g->joined_topics.count; i++) names[i] = kc_topic_name(g->consume->core, g->joined_topics.v[i]);
     const char *rack = g->consume->settings->rack;
     *s = (struct kc_subscription){.topics = names,
                                   .topic_count = (int32_t)g->joined_topics.count,

@@ -88,11 +88,6 @@ static size_t topic_run(const struct ask *a, size_t from) { /* items of one topi
     return to - from;
 }
 
-static struct kw_str topic_name(struct kc_core *core, int32_t topic) {
-    struct kc_topic_meta *t = kc_metadata_topic(core, topic);
-    return kw_str_of(t ? t->name : "");
-}
-
 static kw_err encode_list(struct kc_request *rq, struct kw_out *out) {
     struct ask *a = rq->ctx;
     struct kw_arena arena;
@@ -107,7 +102,7 @@ static kw_err encode_list(struct kc_request *rq, struct kw_out *out) {
     for (size_t i = 0, n; err == KW_OK && i < a->count; i += n) {
         n = topic_run(a, i);
         struct kw_list_offsets_request_list_offsets_topic *t = &m.topics.v[m.topics.n++];
-        t->name = topic_name(a->consume->core, a->items[i].topic);
+        t->name = kc_topic_name(a->consume->core, a->items[i].topic);
         t->partitions.v = kw_arena_calloc(&arena, n, sizeof *t->partitions.v);
         if (!t->partitions.v) err = KW_ENOMEM;
         for (size_t k = 0; err == KW_OK && k < n; k++) {
@@ -136,7 +131,7 @@ static kw_err encode_epochs(struct kc_request *rq, struct kw_out *out) {
     for (size_t i = 0, n; err == KW_OK && i < a->count; i += n) {
         n = topic_run(a, i);
         struct kw_offset_for_leader_epoch_request_offset_for_leader_topic *t = &m.topics.v[m.topics.n++];
-        t->topic = topic_name(a->consume->core, a->items[i].topic);
+        t->topic = kc_topic_name(a->consume->core, a->items[i].topic);
         t->partitions.v = kw_arena_calloc(&arena, n, sizeof *t->partitions.v);
         if (!t->partitions.v) err = KW_ENOMEM;
         for (size_t k = 0; err == KW_OK && k < n; k++) {
@@ -156,7 +151,7 @@ static struct ask_item *find_item(struct ask *a, struct kw_str topic, int32_t pa
     for (size_t i = 0; i < a->count; i++) { /* answers come in the order of the request, as a rule: the first look hits */
         size_t at = (a->cursor + i) % a->count;
         struct ask_item *it = &a->items[at];
-        if (it->partition == partition && kw_str_eq(topic_name(a->consume->core, it->topic), topic)) {
+        if (it->partition == partition && kw_str_eq(kc_topic_name(a->consume->core, it->topic), topic)) {
             a->cursor = at + 1;
             it->answered = true;
             return it;
