@@ -187,7 +187,7 @@ struct kc_group {
     struct kc_share last_share; /* of the last generation, in share_arena: what the sticky assignor says that it had */
     int32_t last_generation;
     struct kw_arena share_arena;
-    struct kc_counts {          /* of each topic the partitions that there were when this member first saw it: later ones were added (CC-13) */
+    struct kc_counts {          /* of each topic, ascending, the partitions when this member first saw it: later ones were added (CC-13) */
         int32_t topic, partitions;
     } *first_counts;
     size_t first_count, first_cap;
@@ -246,6 +246,7 @@ kw_err kc_group_member_set(struct kc_group *g, struct kw_str id) KW_CHECK; /* ta
 void kc_group_publish(struct kc_group *g, bool member); /* tells commits who it is now */
 void kc_group_rest(struct kc_group *g);                 /* cancels what is outstanding of a join */
 void kc_group_rebalance(struct kc_group *g, int64_t now_us); /* the group waits for it to join again */
+size_t kc_group_counts_at(const struct kc_group *g, int32_t topic);     /* in first_counts: where the topic is, or belongs */
 kw_err kc_group_note_counts(struct kc_group *g, const kc_topic_partition *v, size_t n) KW_CHECK; /* partitions, as first seen */
 void kc_group_settled(struct kc_group *g, bool gone);   /* SyncGroup was answered: a member. gone: partitions are to be given up */
 bool kc_group_is_in(const struct kc_group *g);          /* the group, or on its way into it */

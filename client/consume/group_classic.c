@@ -194,9 +194,21 @@ void kc_group_refused(void *ctx, const struct kc_commit_member *as, kc_err err) 
 
 /* ---- After SyncGroup ---- */
 
+size_t kc_group_counts_at(const struct kc_group *g, int32_t topic) {
+    size_t from = 0, to = g->first_count;
+    while (from < to) {
+        size_t mid = from + (to - from) / 2;
+        if (g->first_counts[mid].topic < topic)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
+}
+
 static kw_err note_count(struct kc_group *g, int32_t topic, int32_t least) {
-    for (size_t i = 0; i < g->first_count; i++)
-        if (g->first_counts[i].topic == topic) return KW_OK;
+    size_t at = kc_group_counts_at(g, topic);
+    if (at < g->first_count && g->first_counts[at].topic == topic) return KW_OK;
     const struct kc_topic_meta *t = kc_metadata_topic(g->consume->core, topic);
     if (!t->known && least == 0) return KW_OK; /* nothing is known of it yet */
     if (g->first_count == g->first_cap) {
@@ -206,7 +218,8 @@ static kw_err note_count(struct kc_group *g, int32_t topic, int32_t least) {
         g->first_counts = grown;
         g->first_cap = cap;
     }
-    g->first_counts[g->first_count++] = (struct kc_counts){topic, KW_MAX(t->err == KE_NONE ? t->partition_count : 0, least)};
+    memmove(&g->first_counts[at + 1], &g->first_counts[at], (g->first_count++ - at) * sizeof(*g->first_counts));
+    g->first_counts[at] = (struct kc_counts){topic, KW_MAX(t->err == KE_NONE ? t->partition_count : 0, least)};
     return KW_OK;
 }
 

@@ -192,9 +192,8 @@ static const kc_topic_partition *sought(const struct kc_group *g, int32_t topic,
 
 static bool is_added(const struct kc_group *g, int32_t topic, int32_t partition) {
     if (!g->consume->settings->added_reset) return false;
-    for (size_t i = 0; i < g->first_count; i++)
-        if (g->first_counts[i].topic == topic) return partition >= g->first_counts[i].partitions;
-    return false;
+    size_t at = kc_group_counts_at(g, topic);
+    return at < g->first_count && g->first_counts[at].topic == topic && partition >= g->first_counts[at].partitions;
 }
 
 static void begin(struct kc_group *g, struct kc_part *p, struct kc_handover *h, int64_t now_us) {
