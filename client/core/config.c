@@ -520,11 +520,10 @@ static kc_err finish(struct kc_settings *s, const kc_config *client, const kc_co
     }
     if (s->reconnect_max_us < s->reconnect_min_us) s->reconnect_max_us = s->reconnect_min_us;
     if (s->retry_backoff_max_us < s->retry_backoff_us) s->retry_backoff_max_us = s->retry_backoff_us;
-    if (s->heartbeat_us > s->session_timeout_us / 3) {
-        if (given(client, role, row_of("heartbeat.interval.ms")) && s->heartbeat_us >= s->session_timeout_us)
-            return bad(error, "heartbeat.interval.ms must be less than session.timeout.ms");
-        if (!given(client, role, row_of("heartbeat.interval.ms"))) s->heartbeat_us = KW_MAX(s->session_timeout_us / 3, 1);
-    }
+    if (!given(client, role, row_of("heartbeat.interval.ms")))
+        s->heartbeat_us = KW_MIN(s->heartbeat_us, s->session_timeout_us / 3);
+    else if (s->heartbeat_us >= s->session_timeout_us)
+        return bad(error, "heartbeat.interval.ms must be less than session.timeout.ms");
     s->request_timeout_produce_us = s->request_timeout_us;
     s->in_flight_max = given(client, role, row_of("max.in.flight.requests.per.connection")) ? s->producer_in_flight_max : 100;
     return KC_OK;
