@@ -299,17 +299,15 @@ static void begin_subscribing(struct kc_group *g) {
 static void take_wish(struct kc_group *g) {
     struct kc_consume *c = g->consume;
     struct kc_numbers now = {NULL, 0};
-    bool same = false;
+    kw_err err = KW_OK;
     kc_lock_take(&c->lock);
     uint64_t wishes = g->wishes;
-    bool subscribed = g->subscribed, pattern = g->matcher != NULL;
-    kw_err err = wishes != g->wish && !pattern ? kc_numbers_set(&now, g->wanted.v, subscribed ? g->wanted.count : 0) : KW_OK;
-    if (err == KW_OK && wishes != g->wish && subscribed && !pattern && g->state == KC_GROUP_STABLE && !g->rejoin) {
-        same = kc_numbers_same(&now, &g->joined_topics);
-        if (same) g->joined = true;
-    }
+    bool subscribed = g->subscribed, pattern = g->matcher != NULL, fresh = wishes != g->wish;
+    if (fresh && !pattern) err = kc_numbers_set(&now, g->wanted.v, subscribed ? g->wanted.count : 0);
+    bool stays = fresh && err == KW_OK && subscribed && !pattern && g->state == KC_GROUP_STABLE && !g->rejoin;
+    if (stays && kc_numbers_same(&now, &g->joined_topics)) g->joined = true;
     kc_lock_give(&c->lock);
-    if (wishes == g->wish) return;
+    if (!fresh) return;
     if (err != KW_OK) {
         c->short_of_memory = true;
         return;
