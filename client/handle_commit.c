@@ -278,7 +278,9 @@ kc_err kc_consumer_lag(kc_consumer *c, kc_topic_partition *parts, size_t stride,
 
 kc_err kc_consumer_group_new(kc_consumer *c, kc_error **error) {
     const struct kc_settings *s = c->settings;
-    if (!s->group_id || !*s->group_id) return KC_OK;
+    if (!*s->group_id) return KC_OK;
+    kc_err err = kc_group_check(s, error);
+    if (err != KC_OK) return err;
     if (strlen(s->group_id) > INT16_MAX) {
         kc_error_make(error, KC_CONFIG, KC_NOT_PERSISTED, NULL, "group.id is longer than %d bytes", INT16_MAX);
         return KC_CONFIG;

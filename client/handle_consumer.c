@@ -99,11 +99,6 @@ kc_err kc_consumer_new(kc_client *client, const kc_config *config, kc_processed_
     struct kc_settings *settings = NULL;
     err = kc_settings_new(client->config, config, &settings, error);
     if (err != KC_OK) return err;
-    err = settings->group_id[0] ? kc_group_check(settings, error) : KC_OK;
-    if (err != KC_OK) {
-        kc_settings_free(settings);
-        return err;
-    }
     kc_consumer *c = kw_calloc(1, sizeof *c);
     if (!c || kc_consume_init(&c->consume, client->core, settings, notify, kick, c) != KW_OK) {
         kw_free(c);
