@@ -21,6 +21,19 @@ static const char *name_of(const struct kc_op *op, int32_t topic) {
     return name ? name : "?";
 }
 
+/* It could not be filled: nobody hears of it. */
+static kc_err discard(struct kc_op *op, kc_err err, const char *what, kc_error **error) {
+    kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "%s: %s", what, kc_err_text(err));
+    op->quiet = true;
+    kc_op_complete(op, err, NULL);
+    kc_op_free(op);
+    return err;
+}
+
+static kc_topic_partition part_of(const kc_offset *at) {
+    return (kc_topic_partition){at->topic, at->partition, at->offset, at->leader_epoch, at->err};
+}
+
 /* ---- Commit ---- */
 
 struct commit_op {
@@ -71,10 +84,7 @@ static void commit_deinit(struct kc_op *op) {
 
 static size_t commit_result(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
     const struct commit_op *o = KW_CONTAINER_OF(op, struct commit_op, op);
-    for (size_t i = 0; i < o->call.count && i < max; i++) {
-        const kc_offset *at = &o->call.items[i].at;
-        *KW_AT(kc_topic_partition, out, stride, i) = (kc_topic_partition){at->topic, at->partition, at->offset, at->leader_epoch, at->err};
-    }
+    for (size_t i = 0; i < o->call.count && i < max; i++) *KW_AT(kc_topic_partition, out, stride, i) = part_of(&o->call.items[i].at);
     return o->call.count;
 }
 
@@ -119,15 +129,9 @@ static kc_err commit_make(kc_consumer *c, const kc_offset *offsets, size_t strid
     } else {
         err = kc_commits_gather(m, &o->call.items, &o->call.count);
     }
-    if (err == KC_OK) {
-        *op = made;
-        return KC_OK;
-    }
-    kc_error_make(error, err, KC_NOT_PERSISTED, NULL, "commit: %s", kc_err_text(err));
-    made->quiet = true;
-    kc_op_complete(made, err, NULL);
-    kc_op_free(made);
-    return err;
+    if (err != KC_OK) return discard(made, err, "commit", error);
+    *op = made;
+    return KC_OK;
 }
 
 kc_err kc_consumer_commit_start(kc_consumer *c, const kc_offset *offsets, size_t stride, size_t n, uint64_t opaque, kc_op **op,
@@ -195,10 +199,7 @@ static void committed_deinit(struct kc_op *op) {
 
 static size_t committed_result(const struct kc_op *op, kc_topic_partition *out, size_t stride, size_t max) {
     const struct committed_op *o = KW_CONTAINER_OF(op, struct committed_op, op);
-    for (size_t i = 0; i < o->query.count && i < max; i++) {
-        const kc_offset *at = &o->query.items[i].at;
-        *KW_AT(kc_topic_partition, out, stride, i) = (kc_topic_partition){at->topic, at->partition, at->offset, at->leader_epoch, at->err};
-    }
+    for (size_t i = 0; i < o->query.count && i < max; i++) *KW_AT(kc_topic_partition, out, stride, i) = part_of(&o->query.items[i].at);
     return o->query.count;
 }
 
@@ -221,13 +222,7 @@ static kc_err committed_make(kc_consumer *c, const kc_topic_partition *parts, si
     o->consumer = c;
     o->query.deadline_us = kc_deadline_after(timeout_us != 0 ? timeout_us : c->settings->api_timeout_us);
     o->query.items = kw_calloc(n ? n : 1, sizeof *o->query.items);
-    if (!o->query.items) {
-        kc_error_make(error, KC_NO_MEMORY, KC_NOT_PERSISTED, NULL, "committed offsets: no memory");
-        made->quiet = true;
-        kc_op_complete(made, KC_NO_MEMORY, NULL);
-        kc_op_free(made);
-        return KC_NO_MEMORY;
-    }
+    if (!o->query.items) return discard(made, KC_NO_MEMORY, "committed offsets", error);
     o->query.count = n;
     for (size_t i = 0; i < n; i++) {
         const kc_topic_partition *tp = KW_AT(const kc_topic_partition, parts, stride, i);
