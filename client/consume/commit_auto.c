@@ -141,6 +141,7 @@ static kc_err drained(struct kc_commits *m, const struct kc_commit_drain *d) {
 
 void kc_commits_drains_run(struct kc_commits *m) {
     struct kw_list done, *l, *next;
+    if (kw_list_empty(&m->drains)) return; /* mostly */
     kw_list_init(&done);
     kc_lock_take(&m->consume->lock);
     for (l = m->drains.next; l != &m->drains; l = next) {
