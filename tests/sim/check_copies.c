@@ -129,7 +129,7 @@ static void cut(struct sim_cluster *c, struct sim_part *p, int node, int64_t to)
 void sim_copy_gone(struct sim_part *p, int node) {
     struct sim_copy *y = &p->copies[node];
     y->have.count = y->agreed = 0;
-    y->end = y->unread = 0;
+    y->end = y->unread = y->astray = 0;
     y->life = 0;
     y->suspect = y->out = y->led = false;
     memset(&y->look, 0, sizeof y->look);
@@ -292,6 +292,11 @@ static struct sim_look look_at(const struct sim_part *p, const struct sim_broker
     return l;
 }
 
+/* Until its leader has had that cut off, to the end of the last batch that is there. It may neither lead so nor append. */
+static bool is_astray(const struct sim_copy *y, const struct kb_partition *x) {
+    return y->astray && x->role != KB_PART_LEADS && (x->log->leo == y->astray || x->log->busy);
+}
+
 void sim_check_copies(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
@@ -300,20 +305,23 @@ void sim_check_copies(struct sim_broker *b) {
         if (t < 0 || x->index >= SIM_PARTS_MAX || sim_part_is_open(c, t, x->index)) continue;
         struct sim_part *p = &c->parts[t][x->index];
         if (c->rot.part == p && c->rot.node == b->index) continue; /* until it is mended, or found */
-        if (p->copies[b->index].life == b->lives) p->copies[b->index].was_cut = x->log->busy || x->log->poisoned;
+        struct sim_copy *y = &p->copies[b->index];
+        if (is_astray(y, x)) continue;
+        y->astray = 0;
+        if (y->life == b->lives) y->was_cut = x->log->busy || x->log->poisoned;
         if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
             sim_check_leader_failed(c, p, b, x, t);
             continue;
         }
         if (p->known && !sim_part_has_replica(p, b->index) && x->role != KB_PART_LEADS) continue; /* on its way out, and has heard of it */
-        struct sim_look now = look_at(p, b, x), *last = &p->copies[b->index].look;
+        struct sim_look now = look_at(p, b, x), *last = &y->look;
         if (memcmp(&now, last, sizeof now) == 0) continue;
-        bool first = p->copies[b->index].life != b->lives;
+        bool first = y->life != b->lives;
         sim_copy_look(c, p, b, x->log);
         marks(c, p, b, x);
-        if (x->role == KB_PART_LEADS && !p->copies[b->index].led) check_pids(c, p, b, x->log);
+        if (x->role == KB_PART_LEADS && !y->led) check_pids(c, p, b, x->log);
         sim_check_leader(c, p, b, x, t);
-        note(c, &p->copies[b->index], x);
+        note(c, y, x);
         *last = look_at(p, b, x);
         if (first && now.suspect) sim_check_returned(c); /* it may be in the ISR since before it was mended */
     }

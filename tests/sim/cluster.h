@@ -57,6 +57,7 @@ struct sim_copy { /* a partition on one node */
     int view_count;
     bool again;                  /* it was no replica for a while: what comes may be a log begun anew */
     int64_t lost_in; /* the broker epoch in which it became suspect */
+    int64_t astray;  /* the log's end as its node took it from an offset that had rotted: its files do not reach that far; 0: it did not */
     int64_t unread;  /* the end of a batch that rot hid from a start of its node, and that is mended since: its producer may be known without; 0: none */
     struct sim_look look; /* the last one */
 };

@@ -290,29 +290,39 @@ bool sim_disks_kill_all_rotten(struct sim_cluster *c) {
 }
 
 /* The batch that is there again: a start may have found it corrupt, kept it and not read it, so that its producers are known without it (14). */
-static int64_t unread(const struct sim_cluster *c, const struct sim_broker *b) {
-    struct sim_scan s;
-    char dir[160];
+static int64_t unread(const struct sim_cluster *c, const struct sim_scan *s) {
     int64_t end = 0;
-    snprintf(dir, sizeof dir, SIM_DATA "/%s", c->rot.part->name);
-    sim_scan_log(b->disk, dir, &s);
     size_t n = strlen(c->rot.file) - 4; /* ".log" */
-    for (size_t i = 0; i < s.count; i++) {
-        const char *path = s.segments[s.v[i].segment].path;
+    for (size_t i = 0; i < s->count; i++) {
+        const char *path = s->segments[s->v[i].segment].path;
         bool in_it = strlen(path) == n && memcmp(path, c->rot.file, n) == 0;
-        if (in_it && s.v[i].position <= c->rot.at && c->rot.at < s.v[i].position + s.v[i].size) end = s.v[i].last + 1;
+        if (in_it && s->v[i].position <= c->rot.at && c->rot.at < s->v[i].position + s->v[i].size) end = s->v[i].last + 1;
     }
-    sim_scan_deinit(&s);
     return end;
+}
+
+/* Nothing stands behind a log's last batch that could tell that its offset rotted, which no checksum covers: the node believes that its log ends far above. */
+static int64_t astray(const struct sim_cluster *c, struct sim_broker *b, const struct sim_scan *s) {
+    int n = (int)(c->rot.part - c->parts[0]);
+    const struct kb_partition *x = sim_node_partition(b, c->run->model.topics[n / SIM_PARTS_MAX].name, n % SIM_PARTS_MAX);
+    int64_t end = s->segment_count ? s->segments[0].base : 0;
+    for (size_t i = 0; i < s->count && s->v[i].h.base_offset == end; i++) end = s->v[i].last + 1;
+    return x && x->log && x->log->written > end ? x->log->leo : 0;
 }
 
 static void mend_log(struct sim_cluster *c, struct sim_broker *b) {
     size_t n;
+    struct sim_scan s;
+    char dir[160];
+    struct sim_copy *y = &c->rot.part->copies[b->index];
     const uint8_t *p = sim_disk_peek(b->disk, c->rot.file, &n);
-    if (p && c->rot.at < n && p[c->rot.at] == c->rot.rotten) {
-        sim_disk_rot(b->disk, c->rot.file, c->rot.at, c->rot.mask);
-        c->rot.part->copies[b->index].unread = unread(c, b);
-    }
+    bool there = p && c->rot.at < n && p[c->rot.at] == c->rot.rotten;
+    if (there) sim_disk_rot(b->disk, c->rot.file, c->rot.at, c->rot.mask);
+    snprintf(dir, sizeof dir, SIM_DATA "/%s", c->rot.part->name);
+    sim_scan_log(b->disk, dir, &s);
+    if (there) y->unread = unread(c, &s);
+    y->astray = astray(c, b, &s);
+    sim_scan_deinit(&s);
     c->rot.part = NULL;
 }
 
