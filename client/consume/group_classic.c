@@ -26,10 +26,6 @@ static int64_t now_of(const struct kc_group *g) {
     return kc_core_now(g->consume->core).mono_us;
 }
 
-static int64_t after(int64_t at_us, int64_t us) {
-    return at_us > KW_NEVER - us ? KW_NEVER : at_us + us;
-}
-
 void kc_group_enter(struct kc_group *g, enum kc_group_state state) {
     g->state = state;
     g->since_us = now_of(g);
@@ -124,7 +120,7 @@ void kc_group_lose(struct kc_group *g, bool id_too, const char *why) {
 void kc_group_again(struct kc_group *g) {
     if (g->errors < INT32_MAX) g->errors++;
     if (g->errors > AT_ONCE_MAX) {
-        g->not_before_us = after(now_of(g), kc_backoff_us(g->consume, g->errors - AT_ONCE_MAX));
+        g->not_before_us = kc_after(now_of(g), kc_backoff_us(g->consume, g->errors - AT_ONCE_MAX));
         kc_group_enter(g, KC_GROUP_BACKOFF);
     } else {
         kc_group_enter(g, KC_GROUP_START);
@@ -168,7 +164,7 @@ void kc_group_retry(struct kc_group *g, kc_err err) {
     if (!passes(err)) kc_group_tell_error(g, err, "joining");
     kc_core_log(c->core, 7, "group %s: %s; tried again", c->settings->group_id, kc_err_name(err));
     kc_group_lead_over(g);
-    g->not_before_us = after(now_of(g), kc_backoff_us(c, g->errors));
+    g->not_before_us = kc_after(now_of(g), kc_backoff_us(c, g->errors));
     kc_group_enter(g, KC_GROUP_BACKOFF);
 }
 
@@ -239,7 +235,7 @@ void kc_group_settled(struct kc_group *g, bool gone) {
     g->last_err = g->told = KC_OK;
     g->revoke_listed = gone;
     g->rebalance_since_us = now_of(g);
-    g->beat_due_us = after(now_of(g), c->settings->heartbeat_us);
+    g->beat_due_us = kc_after(now_of(g), c->settings->heartbeat_us);
     kc_lock_take(&c->lock);
     g->failed = KC_OK;
     kc_lock_give(&c->lock);
@@ -336,8 +332,8 @@ static void watch_polls(struct kc_group *g, int64_t now_us) {
     if (polls != g->polls || (polls & 1)) g->polled_us = now_us;
     g->polls = polls;
     if (!kc_group_is_in(g)) return;
-    atomic_store(&g->tie->poll_by_us, after(g->polled_us, c->settings->poll_interval_max_us));
-    if (now_us < after(g->polled_us, c->settings->poll_interval_max_us)) return;
+    atomic_store(&g->tie->poll_by_us, kc_after(g->polled_us, c->settings->poll_interval_max_us));
+    if (now_us < kc_after(g->polled_us, c->settings->poll_interval_max_us)) return;
     kc_group_lose(g, false, "poll was not called for max.poll.interval.ms");
     g->polls_out = polls;
     atomic_store(&c->poll_wanted, true);
@@ -354,7 +350,7 @@ static void watch_session(struct kc_group *g, int64_t now_us) {
     struct kc_coordinator *co = kc_commits_coordinator(c->commits);
     bool waits_there = g->state == KC_GROUP_JOIN && co && kc_core_in_flight(c->core, kc_coordinator_broker(co), g->lane) > 0;
     if (waits_there) g->heard_us = now_us; /* whoever waits in JoinGroup is not put out for being silent */
-    if (now_us >= after(g->heard_us, c->settings->session_timeout_us))
+    if (now_us >= kc_after(g->heard_us, c->settings->session_timeout_us))
         kc_group_lose(g, false, "no heartbeat was answered for session.timeout.ms");
     else if (g->revoking && now_us >= atomic_load(&g->revoking->deadline_us))
         kc_group_lose(g, false, "REVOKED was not acknowledged in time");
@@ -384,8 +380,8 @@ static bool drain(struct kc_group *g, int64_t now_us) {
         return true;
     }
     if (g->draining) return false;
-    int64_t limit_us = g->published ? after(now_us, c->settings->api_timeout_us) : now_us; /* nobody: nothing can be committed */
-    if (g->after_drain == KC_GROUP_JOIN) limit_us = KW_MIN(limit_us, after(g->rebalance_since_us, c->settings->poll_interval_max_us));
+    int64_t limit_us = g->published ? kc_after(now_us, c->settings->api_timeout_us) : now_us; /* nobody: nothing can be committed */
+    if (g->after_drain == KC_GROUP_JOIN) limit_us = KW_MIN(limit_us, kc_after(g->rebalance_since_us, c->settings->poll_interval_max_us));
     if (g->closing) limit_us = KW_MIN(limit_us, g->close_by_us);
     g->draining = true;
     g->drain.deadline_us = limit_us;
@@ -407,7 +403,7 @@ static bool begin_revoking(struct kc_group *g) {
         there += p->assigned;
     }
     bool all = g->state == KC_GROUP_START && !g->cooperative;
-    kc_err err = kc_group_revoke(g, all, after(g->rebalance_since_us, c->settings->poll_interval_max_us), &h);
+    kc_err err = kc_group_revoke(g, all, kc_after(g->rebalance_since_us, c->settings->poll_interval_max_us), &h);
     if (err == KC_OK && all) g->joined = false;
     kc_lock_give(&c->lock);
     if (err != KC_OK) {
@@ -479,7 +475,7 @@ static bool leave(struct kc_group *g, int64_t now_us) {
     struct kc_consume *c = g->consume;
     if (!g->left) {
         bool tells = *g->member_id && (!kc_group_is_static(g) || g->leave_static);
-        int64_t until_us = after(now_us, c->settings->request_timeout_us);
+        int64_t until_us = kc_after(now_us, c->settings->request_timeout_us);
         if (g->closing) until_us = KW_MIN(until_us, g->close_by_us);
         g->left = true;
         g->leave_errors = 0;
@@ -552,8 +548,8 @@ static bool beats(const struct kc_group *g) {
 static int64_t next_look(const struct kc_group *g) {
     const struct kc_settings *s = g->consume->settings;
     int64_t at_us = KW_NEVER;
-    if (kc_group_is_in(g)) at_us = after(g->polled_us, s->poll_interval_max_us);
-    if (kc_group_is_in(g) && g->generation >= 0) at_us = KW_MIN(at_us, after(g->heard_us, s->session_timeout_us));
+    if (kc_group_is_in(g)) at_us = kc_after(g->polled_us, s->poll_interval_max_us);
+    if (kc_group_is_in(g) && g->generation >= 0) at_us = KW_MIN(at_us, kc_after(g->heard_us, s->session_timeout_us));
     if (g->revoking) at_us = KW_MIN(at_us, atomic_load(&g->revoking->deadline_us));
     if (beats(g) && !g->beat_busy) at_us = KW_MIN(at_us, g->beat_due_us);
     if (g->state == KC_GROUP_BACKOFF) at_us = KW_MIN(at_us, g->not_before_us);

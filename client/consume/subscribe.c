@@ -126,10 +126,9 @@ static void done(struct kc_request *rq, kc_err err, struct kw_in *body, struct k
     uint64_t wish = g->wishes_searched;
     if (!g->stopped && wish == g->wish) {
         if (err == KC_OK) err = take_answer(g, rq, body);
-        int64_t age_us = c->settings->metadata_age_max_us;
         g->search_errors = err == KC_OK ? 0 : g->search_errors + 1;
         g->search_due = g->search_due && err != KC_OK;
-        g->search_at_us = err != KC_OK ? now_us + kc_backoff_us(c, g->search_errors) : age_us < 0 || age_us > KW_NEVER - now_us ? KW_NEVER : now_us + age_us;
+        g->search_at_us = kc_after(now_us, err != KC_OK ? kc_backoff_us(c, g->search_errors) : c->settings->metadata_age_max_us);
     }
     kc_consume_run(c);
 }

@@ -39,6 +39,7 @@ void kc_core_stop(struct kc_core *core, struct kc_now now); /* fails every reque
 bool kc_core_stopping(const struct kc_core *core);           /* kc_core_stop was called; metadata listeners are told */
 bool kc_core_stopped(const struct kc_core *core);            /* no connection is left */
 struct kc_now kc_core_now(const struct kc_core *core);       /* of the running event */
+int64_t kc_after(int64_t now_us, int64_t duration_us);       /* saturating; a negative duration: KW_NEVER */
 struct kc_attempts *kc_core_trouble(struct kc_core *core); /* the latest failures to connect to anyone: why metadata, or a leader, is missing */
 struct kc_budget *kc_core_budget(struct kc_core *core);
 struct kw_timers *kc_core_timers(struct kc_core *core);

@@ -180,7 +180,6 @@ struct kc_core {
 /* core.c */
 void kc_core_disarm(struct kc_core *core, struct kw_timer *t);
 void kc_core_want(struct kc_conn *c, uint32_t want);
-int64_t kc_after(int64_t now_us, int64_t duration_us); /* saturating */
 int64_t kc_jittered(struct kc_core *core, int64_t us, unsigned percent);
 int64_t kc_backoff(struct kc_core *core, int64_t first_us, int64_t max_us, uint32_t failures); /* exponential, +-20 % */
 
