@@ -212,6 +212,15 @@ void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code) 
     out[n] = 0;
 }
 
+const char *kc_admin_keep_str(struct kw_arena *a, struct kw_str s) {
+    size_t n = (size_t)KW_MAX(s.len, 0);
+    char *z = kw_arena_alloc(a, n + 1);
+    if (!z) return NULL;
+    if (n > 0) memcpy(z, s.p, n);
+    z[n] = 0;
+    return z;
+}
+
 const int32_t *kc_admin_keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok) {
     *count = n > 0 ? (size_t)n : 0;
     const int32_t *kept = kw_arena_dup(a, v, *count * sizeof *v);

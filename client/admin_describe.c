@@ -7,12 +7,7 @@
 #include "admin_call.h"
 
 static const char *keep(struct kw_arena *a, struct kw_str s) { /* a NUL-terminated copy; NULL for null or no memory */
-    if (s.len < 0) return NULL;
-    char *z = kw_arena_alloc(a, (size_t)s.len + 1);
-    if (!z) return NULL;
-    memcpy(z, s.p, (size_t)s.len);
-    z[s.len] = 0;
-    return z;
+    return s.len < 0 ? NULL : kc_admin_keep_str(a, s);
 }
 
 /* ---- Configs ---- */

@@ -76,6 +76,4 @@ struct kc_named {
 void kc_named_sort(struct kc_named *v, size_t n);
 const void *kc_named_find(const struct kc_named *v, size_t n, const char *name); /* NULL: not named */
 
-const char *kc_admin_keep_str(struct kw_arena *a, struct kw_str s); /* a NUL-terminated copy, of null an empty one; NULL: no memory */
-
 #endif

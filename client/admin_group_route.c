@@ -3,15 +3,6 @@
 
 #include <stdlib.h>
 
-const char *kc_admin_keep_str(struct kw_arena *a, struct kw_str s) {
-    size_t n = (size_t)KW_MAX(s.len, 0);
-    char *z = kw_arena_alloc(a, n + 1);
-    if (!z) return NULL;
-    if (n > 0) memcpy(z, s.p, n);
-    z[n] = 0;
-    return z;
-}
-
 /* ---- Names ---- */
 
 static int by_name(const void *a, const void *b) {

@@ -6,15 +6,6 @@
  */
 #include "admin_call.h"
 
-static const char *keep(struct kw_arena *a, struct kw_str s) { /* a NUL-terminated copy, of null an empty one; NULL: no memory */
-    size_t n = (size_t)KW_MAX(s.len, 0);
-    char *z = kw_arena_alloc(a, n + 1);
-    if (!z) return NULL;
-    if (n > 0) memcpy(z, s.p, n);
-    z[n] = 0;
-    return z;
-}
-
 /* Every answer of this file: an arena, and behind it what the kind keeps in it. */
 struct tree {
     struct kw_arena arena;
@@ -110,7 +101,7 @@ static kc_err moves_read(struct kc_admin *a, struct kw_in *body, struct kw_arena
     if (!l->v) return KC_NO_MEMORY;
     bool ok = true;
     for (int32_t t = 0; t < m.topics.n && ok; t++) {
-        const char *topic = keep(&l->arena, m.topics.v[t].name);
+        const char *topic = kc_admin_keep_str(&l->arena, m.topics.v[t].name);
         if (!topic) return KC_NO_MEMORY;
         for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) {
             const struct kw_list_partition_reassignments_response_ongoing_partition_reassignment *p = &m.topics.v[t].partitions.v[i];
@@ -285,10 +276,10 @@ static kw_err dirs_encode(struct kc_admin *a, int16_t version, struct kw_arena *
 static kc_err keep_dir(kc_log_dir_list *l, const struct kw_describe_log_dirs_response_describe_log_dirs_result *d) {
     size_t at = l->dir_count++;
     l->dirs[at] = (kc_log_dir){
-        .path = keep(&l->arena, d->log_dir), .err = d->error_code, .total_bytes = d->total_bytes, .usable_bytes = d->usable_bytes};
+        .path = kc_admin_keep_str(&l->arena, d->log_dir), .err = d->error_code, .total_bytes = d->total_bytes, .usable_bytes = d->usable_bytes};
     if (!l->dirs[at].path) return KC_NO_MEMORY;
     for (int32_t t = 0; t < d->topics.n; t++) {
-        const char *topic = keep(&l->arena, d->topics.v[t].name);
+        const char *topic = kc_admin_keep_str(&l->arena, d->topics.v[t].name);
         if (!topic) return KC_NO_MEMORY;
         for (int32_t i = 0; i < d->topics.v[t].partitions.n; i++) {
             const struct kw_describe_log_dirs_response_describe_log_dirs_partition *p = &d->topics.v[t].partitions.v[i];
@@ -391,7 +382,7 @@ static kw_err counts_encode(struct kc_admin *a, int16_t version, struct kw_arena
 }
 
 static kc_err keep_count(kc_count_list *l, struct kw_str name, int64_t value) {
-    const char *kept = keep(&l->arena, name);
+    const char *kept = kc_admin_keep_str(&l->arena, name);
     if (!kept) return KC_NO_MEMORY;
     l->v[l->count++] = (kc_count){kept, value};
     return KC_OK;
