@@ -61,11 +61,11 @@ static void change_unsure(struct kc_admin *a) {
 static void change_failed(struct kc_admin *a, size_t route, kc_err err, struct kw_str text) {
     const struct items *it = a->call;
     if (!change_of(a)->group) {
-        kc_items_settle(it, route, err, text.len > 0 ? text : kw_str_of(kc_err_text(err)));
+        kc_items_settle(it, route, err, text);
         return;
     }
     for (size_t i = 0; i < it->n; i++)
-        if (it->marks[i].state == ITEM_OPEN) kc_items_settle(it, i, err, text.len > 0 ? text : kw_str_of(kc_err_text(err)));
+        if (it->marks[i].state == ITEM_OPEN) kc_items_settle(it, i, err, text);
 }
 
 /* All are settled. What a call without items (all members) failed with has nowhere else to go. */
