@@ -13,7 +13,6 @@
 #include "admin_call.h"
 
 #define KC_ROUTE_BATCH_MAX 1000     /* groups in one request */
-#define KC_GROUP_STEP_US 5000000    /* of calls that change nothing: a coordinator that takes longer counts as unreachable */
 
 enum kc_route_state { ROUTE_FIND, ROUTE_ASK, ROUTE_WAIT, ROUTE_SETTLED };
 struct kc_route {
@@ -73,7 +72,19 @@ struct kc_named {
     struct kw_str name;
     const void *v; /* what was said of it */
 };
-void kc_named_sort(struct kc_named *v, size_t n);
-const void *kc_named_find(const struct kc_named *v, size_t n, const char *name); /* NULL: not named */
+struct kc_names {
+    struct kc_named *v;
+    size_t n;
+};
+/* Of an answer's array: n structs of `stride` bytes, each with a struct kw_str at name_at. False: no memory. */
+bool kc_names_make(struct kc_names *names, struct kw_arena *arena, const void *v, int32_t n, size_t stride, size_t name_at);
+const void *kc_names_find(const struct kc_names *names, const char *name); /* NULL: not named */
+
+/* ---- Calls that look at groups ---- */
+
+/* Copies of the names. KC_INVALID: one is NULL. */
+kc_err kc_group_keep_names(struct kw_arena *a, const char *const *groups, size_t n, const char ***out);
+/* kc_admin_make for a call that changes nothing: one broker gets so long, and the limit ends it with what is known by then. */
+kc_err kc_group_make(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 
 #endif

@@ -200,14 +200,12 @@ static kc_err read_read(struct kc_admin *a, struct kw_in *body, struct kw_arena 
         err = take_one(a, &m, arena);
         return err == KC_OK ? kc_routes_next(a, r) : err;
     }
-    size_t n = (size_t)KW_MAX(m.groups.n, 0);
-    struct kc_named *named = kw_arena_calloc(arena, n + 1, sizeof *named);
-    if (!named) return KC_NO_MEMORY;
-    for (size_t k = 0; k < n; k++) named[k] = (struct kc_named){m.groups.v[k].group_id, &m.groups.v[k]};
-    kc_named_sort(named, n);
+    struct kc_names names;
+    if (!kc_names_make(&names, arena, m.groups.v, m.groups.n, sizeof *m.groups.v, offsetof(struct kw_offset_fetch_response_group, group_id)))
+        return KC_NO_MEMORY;
     for (size_t k = 0; k < kc_routes_batch(r) && err == KC_OK; k++) {
         size_t i = kc_routes_at(r, k);
-        const struct kw_offset_fetch_response_group *g = kc_named_find(named, n, r->v[i].group);
+        const struct kw_offset_fetch_response_group *g = kc_names_find(&names, r->v[i].group);
         if (g)
             err = take_group(a, i, g->error_code, g->topics.v, g->topics.n);
         else
@@ -242,16 +240,13 @@ static kc_err copy_parts(struct read_offsets *d, const kc_group_partition *parts
 }
 
 static kc_err copy_groups(struct read_offsets *d, const char *const *groups, size_t n) {
-    const char **names = kw_arena_calloc(&d->arena, n + 1, sizeof *names);
+    const char **names;
     kc_group_offsets *o = d->offsets;
+    kc_err err = kc_group_keep_names(&d->arena, groups, n, &names);
+    if (err != KC_OK) return err;
     o->groups = kw_arena_calloc(&o->arena, n + 1, sizeof *o->groups);
-    if (!names || !o->groups) return KC_NO_MEMORY;
+    if (!o->groups) return KC_NO_MEMORY;
     o->count = n;
-    for (size_t i = 0; i < n; i++) {
-        if (!groups[i]) return KC_INVALID;
-        names[i] = kw_arena_dup(&d->arena, groups[i], strlen(groups[i]) + 1);
-        if (!names[i]) return KC_NO_MEMORY;
-    }
     return kc_routes_init(&d->routes, names, sizeof *names, n, KW_API_OFFSET_FETCH, d->require_stable ? 7 : 2, OFFSETS_VERSION_MAX, read_failed);
 }
 
@@ -281,11 +276,7 @@ static kc_err read_make(kc_client *c, const char *const *groups, size_t group_co
     struct read_offsets *d = NULL;
     kc_err err = read_new(groups, group_count, parts, stride, n, require_stable, &d);
     if (err == KC_INVALID) return kc_admin_invalid(&read_kind, error);
-    err = kc_admin_make(c, &read_kind, d, timeout_us, opaque, op, error);
-    if (err != KC_OK) return err;
-    kc_admin_of(*op)->step_us = KC_GROUP_STEP_US;
-    kc_admin_of(*op)->partial = true;
-    return KC_OK;
+    return kc_group_make(c, &read_kind, d, timeout_us, opaque, op, error);
 }
 
 kc_group_offsets *kc_op_result_group_offsets(kc_op *op) {

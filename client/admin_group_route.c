@@ -12,14 +12,46 @@ static int by_name(const void *a, const void *b) {
     return n > 0 ? memcmp(x.p, y.p, (size_t)n) : 0;
 }
 
-void kc_named_sort(struct kc_named *v, size_t n) {
-    qsort(v, n, sizeof *v, by_name);
+bool kc_names_make(struct kc_names *names, struct kw_arena *arena, const void *v, int32_t n, size_t stride, size_t name_at) {
+    names->n = (size_t)KW_MAX(n, 0);
+    names->v = kw_arena_calloc(arena, names->n + 1, sizeof *names->v);
+    if (!names->v) return false;
+    for (size_t k = 0; k < names->n; k++) {
+        names->v[k].v = (const uint8_t *)v + stride * k;
+        memcpy(&names->v[k].name, (const uint8_t *)names->v[k].v + name_at, sizeof names->v[k].name);
+    }
+    qsort(names->v, names->n, sizeof *names->v, by_name);
+    return true;
 }
 
-const void *kc_named_find(const struct kc_named *v, size_t n, const char *name) {
+const void *kc_names_find(const struct kc_names *names, const char *name) {
     const struct kc_named key = {.name = kw_str_of(name)};
-    const struct kc_named *found = n > 0 ? bsearch(&key, v, n, sizeof key, by_name) : NULL;
+    const struct kc_named *found = names->n > 0 ? bsearch(&key, names->v, names->n, sizeof key, by_name) : NULL;
     return found ? found->v : NULL;
+}
+
+/* ---- Calls that look ---- */
+
+#define STEP_US 5000000 /* a broker that takes longer counts as unreachable */
+
+kc_err kc_group_keep_names(struct kw_arena *a, const char *const *groups, size_t n, const char ***out) {
+    const char **names = kw_arena_calloc(a, n + 1, sizeof *names);
+    if (!names) return KC_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        if (!groups[i]) return KC_INVALID;
+        names[i] = kw_arena_dup(a, groups[i], strlen(groups[i]) + 1);
+        if (!names[i]) return KC_NO_MEMORY;
+    }
+    *out = names;
+    return KC_OK;
+}
+
+kc_err kc_group_make(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error) {
+    kc_err err = kc_admin_make(c, kind, call, timeout_us, opaque, op, error);
+    if (err != KC_OK) return err;
+    kc_admin_of(*op)->step_us = STEP_US;
+    kc_admin_of(*op)->partial = true;
+    return KC_OK;
 }
 
 /* ---- Made and freed ---- */
@@ -101,15 +133,13 @@ static void begin_half(struct kc_routes *r, bool finding) {
 
 /* Those that wait are looked for anew; false: there are none. */
 static bool begin_round(struct kc_routes *r) {
-    bool any = false;
     for (size_t i = 0; i < r->n; i++) {
         if (r->v[i].state != ROUTE_WAIT) continue;
         r->v[i].state = ROUTE_FIND;
         r->v[i].broker = -1;
-        any = true;
     }
     begin_half(r, true);
-    return any;
+    return r->count > 0;
 }
 
 kc_err kc_routes_next(struct kc_admin *a, struct kc_routes *r) {
@@ -188,14 +218,13 @@ kc_err kc_routes_read(struct kc_admin *a, struct kc_routes *r, struct kw_in *bod
         found(a, r, kc_routes_at(r, 0), m.error_code, m.node_id, m.error_message);
         return kc_routes_next(a, r);
     }
-    size_t n = (size_t)KW_MAX(m.coordinators.n, 0);
-    struct kc_named *named = kw_arena_calloc(arena, n + 1, sizeof *named);
-    if (!named) return KC_NO_MEMORY;
-    for (size_t k = 0; k < n; k++) named[k] = (struct kc_named){m.coordinators.v[k].key, &m.coordinators.v[k]};
-    kc_named_sort(named, n);
+    struct kc_names names;
+    if (!kc_names_make(&names, arena, m.coordinators.v, m.coordinators.n, sizeof *m.coordinators.v,
+                       offsetof(struct kw_find_coordinator_response_coordinator, key)))
+        return KC_NO_MEMORY;
     for (size_t k = 0; k < kc_routes_batch(r); k++) {
         size_t i = kc_routes_at(r, k);
-        const struct kw_find_coordinator_response_coordinator *c = kc_named_find(named, n, r->v[i].group);
+        const struct kw_find_coordinator_response_coordinator *c = kc_names_find(&names, r->v[i].group);
         if (c) {
             found(a, r, i, c->error_code, c->node_id, c->error_message);
         } else {

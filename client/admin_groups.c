@@ -207,11 +207,7 @@ static kc_err list_make(kc_client *c, const char *const *states, size_t state_co
         if (err == KC_INVALID) return kc_admin_invalid(&list_kind, error);
         l = NULL; /* told as the want of memory that it is */
     }
-    err = kc_admin_make(c, &list_kind, l, timeout_us, opaque, op, error);
-    if (err != KC_OK) return err;
-    kc_admin_of(*op)->step_us = KC_GROUP_STEP_US;
-    kc_admin_of(*op)->partial = true;
-    return KC_OK;
+    return kc_group_make(c, &list_kind, l, timeout_us, opaque, op, error);
 }
 
 kc_group_list *kc_op_result_groups(kc_op *op) {
@@ -383,14 +379,12 @@ static kc_err describe_read(struct kc_admin *a, struct kw_in *body, struct kw_ar
     if (a->api == KW_API_FIND_COORDINATOR) return kc_routes_read(a, r, body, arena);
     kc_err err = kc_admin_decode(a, &kw_describe_groups_response_desc, body, arena, &m, &m.throttle_time_ms);
     if (err != KC_OK) return err;
-    size_t n = (size_t)KW_MAX(m.groups.n, 0);
-    struct kc_named *named = kw_arena_calloc(arena, n + 1, sizeof *named);
-    if (!named) return KC_NO_MEMORY;
-    for (size_t k = 0; k < n; k++) named[k] = (struct kc_named){m.groups.v[k].group_id, &m.groups.v[k]};
-    kc_named_sort(named, n);
+    struct kc_names names;
+    if (!kc_names_make(&names, arena, m.groups.v, m.groups.n, sizeof *m.groups.v, offsetof(struct kw_describe_groups_response_described_group, group_id)))
+        return KC_NO_MEMORY;
     for (size_t k = 0; k < kc_routes_batch(r) && err == KC_OK; k++) {
         size_t i = kc_routes_at(r, k);
-        const struct kw_describe_groups_response_described_group *said = kc_named_find(named, n, r->v[i].group);
+        const struct kw_describe_groups_response_described_group *said = kc_names_find(&names, r->v[i].group);
         if (said && kc_routes_again(a, r, i, said->error_code)) continue;
         if (!said) {
             kc_routes_fail(a, r, i, KC_BAD_MESSAGE, kw_str_of("the answer does not name it"));
@@ -410,28 +404,29 @@ static kc_err describe_unreachable(struct kc_admin *a, kc_err err) {
 static const struct kc_admin_kind describe_kind = {"describe groups", KW_API_FIND_COORDINATOR, 0,    KC_BROKER_ANY, describe_encode,
                                                    describe_read,     NULL,                    describe_unreachable, describe_free};
 
+static kc_err copy_groups(struct describe *d, const char *const *groups, size_t n) {
+    kc_group_details *details = d->details;
+    const char **names;
+    kc_err err = kc_group_keep_names(&details->arena, groups, n, &names);
+    if (err != KC_OK) return err;
+    details->v = kw_arena_calloc(&details->arena, n + 1, sizeof *details->v);
+    if (!details->v) return KC_NO_MEMORY;
+    for (; details->count < n; details->count++)
+        details->v[details->count].info =
+            (kc_group_info){.group = names[details->count], .state = "", .protocol_type = "", .protocol = "", .coordinator = -1, .message = ""};
+    return kc_routes_init(&d->routes, names, sizeof *names, n, KW_API_DESCRIBE_GROUPS, 0, INT16_MAX, describe_failed);
+}
+
 /* KC_INVALID, KC_NO_MEMORY. */
 static kc_err describe_new(const char *const *groups, size_t n, struct describe **out) {
     struct describe *d = kw_calloc(1, sizeof *d);
-    kc_group_details *details = d ? kw_calloc(1, sizeof *details) : NULL;
-    if (!details) {
-        kw_free(d);
-        return KC_NO_MEMORY;
+    if (!d) return KC_NO_MEMORY;
+    d->details = kw_calloc(1, sizeof *d->details);
+    kc_err err = KC_NO_MEMORY;
+    if (d->details) {
+        kw_arena_init(&d->details->arena, 0);
+        err = copy_groups(d, groups, n);
     }
-    d->details = details;
-    kw_arena_init(&details->arena, 0);
-    details->v = kw_arena_calloc(&details->arena, n + 1, sizeof *details->v);
-    kc_err err = details->v ? KC_OK : KC_NO_MEMORY;
-    const char **names = kw_arena_calloc(&details->arena, n + 1, sizeof *names);
-    for (size_t i = 0; err == KC_OK && i < n; i++) {
-        const char *name = names && groups[i] ? kw_arena_dup(&details->arena, groups[i], strlen(groups[i]) + 1) : NULL;
-        if (!name) err = groups[i] ? KC_NO_MEMORY : KC_INVALID;
-        details->v[i].info = (kc_group_info){.group = name, .state = "", .protocol_type = "", .protocol = "", .coordinator = -1, .message = ""};
-        if (name) names[i] = name;
-    }
-    if (err == KC_OK && names)
-        err = kc_routes_init(&d->routes, names, sizeof *names, n, KW_API_DESCRIBE_GROUPS, 0, INT16_MAX, describe_failed);
-    details->count = n;
     if (err == KC_OK)
         *out = d;
     else
@@ -443,11 +438,7 @@ static kc_err describe_make(kc_client *c, const char *const *groups, size_t n, i
     struct describe *d = NULL;
     kc_err err = n == 0 || !groups ? KC_INVALID : describe_new(groups, n, &d);
     if (err == KC_INVALID) return kc_admin_invalid(&describe_kind, error);
-    err = kc_admin_make(c, &describe_kind, d, timeout_us, opaque, op, error);
-    if (err != KC_OK) return err;
-    kc_admin_of(*op)->step_us = KC_GROUP_STEP_US;
-    kc_admin_of(*op)->partial = true;
-    return KC_OK;
+    return kc_group_make(c, &describe_kind, d, timeout_us, opaque, op, error);
 }
 
 kc_group_details *kc_op_result_group_details(kc_op *op) {
