@@ -80,14 +80,13 @@ static void part_problems(struct view *v, const struct group_part *p) {
 /* ---- What there is ---- */
 
 static bool add_subscribed(const struct describe *d, struct view *v, const char *topic, const char *before) {
-    kc_topic_info t;
-    size_t index;
     if (before && !strcmp(before, topic)) return true;
-    if (!group_topics_find(&d->topics, topic, &index, &t)) {
+    const struct group_topic *t = group_topics_find(&d->topics, topic);
+    if (!t) {
         problem(v, "%s: members subscribe to it, and there is no such topic", topic);
         return true;
     }
-    for (size_t i = 0; i < t.partition_count; i++) {
+    for (size_t i = 0; i < t->said.partition_count; i++) {
         struct group_part *p = group_parts_add(&v->parts, topic, (int32_t)i);
         if (!p) return false;
         p->subscribed = true;
@@ -134,7 +133,7 @@ static kc_err look(struct describe *d, size_t group, struct view *v, kc_error **
     if (!group_parts_committed(&v->parts, d->offsets, group) || !add_assigned(d, group, v) || !add_subscriptions(d, group, v)) return KC_NO_MEMORY;
     group_parts_order(&v->parts);
     cli_progress_say(&d->progress, "%s: looking at the logs of %zu partitions", v->info.group, v->parts.count);
-    if (v->parts.count > 0) err = group_log_ask(&d->s, &d->log, d->cluster, &v->parts, -1, LOG_LIMIT_US, error);
+    if (v->parts.count > 0) err = group_log_ask(&d->s, &d->log, &d->topics, &v->parts, -1, LOG_LIMIT_US, error);
     cli_progress_end(&d->progress);
     for (size_t i = 0; err == KC_OK && i < v->parts.count; i++) part_problems(v, &v->parts.v[i]);
     return err;

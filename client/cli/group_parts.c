@@ -69,7 +69,7 @@ bool group_parts_committed(struct group_parts *p, const kc_group_offsets *o, siz
 /* ---- Topics ---- */
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct group_topic *)a)->name, ((const struct group_topic *)b)->name);
+    return strcmp(((const struct group_topic *)a)->said.name, ((const struct group_topic *)b)->said.name);
 }
 
 bool group_topics_make(struct group_topics *t, const kc_cluster_info *info) {
@@ -77,16 +77,14 @@ bool group_topics_make(struct group_topics *t, const kc_cluster_info *info) {
     kc_topic_info topic;
     *t = (struct group_topics){.v = calloc(n + 1, sizeof *t->v), .info = info};
     if (!t->v) return false;
-    for (size_t i = 0; kc_cluster_info_topic(info, i, &topic) == KC_OK; i++) t->v[t->count++] = (struct group_topic){topic.name, i};
+    for (size_t i = 0; kc_cluster_info_topic(info, i, &topic) == KC_OK; i++) t->v[t->count++] = (struct group_topic){topic, i};
     qsort(t->v, t->count, sizeof *t->v, by_name);
     return true;
 }
 
-bool group_topics_find(const struct group_topics *t, const char *name, size_t *index, kc_topic_info *out) {
-    const struct group_topic key = {.name = name}, *found = t->count > 0 ? bsearch(&key, t->v, t->count, sizeof key, by_name) : NULL;
-    if (!found || kc_cluster_info_topic(t->info, found->index, out) != KC_OK || out->err != KC_OK) return false;
-    *index = found->index;
-    return true;
+const struct group_topic *group_topics_find(const struct group_topics *t, const char *name) {
+    const struct group_topic key = {.said = {.name = name}}, *found = t->count > 0 ? bsearch(&key, t->v, t->count, sizeof key, by_name) : NULL;
+    return found && found->said.err == KC_OK ? found : NULL;
 }
 
 void group_topics_free(struct group_topics *t) {
@@ -161,22 +159,18 @@ static kc_err ask(struct cli_session *s, struct group_log *log, struct group_par
 #define KE_UNKNOWN_TOPIC_OR_PARTITION 3
 #define KE_LEADER_NOT_AVAILABLE 5
 
-kc_err group_log_ask(struct cli_session *s, struct group_log *log, const kc_cluster_info *info, struct group_parts *p, int64_t ms, int64_t limit_us,
+kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct group_topics *topics, struct group_parts *p, int64_t ms, int64_t limit_us,
                      kc_error **error) {
-    struct group_topics topics;
     kc_err err = open_log(s, log, error);
     if (err != KC_OK) return err;
-    if (!group_topics_make(&topics, info)) return KC_NO_MEMORY;
     for (size_t i = 0; i < p->count; i++) {
-        kc_topic_info t;
+        const struct group_topic *t = group_topics_find(topics, p->v[i].topic);
         kc_partition_info part;
-        size_t index = 0;
         /* in order of their numbers, from 0 */
-        bool there = group_topics_find(&topics, p->v[i].topic, &index, &t) && p->v[i].partition >= 0 &&
-                     kc_cluster_info_partition(info, index, (size_t)p->v[i].partition, &part) == KC_OK && part.partition == p->v[i].partition;
+        bool there = t && p->v[i].partition >= 0 && kc_cluster_info_partition(topics->info, t->index, (size_t)p->v[i].partition, &part) == KC_OK &&
+                     part.partition == p->v[i].partition;
         p->v[i].log_err = !there ? KE_UNKNOWN_TOPIC_OR_PARTITION : part.leader < 0 ? KE_LEADER_NOT_AVAILABLE : KC_OK;
     }
-    group_topics_free(&topics);
     err = ask(s, log, p, KC_OFFSET_BEGINNING, offsetof(struct group_part, start), limit_us, error);
     if (err == KC_OK) err = ask(s, log, p, KC_OFFSET_END, offsetof(struct group_part, end), limit_us, error);
     if (err == KC_OK && ms >= 0) err = ask(s, log, p, ms, offsetof(struct group_part, at), limit_us, error);
