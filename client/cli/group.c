@@ -24,14 +24,10 @@ static bool split(char *text, const char **v, size_t *n) {
 
 static void print_listing(const kc_group_listing *g, struct cli_table *table, bool json) {
     if (json) {
-        putchar('{');
-        group_json_name("group", g->group);
-        putchar(',');
-        group_json_name("state", g->state);
-        putchar(',');
-        group_json_name("type", g->type);
-        putchar(',');
-        group_json_name("protocol_type", g->protocol_type);
+        group_json('{', "group", g->group);
+        group_json(',', "state", g->state);
+        group_json(',', "type", g->type);
+        group_json(',', "protocol_type", g->protocol_type);
         printf(",\"coordinator\":%d}\n", (int)g->coordinator);
     } else if (table) {
         cli_table_add(table, "%s", *g->state ? g->state : "-");
@@ -109,13 +105,9 @@ static int group_list(int argc, char **argv) {
 
 static void tell_delete(const kc_admin_result *r, bool json) {
     if (json) {
-        putchar('{');
-        group_json_name("group", r->name);
+        group_json('{', "group", r->name);
         printf(",\"deleted\":%s", r->err == KC_OK ? "true" : "false");
-        if (r->err != KC_OK) {
-            printf(",\"error\":\"%s\",", kc_err_name(r->err));
-            group_json_name("message", r->message);
-        }
+        group_json_error(r->err, r->message);
         puts("}");
     } else if (r->err == KC_OK) {
         printf("deleted group %s\n", r->name);

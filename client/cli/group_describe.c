@@ -200,14 +200,10 @@ static void print_text(const struct describe *d, size_t group, const struct view
 }
 
 static void json_member(const kc_group_member *m) {
-    putchar('{');
-    group_json_name("id", m->id);
-    putchar(',');
-    group_json_name("instance", m->instance_id);
-    putchar(',');
-    group_json_name("client", m->client_id);
-    putchar(',');
-    group_json_name("host", m->host);
+    group_json('{', "id", m->id);
+    group_json(',', "instance", m->instance_id);
+    group_json(',', "client", m->client_id);
+    group_json(',', "host", m->host);
     printf(",\"topics\":[");
     for (size_t i = 0; i < m->topic_count; i++) {
         if (i > 0) putchar(',');
@@ -225,11 +221,11 @@ static void json_member(const kc_group_member *m) {
 static void json_part(const struct describe *d, size_t group, const struct group_part *p) {
     kc_group_member m;
     cli_json_part(p->topic, p->partition);
-    printf(",\"committed\":%lld,\"leader_epoch\":%d,", (long long)p->committed, (int)p->epoch);
-    group_json_name("metadata", p->metadata);
-    printf(",\"log_start\":%lld,\"log_end\":%lld,\"lag\":%lld,", (long long)p->start, (long long)p->end, (long long)lag_of(p));
+    printf(",\"committed\":%lld,\"leader_epoch\":%d", (long long)p->committed, (int)p->epoch);
+    group_json(',', "metadata", p->metadata);
+    printf(",\"log_start\":%lld,\"log_end\":%lld,\"lag\":%lld", (long long)p->start, (long long)p->end, (long long)lag_of(p));
     bool owned = p->owner > 0 && kc_group_details_member(d->details, group, p->owner - 1, &m) == KC_OK;
-    group_json_name("member", owned ? m.id : NULL);
+    group_json(',', "member", owned ? m.id : NULL);
     if (p->log_err != KC_OK) printf(",\"error\":\"%s\"", kc_err_name(p->log_err));
     putchar('}');
 }
@@ -238,14 +234,10 @@ static void print_json(const struct describe *d, size_t group, const struct view
     const kc_group_info *g = &v->info;
     kc_group_member m;
     int64_t lag = 0;
-    putchar('{');
-    group_json_name("group", g->group);
-    putchar(',');
-    group_json_name("state", g->state);
-    putchar(',');
-    group_json_name("protocol_type", g->protocol_type);
-    putchar(',');
-    group_json_name("protocol", g->protocol);
+    group_json('{', "group", g->group);
+    group_json(',', "state", g->state);
+    group_json(',', "protocol_type", g->protocol_type);
+    group_json(',', "protocol", g->protocol);
     printf(",\"coordinator\":%d,\"members\":[", (int)g->coordinator);
     for (size_t i = 0; kc_group_details_member(d->details, group, i, &m) == KC_OK; i++) {
         if (i > 0) putchar(',');
@@ -263,10 +255,7 @@ static void print_json(const struct describe *d, size_t group, const struct view
         cli_json_text(stdout, v->problems[i], strlen(v->problems[i]));
     }
     putchar(']');
-    if (g->err != KC_OK) {
-        printf(",\"error\":\"%s\",", kc_err_name(g->err));
-        group_json_name("message", g->message);
-    }
+    group_json_error(g->err, g->message);
     puts("}");
 }
 

@@ -241,10 +241,16 @@ void group_words_free(struct group_words *w) {
     *w = (struct group_words){0};
 }
 
-void group_json_name(const char *name, const char *value) {
-    printf("\"%s\":", name);
+void group_json(char before, const char *name, const char *value) {
+    printf("%c\"%s\":", before, name);
     if (value)
         cli_json_text(stdout, value, strlen(value));
     else
         fputs("null", stdout);
+}
+
+void group_json_error(kc_err err, const char *message) {
+    if (err == KC_OK) return;
+    group_json(',', "error", kc_err_name(err));
+    group_json(',', "message", message);
 }

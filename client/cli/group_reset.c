@@ -182,8 +182,7 @@ static int check_known(const struct reset *r) {
 /* ---- Printed ---- */
 
 static void print_json(const struct reset *r, const char *const *notes) {
-    putchar('{');
-    group_json_name("group", r->group);
+    group_json('{', "group", r->group);
     printf(",\"executed\":%s,\"partitions\":[", r->execute ? "true" : "false");
     for (size_t i = 0; i < r->parts.count; i++) {
         const struct group_part *p = &r->parts.v[i];
@@ -191,11 +190,8 @@ static void print_json(const struct reset *r, const char *const *notes) {
         cli_json_part(p->topic, p->partition);
         printf(",\"committed\":%lld,\"new\":%lld,\"log_start\":%lld,\"log_end\":%lld", (long long)p->committed, (long long)p->at, (long long)p->start,
                (long long)p->end);
-        if (*notes[i]) putchar(','), group_json_name("note", notes[i]);
-        if (i < r->result_count && r->results[i].err != KC_OK) {
-            printf(",\"error\":\"%s\",", kc_err_name(r->results[i].err));
-            group_json_name("message", r->results[i].message);
-        }
+        if (*notes[i]) group_json(',', "note", notes[i]);
+        if (i < r->result_count) group_json_error(r->results[i].err, r->results[i].message);
         putchar('}');
     }
     puts("]}");
