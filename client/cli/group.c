@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KE_NON_EMPTY_GROUP 68
-#define KE_GROUP_SUBSCRIBED_TO_TOPIC 86
-
 /* ---- List ---- */
 
 #define NAMES_MAX 16

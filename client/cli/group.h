@@ -7,6 +7,12 @@
 
 #include "cli.h"
 
+#define KE_UNKNOWN_TOPIC_OR_PARTITION 3
+#define KE_LEADER_NOT_AVAILABLE 5
+#define KE_NON_EMPTY_GROUP 68
+#define KE_GROUP_ID_NOT_FOUND 69
+#define KE_GROUP_SUBSCRIBED_TO_TOPIC 86
+
 /* A partition as the offsets of a group, its members and its log tell of it. */
 struct group_part {
     const char *topic; /* borrowed */
@@ -27,6 +33,7 @@ struct group_parts {
 /* A new one, all unknown; NULL: no memory. */
 struct group_part *group_parts_add(struct group_parts *p, const char *topic, int32_t partition);
 void group_parts_order(struct group_parts *p); /* by topic and partition; what is known of one twice becomes one */
+const struct group_part *group_parts_find(const struct group_parts *p, const char *topic, int32_t partition); /* p: in order; NULL: not there */
 void group_parts_free(struct group_parts *p);
 bool group_parts_committed(struct group_parts *p, const kc_group_offsets *o, size_t group); /* adds those that have one; false: no memory */
 

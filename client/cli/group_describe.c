@@ -7,7 +7,6 @@
 
 #define PROBLEMS_SHOWN 40        /* as text; JSON has all */
 #define LOG_LIMIT_US 5000000     /* a leader that is silent must not hide the rest */
-#define KE_GROUP_ID_NOT_FOUND 69
 
 struct view { /* one group */
     kc_group_info info;
@@ -65,7 +64,7 @@ static void state_problems(const struct describe *d, size_t group, struct view *
 static void part_problems(struct view *v, const struct group_part *p) {
     const char *t = p->topic;
     int n = p->partition;
-    if (p->log_err == 3 /* UNKNOWN_TOPIC_OR_PARTITION */)
+    if (p->log_err == KE_UNKNOWN_TOPIC_OR_PARTITION)
         problem(v, "%s %d: there is no such partition%s", t, n, p->committed >= 0 ? " any more: kc group delete-offsets forgets its offset" : "");
     else if (p->log_err != KC_OK)
         problem(v, "%s %d: its log's end is not known: %s (%s)", t, n, kc_err_text(p->log_err), kc_err_name(p->log_err));

@@ -48,6 +48,11 @@ void group_parts_order(struct group_parts *p) {
     p->count = kept;
 }
 
+const struct group_part *group_parts_find(const struct group_parts *p, const char *topic, int32_t partition) {
+    const struct group_part key = {.topic = topic, .partition = partition};
+    return p->count > 0 ? bsearch(&key, p->v, p->count, sizeof key, by_place) : NULL;
+}
+
 void group_parts_free(struct group_parts *p) {
     free(p->v);
     *p = (struct group_parts){0};
@@ -155,9 +160,6 @@ static kc_err ask(struct cli_session *s, struct group_log *log, struct group_par
     free(of);
     return err;
 }
-
-#define KE_UNKNOWN_TOPIC_OR_PARTITION 3
-#define KE_LEADER_NOT_AVAILABLE 5
 
 kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct group_topics *topics, struct group_parts *p, int64_t ms, int64_t limit_us,
                      kc_error **error) {

@@ -99,25 +99,12 @@ static int choose_named(struct reset *r) {
 static int add_committed(struct reset *r) {
     struct group_parts committed = {0};
     int rc = CLI_OK;
-    if (!group_parts_committed(&committed, r->offsets, 0)) rc = cli_fail(r->c->name, KC_NO_MEMORY, NULL);
+    if (!group_parts_committed(r->all ? &r->parts : &committed, r->offsets, 0)) rc = cli_fail(r->c->name, KC_NO_MEMORY, NULL);
     group_parts_order(&committed);
     group_parts_order(&r->parts);
-    if (r->all) {
-        struct group_parts none = r->parts;
-        r->parts = committed;
-        committed = none;
-    }
-    for (size_t i = 0, k = 0; !r->all && i < r->parts.count; i++) { /* both in order */
-        struct group_part *p = &r->parts.v[i];
-        int order = 1;
-        for (; k < committed.count; k++) {
-            order = strcmp(committed.v[k].topic, p->topic);
-            if (order == 0) order = committed.v[k].partition < p->partition ? -1 : committed.v[k].partition > p->partition;
-            if (order >= 0) break;
-        }
-        if (k == committed.count || order > 0) continue;
-        p->committed = committed.v[k].committed;
-        p->epoch = committed.v[k].epoch;
+    for (size_t i = 0; !r->all && i < r->parts.count; i++) {
+        const struct group_part *found = group_parts_find(&committed, r->parts.v[i].topic, r->parts.v[i].partition);
+        if (found) r->parts.v[i].committed = found->committed;
     }
     group_parts_free(&committed);
     if (rc == CLI_OK && r->parts.count == 0) return no_such(r, "the group has no committed offsets: name topics in place of --all-topics");
@@ -280,7 +267,7 @@ static int check_idle(struct reset *r) {
     int rc = CLI_OK;
     if (err != KC_OK) {
         rc = cli_fail(r->c->name, err, error);
-    } else if (g.err != KC_OK && g.err != 69 /* GROUP_ID_NOT_FOUND: it is made */) {
+    } else if (g.err != KC_OK && g.err != KE_GROUP_ID_NOT_FOUND /* it is made */) {
         fprintf(stderr, "kc: %s: %s: %s (%s)\n", r->c->name, r->group, g.message, kc_err_name(g.err));
         rc = CLI_FAILURE;
     } else if (g.member_count > 0) {
