@@ -206,12 +206,9 @@ static int open_consumer(struct consume *k) {
 }
 
 static int consume(struct consume *k, const struct cli_command *c) {
-    char why[256];
-    char *format = strdup(k->o.format ? k->o.format : "%s\\n");
-    k->printer = (struct consume_printer){.f = format ? cli_format_new(format, why, sizeof why) : NULL, .json = k->o.json, .base64 = k->o.base64};
-    free(format);
-    if (!k->printer.f) return cli_usage_error(c, "-f: %s", why);
-    int rc = cli_session_open(&k->s);
+    int rc = consume_printer_make(&k->printer, c, &k->o);
+    if (rc >= 0) return rc;
+    rc = cli_session_open(&k->s);
     if (rc == CLI_OK) rc = open_consumer(k);
     if (rc == CLI_OK) {
         cli_catch_signals(wake, k->consumer);

@@ -246,15 +246,10 @@ int consume_in_group(struct cli_session *s, const struct cli_command *c, const s
     if (o->to) return cli_usage_error(c, "--to does not go with -G");
     if (o->offset && strcmp(o->offset, "beginning") != 0 && strcmp(o->offset, "end") != 0)
         return cli_usage_error(c, "with -G, -o says where partitions without a committed offset begin: beginning or end; kc group reset moves the others");
-    struct member k = {.s = s, .o = o, .printer = {.json = o->json, .base64 = o->base64}, .why = {.on = o->why}};
-    char why[256];
-    char *format = o->json ? NULL : strdup(o->format ? o->format : "%s\\n");
-    if (format) k.printer.f = cli_format_new(format, why, sizeof why);
-    bool bad = !o->json && !k.printer.f;
-    if (!format && !o->json) snprintf(why, sizeof why, "out of memory");
-    free(format);
-    if (bad) return cli_usage_error(c, "-f: %s", why);
-    int rc = cli_session_open(s);
+    struct member k = {.s = s, .o = o, .why = {.on = o->why}};
+    int rc = consume_printer_make(&k.printer, c, o);
+    if (rc >= 0) return rc;
+    rc = cli_session_open(s);
     if (rc == CLI_OK) rc = member(&k, topics, n);
     if (fflush(stdout) != 0) rc = CLI_FAILURE;
     (void)cli_output_ok();

@@ -4,6 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+int consume_printer_make(struct consume_printer *p, const struct cli_command *c, const struct consume_options *o) {
+    char why[256];
+    *p = (struct consume_printer){.json = o->json, .base64 = o->base64};
+    if (o->json) return -1;
+    char *format = strdup(o->format ? o->format : "%s\\n");
+    if (!format) return cli_fail(c->name, KC_NO_MEMORY, NULL);
+    p->f = cli_format_new(format, why, sizeof why);
+    free(format);
+    return p->f ? -1 : cli_usage_error(c, "-f: %s", why);
+}
+
 bool consume_print(struct consume_printer *p, const kc_event *e, size_t i, const kc_message *m, const char *topic) {
     if (m->header_count > p->header_cap) {
         kc_header *grown = realloc(p->headers, m->header_count * sizeof *grown);
