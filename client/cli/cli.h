@@ -190,6 +190,7 @@ extern int cli_output_errno;
 /* ---- Time, progress, text (text.c) ---- */
 
 int64_t cli_now_us(void);
+void cli_pause(int64_t us); /* a signal ends it early */
 void cli_pace(int64_t start_us, uint64_t sent, int64_t rate); /* sleeps until the next record is due at rate a second; rate <= 0: not */
 bool cli_split_pair(const char *text, char *name, size_t size, const char **value); /* NAME=VALUE */
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);

@@ -1,13 +1,12 @@
 /* elect.c - kc elect preferred|unclean: leaders of partitions chosen anew. KIP-460. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli.h"
 
 #define KE_ELECTION_NOT_NEEDED 84
 #define SETTLE_LOOKS 20 /* the broker that is asked may hear a little later than the controller who leads now */
-#define LOOK_NS 100000000
+#define LOOK_US 100000
 
 struct election {
     struct cli_session s;
@@ -41,7 +40,7 @@ static void look(struct election *e) {
         e->after = NULL;
         (void)cli_describe(&e->s, NULL, &e->after, NULL);
         if (is_known(e)) return;
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        cli_pause(LOOK_US);
     }
 }
 

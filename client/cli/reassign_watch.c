@@ -1,16 +1,11 @@
 /* reassign_watch.c - kc reassign waits: which moves are under way still, how much is left to copy, and whether they ended where they were to. */
 #include <string.h>
-#include <time.h>
 
 #include "reassign.h"
 
 #define LOOK_US 200000      /* between looks */
 #define ASIDE_US 2000000    /* for how much is left to copy, which is nice to know */
 #define SETTLE_US 10000000  /* the broker that is asked may hear a little later than the controller that it is over */
-
-static void pause_us(int64_t us) {
-    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL); /* a signal ends it early: so much the better */
-}
 
 /* Answers come in much the order of the command line: *at, 0 at first, is where the last one was. */
 static struct cli_shift *find(struct cli_reassign *r, const char *topic, int32_t partition, size_t *at) {
@@ -111,13 +106,13 @@ int cli_reassign_watch(struct cli_reassign *r) {
             cli_progress_say(&progress, "moving: %lld of %zu partitions left, %lld records to copy", (long long)left, total, (long long)records);
         else
             cli_progress_say(&progress, "moving: %lld of %zu partitions left", (long long)left, total);
-        if (!cli_interrupted) pause_us(LOOK_US);
+        if (!cli_interrupted) cli_pause(LOOK_US);
     }
     if (cli_interrupted) return told_to_stop(&progress);
     cli_progress_end(&progress);
     if (left < 0) return CLI_FAILURE;
     for (until = cli_now_us() + SETTLE_US; !all && !cli_interrupted && cli_now_us() < until;)
-        if (!(all = settle(r, false, &led_elsewhere))) pause_us(LOOK_US);
+        if (!(all = settle(r, false, &led_elsewhere))) cli_pause(LOOK_US);
     if (cli_interrupted) return told_to_stop(&progress);
     if (!all) (void)settle(r, true, &led_elsewhere);
     size_t moved = 0;

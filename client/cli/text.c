@@ -14,9 +14,13 @@ int64_t cli_now_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+void cli_pause(int64_t us) {
+    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
+}
+
 void cli_pace(int64_t start_us, uint64_t sent, int64_t rate) {
     int64_t wait = rate > 0 ? start_us + (int64_t)((double)sent * 1e6 / (double)rate) - cli_now_us() : 0;
-    if (wait > 0) nanosleep(&(struct timespec){.tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000}, NULL);
+    if (wait > 0) cli_pause(wait);
 }
 
 bool cli_split_pair(const char *text, char *name, size_t size, const char **value) {
