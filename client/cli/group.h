@@ -77,7 +77,6 @@ int group_describe(int argc, char **argv);
 int group_reset(int argc, char **argv);
 int group_delete_offsets(int argc, char **argv);
 
-#define GROUP_PROBLEM_MAX 512
 void group_json(char before, const char *name, const char *value); /* ,"name":"value", or null; before: '{' or ',' */
 void group_json_error(kc_err err, const char *message);             /* ,"error":"CODE","message":"what", where there is one */
 

@@ -5,6 +5,7 @@
 
 #include "group.h"
 
+#define PROBLEM_MAX 512
 #define PROBLEMS_SHOWN 40        /* as text; JSON has all */
 #define LOG_LIMIT_US 5000000     /* a leader that is silent must not hide the rest */
 
@@ -12,7 +13,7 @@ struct view { /* one group */
     kc_group_info info;
     kc_err offsets_err;
     struct group_parts parts;
-    char (*problems)[GROUP_PROBLEM_MAX];
+    char (*problems)[PROBLEM_MAX];
     size_t problem_count, problem_cap;
 };
 struct describe {
@@ -44,7 +45,7 @@ static void problem(struct view *v, const char *fmt, ...) {
     }
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(v->problems[v->problem_count++], GROUP_PROBLEM_MAX, fmt, ap);
+    vsnprintf(v->problems[v->problem_count++], PROBLEM_MAX, fmt, ap);
     va_end(ap);
 }
 

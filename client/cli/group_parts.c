@@ -31,7 +31,6 @@ static void join(struct group_part *into, const struct group_part *from) {
         into->epoch = from->epoch;
         into->metadata = from->metadata;
     }
-    if (from->at >= 0) into->at = from->at;
     if (from->owner) *(into->owner ? &into->other : &into->owner) = from->owner;
     into->subscribed = into->subscribed || from->subscribed;
 }
@@ -204,7 +203,7 @@ kc_err group_offsets_all(struct cli_session *s, const char *const *groups, size_
 #define WORDS_MAX 10000
 
 static bool add_word(struct group_words *w, const char *topic, size_t topic_size, const char *number, size_t number_size) {
-    char **grown = w->count < WORDS_MAX ? realloc(w->v, ((size_t)w->count + 1) * sizeof *grown) : NULL;
+    char **grown = realloc(w->v, ((size_t)w->count + 1) * sizeof *grown);
     if (!grown) return false;
     w->v = grown;
     char *word = malloc(topic_size + number_size + 2);
@@ -229,7 +228,8 @@ int group_words_make(const struct cli_command *c, const char *const *words, int 
         while (more) {
             size_t n = number ? strcspn(number, ",") : 0;
             if (number && n == 0) return cli_usage_error(c, "'%s' is neither TOPIC nor TOPIC:PARTITION,...", words[i]);
-            if (!add_word(out, words[i], topic, number, n)) return cli_usage_error(c, "more than %d partitions are named", WORDS_MAX);
+            if (out->count == WORDS_MAX) return cli_usage_error(c, "more than %d partitions are named", WORDS_MAX);
+            if (!add_word(out, words[i], topic, number, n)) return cli_fail(c->name, KC_NO_MEMORY, NULL);
             more = number && number[n];
             if (more) number += n + 1;
         }

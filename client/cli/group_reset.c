@@ -56,34 +56,45 @@ static int parse_line(struct reset *r, char *line, int number) {
     return CLI_OK;
 }
 
-static int read_file(struct reset *r) {
-    FILE *f = !strcmp(r->file, "-") ? stdin : fopen(r->file, "r");
-    size_t size = 0, cap = 0;
-    bool ok = f != NULL;
-    while (ok) { /* whole: topics are views of it */
-        if (size + 4096 > cap) {
-            char *grown = realloc(r->lines, cap = cap * 2 + 65536);
-            if (!grown) break;
+#define FILE_MAX (32 << 20) /* a million lines */
+
+/* Whole: topics are views of it. 0, or why it could not be read. */
+static int read_all(struct reset *r, FILE *f) {
+    size_t size = 0, cap = 0, n;
+    do {
+        if (cap - size < 4096) {
+            cap = cap ? cap * 2 : 65536;
+            if (cap > FILE_MAX) return EFBIG;
+            char *grown = realloc(r->lines, cap);
+            if (!grown) return ENOMEM;
             r->lines = grown;
         }
-        size_t n = fread(r->lines + size, 1, cap - size - 1, f);
+        n = fread(r->lines + size, 1, cap - size - 1, f);
         size += n;
-        if (n == 0) break;
-    }
-    int failed = !f || ferror(f) ? errno : 0;
+    } while (n > 0);
+    if (ferror(f)) return errno;
+    r->lines[size] = 0;
+    return strlen(r->lines) < size ? EILSEQ : 0; /* a NUL byte is in it: what is behind it would not be seen */
+}
+
+static int read_file(struct reset *r) {
+    FILE *f = !strcmp(r->file, "-") ? stdin : fopen(r->file, "r");
+    int failed = f ? read_all(r, f) : errno;
     if (f && f != stdin) fclose(f);
-    if (failed || !r->lines) {
-        fprintf(stderr, "kc: %s: %s cannot be read: %s\n", r->c->name, r->file, strerror(failed ? failed : ENOMEM));
+    if (failed) {
+        fprintf(stderr, "kc: %s: %s cannot be read: %s\n  nothing was changed\n", r->c->name, r->file, strerror(failed));
         return CLI_FAILURE;
     }
-    r->lines[size] = 0;
     int rc = CLI_OK, number = 0;
     for (char *line = r->lines, *next; rc == CLI_OK && *line; line = next) {
         next = line + strcspn(line, "\n");
         if (*next) *next++ = 0;
         rc = parse_line(r, line, ++number);
     }
-    return rc == CLI_OK && r->parts.count == 0 ? no_such(r, "the file names no partition") : rc;
+    size_t named = r->parts.count;
+    group_parts_order(&r->parts);
+    if (rc == CLI_OK && named == 0) return no_such(r, "the file names no partition");
+    return rc == CLI_OK && r->parts.count < named ? no_such(r, "the file names a partition more than once") : rc;
 }
 
 static int choose_named(struct reset *r) {

@@ -204,7 +204,8 @@ def a_reset_that_cannot_be_is_refused_as_a_whole(folder):
     r = kc(b, "group", "reset", "other", "--all-topics", "--to-latest")
     equal((r.returncode, r.stdout), (1, ""))
     holds(r.stderr, "no committed offsets", "name topics")
-    for text, words in (("t,0\n", [":1:", "TOPIC,PARTITION,OFFSET"]), ("t,0,1\nt,x,1\n", [":2:"]), ("", ["no partition"]), ("t,0,-1\n", [":1:"]), ("nope,0,1\n", ["nope 0", "UNKNOWN_TOPIC"])):
+    for text, words in (("t,0\n", [":1:", "TOPIC,PARTITION,OFFSET"]), ("t,0,1\nt,x,1\n", [":2:"]), ("", ["no partition"]), ("t,0,-1\n", [":1:"]), ("nope,0,1\n", ["nope 0", "UNKNOWN_TOPIC"]),
+                        ("t,0,1\nt,1,1\nt,0,2\n", ["a partition more than once"]), ("t,0,1\n\0\nt,1,1\n", ["cannot be read"])):
         r = kc(b, "group", "reset", "g", "--from-file", "-", "--execute", stdin=text)
         equal(r.returncode != 0, True, text)
         holds(r.stderr, *words)
