@@ -25,8 +25,6 @@ int consume_printer_make(struct consume_printer *p, const struct cli_command *c,
 /* One record. False: no memory. Whether it could be written: cli_output_ok. */
 bool consume_print(struct consume_printer *p, const kc_event *e, size_t i, const kc_message *m, const char *topic);
 void consume_printer_free(struct consume_printer *p);
-/* What was lost is told, and reading goes on, unless the user wants to decide. */
-bool consume_waits_for_seek(const struct cli_session *s);
 /* Tells an ERROR event; false: it ends reading. */
 bool consume_tell_error(const struct cli_session *s, const kc_event *e);
 

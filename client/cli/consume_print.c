@@ -39,7 +39,8 @@ void consume_printer_free(struct consume_printer *p) {
     *p = (struct consume_printer){0};
 }
 
-bool consume_waits_for_seek(const struct cli_session *s) {
+/* What was lost is told, and reading goes on, unless the user wants to decide. */
+static bool waits_for_seek(const struct cli_session *s) {
     const char *reset = kc_config_get(s->config, "auto.offset.reset");
     return reset && (!strcmp(reset, "none") || !strcmp(reset, "error"));
 }
@@ -48,7 +49,7 @@ bool consume_tell_error(const struct cli_session *s, const kc_event *e) {
     const kc_error *error = kc_event_error(e);
     fflush(stdout);
     fprintf(stderr, "kc: consume: %s (%s)\n", kc_error_message(error), kc_error_name(error)); /* it names the partition */
-    if (kc_error_code(error) == KC_DATA_LOST && !consume_waits_for_seek(s)) return true;
+    if (kc_error_code(error) == KC_DATA_LOST && !waits_for_seek(s)) return true;
     return !kc_error_fatal(error) && kc_error_retriable(error);
 }
 
