@@ -190,24 +190,29 @@ static kc_err keep_filter(struct list *l, struct filter *f, const char *const *v
     return KC_OK;
 }
 
+/* KC_INVALID, KC_NO_MEMORY. */
+static kc_err list_new(const char *const *states, size_t state_count, const char *const *types, size_t type_count, struct list **out) {
+    struct list *l = kw_calloc(1, sizeof *l);
+    if (!l) return KC_NO_MEMORY;
+    kw_arena_init(&l->arena, 0);
+    l->list = kw_calloc(1, sizeof *l->list);
+    kc_err err = l->list ? KC_OK : KC_NO_MEMORY;
+    if (l->list) kw_arena_init(&l->list->arena, 0);
+    if (err == KC_OK) err = keep_filter(l, &l->states, states, state_count);
+    if (err == KC_OK) err = keep_filter(l, &l->types, types, type_count);
+    if (err == KC_OK)
+        *out = l;
+    else
+        list_free(l);
+    return err;
+}
+
 static kc_err list_make(kc_client *c, const char *const *states, size_t state_count, const char *const *types, size_t type_count, int64_t timeout_us,
                         uint64_t opaque, kc_op **op, kc_error **error) {
-    struct list *l = kw_calloc(1, sizeof *l);
-    kc_err err = KC_OK;
-    if (l) {
-        kw_arena_init(&l->arena, 0);
-        l->list = kw_calloc(1, sizeof *l->list);
-        if (l->list) kw_arena_init(&l->list->arena, 0);
-        err = keep_filter(l, &l->states, states, state_count);
-        if (err == KC_OK) err = keep_filter(l, &l->types, types, type_count);
-        if (err == KC_OK && !l->list) err = KC_NO_MEMORY;
-    }
-    if (err != KC_OK) {
-        list_free(l);
-        if (err == KC_INVALID) return kc_admin_invalid(&list_kind, error);
-        l = NULL; /* told as the want of memory that it is */
-    }
-    return kc_group_make(c, &list_kind, l, timeout_us, opaque, op, error);
+    struct list *l = NULL;
+    kc_err err = list_new(states, state_count, types, type_count, &l);
+    if (err == KC_INVALID) return kc_admin_invalid(&list_kind, error);
+    return kc_group_make(c, &list_kind, l, timeout_us, opaque, op, error); /* which tells a want of memory */
 }
 
 kc_group_list *kc_op_result_groups(kc_op *op) {
