@@ -212,6 +212,12 @@ void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code) 
     out[n] = 0;
 }
 
+int kc_admin_name_order(struct kw_str x, struct kw_str y) {
+    int32_t n = KW_MAX(x.len, 0), m = KW_MAX(y.len, 0);
+    if (n != m) return n < m ? -1 : 1;
+    return n > 0 ? memcmp(x.p, y.p, (size_t)n) : 0;
+}
+
 const char *kc_admin_keep_str(struct kw_arena *a, struct kw_str s) {
     size_t n = (size_t)KW_MAX(s.len, 0);
     char *z = kw_arena_alloc(a, n + 1);

@@ -80,6 +80,7 @@ bool kc_admin_again(struct kc_admin *a, int16_t code);
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
 int64_t kc_admin_again_at_us(const struct kc_admin *a); /* when ADMIN_AGAIN would send; from deadline_us on it ends the call */
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */
+int kc_admin_name_order(struct kw_str x, struct kw_str y); /* for qsort and bsearch: any order, the cheapest */
 const char *kc_admin_keep_str(struct kw_arena *a, struct kw_str s); /* a NUL-terminated copy, of null an empty one; NULL: no memory */
 /* For read: a copy of an array of node ids; *ok becomes false when there is no memory for it. */
 const int32_t *kc_admin_keep_ids(struct kw_arena *a, const int32_t *v, int32_t n, size_t *count, bool *ok);

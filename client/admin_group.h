@@ -12,8 +12,6 @@
 
 #include "admin_call.h"
 
-#define KC_ROUTE_BATCH_MAX 1000     /* groups in one request */
-
 enum kc_route_state { ROUTE_FIND, ROUTE_ASK, ROUTE_WAIT, ROUTE_SETTLED };
 struct kc_route {
     const char *group; /* the caller's, as long as the call */

@@ -3,13 +3,12 @@
 
 #include <stdlib.h>
 
+#define BATCH_MAX 1000 /* groups in one request */
+
 /* ---- Names ---- */
 
 static int by_name(const void *a, const void *b) {
-    struct kw_str x = ((const struct kc_named *)a)->name, y = ((const struct kc_named *)b)->name;
-    int32_t n = KW_MAX(x.len, 0), m = KW_MAX(y.len, 0);
-    if (n != m) return n < m ? -1 : 1;
-    return n > 0 ? memcmp(x.p, y.p, (size_t)n) : 0;
+    return kc_admin_name_order(((const struct kc_named *)a)->name, ((const struct kc_named *)b)->name);
 }
 
 bool kc_names_make(struct kc_names *names, struct kw_arena *arena, const void *v, int32_t n, size_t stride, size_t name_at) {
@@ -69,7 +68,7 @@ kc_err kc_routes_init(struct kc_routes *r, const void *groups, size_t stride, si
         r->v[i].broker = -1;
         r->order[i] = i;
     }
-    r->to = KW_MIN(n, KC_ROUTE_BATCH_MAX);
+    r->to = KW_MIN(n, BATCH_MAX);
     return KC_OK;
 }
 
@@ -116,7 +115,7 @@ static bool next_batch(struct kc_admin *a, struct kc_routes *r) {
     r->unsent = false;
     if (r->from == r->count) return false;
     int32_t broker = r->v[r->order[r->from]].broker;
-    while (r->to < r->count && r->to - r->from < KC_ROUTE_BATCH_MAX && (r->finding || r->v[r->order[r->to]].broker == broker)) r->to++;
+    while (r->to < r->count && r->to - r->from < BATCH_MAX && (r->finding || r->v[r->order[r->to]].broker == broker)) r->to++;
     if (r->finding) {
         kc_admin_step(a, KW_API_FIND_COORDINATOR, 0, KC_BROKER_ANY);
     } else {

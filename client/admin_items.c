@@ -99,8 +99,7 @@ static int32_t item_resource(const struct items *it, size_t i) {
 /* By name, then number; of two for one item the one that came first. */
 static int by_item(const void *a, const void *b) {
     const struct result *x = a, *y = b;
-    int32_t n = KW_MAX(x->name.len, 0), m = KW_MAX(y->name.len, 0);
-    int names = n != m ? (n < m ? -1 : 1) : n > 0 ? memcmp(x->name.p, y->name.p, (size_t)n) : 0;
+    int names = kc_admin_name_order(x->name, y->name);
     if (names != 0) return names;
     if (x->resource != y->resource) return x->resource < y->resource ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
