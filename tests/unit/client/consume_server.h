@@ -159,6 +159,17 @@ static inline void metadata(struct server *s, struct server_conn *c, struct kw_f
     server_reply(c, h, &m);
 }
 
+/* The broker coordinates group "g" itself. */
+static inline void find_coordinator(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
+    struct kw_find_coordinator_response m;
+    struct kw_find_coordinator_response_coordinator one = {
+        .key = kw_str_of("g"), .node_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .error_message = kw_str_null()};
+    kw_msg_init(&kw_find_coordinator_response_desc, &m);
+    m.coordinators.v = &one;
+    m.coordinators.n = 1;
+    server_reply(c, h, &m);
+}
+
 static inline void list_offsets(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
     struct kw_list_offsets_request q;
     struct kw_list_offsets_response m;

@@ -12,17 +12,6 @@ static struct {
     struct kw_arena arena;
 } group;
 
-static void find_coordinator(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
-    struct kw_find_coordinator_response m;
-    struct kw_find_coordinator_response_coordinator one = {
-        .key = kw_str_of("g"), .node_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .error_message = kw_str_null()};
-    kw_msg_init(&kw_find_coordinator_response_desc, &m);
-    m.coordinators.v = &one;
-    m.coordinators.n = 1;
-    atomic_fetch_add(&group.finds, 1);
-    server_reply(c, h, &m);
-}
-
 static void offset_commit(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
     struct kw_offset_commit_request q;
     struct kw_offset_commit_response m;
@@ -72,14 +61,16 @@ static void offset_fetch(struct server_conn *c, struct kw_frame_request *h, stru
 }
 
 static bool group_hook(struct server *s, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
-    if (h->api_key == KW_API_FIND_COORDINATOR)
+    if (h->api_key == KW_API_FIND_COORDINATOR) {
+        atomic_fetch_add(&group.finds, 1);
         find_coordinator(s, c, h);
-    else if (h->api_key == KW_API_OFFSET_COMMIT)
+    } else if (h->api_key == KW_API_OFFSET_COMMIT) {
         offset_commit(c, h, body);
-    else if (h->api_key == KW_API_OFFSET_FETCH)
+    } else if (h->api_key == KW_API_OFFSET_FETCH) {
         offset_fetch(c, h, body);
-    else
+    } else {
         return false;
+    }
     return true;
 }
 

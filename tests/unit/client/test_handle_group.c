@@ -17,16 +17,6 @@ static struct {
     struct kw_arena arena;
 } group;
 
-static void find_coordinator(struct server *s, struct server_conn *c, struct kw_frame_request *h) {
-    struct kw_find_coordinator_response m;
-    struct kw_find_coordinator_response_coordinator one = {
-        .key = kw_str_of("g"), .node_id = 1, .host = kw_str_of("127.0.0.1"), .port = s->port, .error_message = kw_str_null()};
-    kw_msg_init(&kw_find_coordinator_response_desc, &m);
-    m.coordinators.v = &one;
-    m.coordinators.n = 1;
-    server_reply(c, h, &m);
-}
-
 static void join(struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
     struct kw_join_group_request q;
     struct kw_join_group_response m;
