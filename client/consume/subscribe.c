@@ -109,7 +109,7 @@ static kc_err take_answer(struct kc_group *g, struct kc_request *rq, struct kw_i
     kw_arena_deinit(&arena);
     if (err != KW_OK) return kc_err_from(err);
     if (!kc_numbers_same(&found, &g->topics)) {
-        if (g->state == KC_GROUP_STABLE) g->rejoin = true;
+        kc_group_rebalance(g, kc_core_now(g->consume->core).mono_us);
         g->why = "other topics match the subscription's pattern";
     }
     kc_group_want(g, &g->topics, &found);

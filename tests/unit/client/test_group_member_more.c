@@ -78,6 +78,24 @@ static void topics_that_match_are_taken_up(void **state) {
     assert_true(freed_too);
 }
 
+/* However long it has been a member: what it has is revoked, with all the time there is, not lost. */
+static void topics_that_match_later_revoke(void **state) {
+    (void)state;
+    struct gw *g = gw_new(PAIRS("group.id", "g", "auto.offset.reset", "earliest", "metadata.max.age.ms", "10000", "max.poll.interval.ms", "30000"));
+    bool freed = false;
+    g->w->before = list_all;
+    (void)cw_topic(g->w, "log.a", 1, 1);
+    struct gw_consumer *o = gw_add(g, NULL);
+    assert_int_equal(kc_group_subscribe(o->c, NULL, 0, prefix_matcher("log.", &freed)), KC_OK);
+    gw_consume(o, 60 * SECOND);
+    assert_int_equal(gw_parts(o), 1);
+    (void)cw_topic(g->w, "log.b", 2, 1);
+    gw_consume(o, 15 * SECOND);
+    assert_int_equal(gw_parts(o), 3);
+    assert_false(net_logged(g->w->net, 4, "partitions are lost"));
+    gw_free(g);
+}
+
 /* ---- What it waits for ---- */
 
 static void why_tells_what_the_membership_waits_for(void **state) {
@@ -360,6 +378,7 @@ static void without_memory_it_joins_all_the_same(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(topics_that_match_are_taken_up),
+        cmocka_unit_test(topics_that_match_later_revoke),
         cmocka_unit_test(why_tells_what_the_membership_waits_for),
         cmocka_unit_test(poll_one_is_interrupted_by_a_revocation),
         cmocka_unit_test(members_of_any_order_and_luck),
