@@ -285,7 +285,7 @@ typedef struct kc_group_list_failure {
     kc_err err;
 } kc_group_list_failure;
 /** The groups of all brokers, by name. states, types: only those with one of them (any letter case); 0 of them: all. *out is the caller's. A broker
- * that cannot be asked does not fail the call: kc_group_list_failure tells of it, and its groups are missing. KC_UNSUPPORTED: states before Kafka 2.6,
+ * that cannot be asked does not fail the call: kc_group_list_failed tells of it, and its groups are missing. KC_UNSUPPORTED: states before Kafka 2.6,
  * types before KIP-848. */
 KC_API kc_err kc_admin_list_groups(kc_client *c, const char *const *states, size_t state_count, const char *const *types, size_t type_count,
                                    int64_t timeout_us, kc_group_list **out, kc_error **error);
