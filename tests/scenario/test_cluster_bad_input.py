@@ -430,12 +430,21 @@ def cluster_says(folder, *args, code=1, words=()):
     return r
 
 
+def taken_above_a_free_one():
+    """A listening socket whose port follows one that was free a moment ago: the first node gets its port, the second does not."""
+    while True:
+        taken = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", taken.getsockname()[1] - 1)).close()
+            return taken
+        except OSError:
+            taken.close()
+
+
 @test
 def ports_that_are_taken_are_named_and_the_next_try_is_free_to_choose_others(folder):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        s.listen()
-        port = s.getsockname()[1]
+    with taken_above_a_free_one() as taken:
+        port = taken.getsockname()[1]
         r = cluster_says(folder, "--nodes", 2, "--base-port", port - 1, "--data", "c", words=(f"127.0.0.1:{port}", "in use", "--base-port"))
         equal(r.stdout, "")
         c = Cluster(folder / "c", 2)
