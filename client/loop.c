@@ -207,14 +207,14 @@ static void wait_until(struct kc_loop *l, pthread_cond_t *cond, int64_t deadline
     pthread_cond_timedwait(cond, &l->lock.mutex, &ts);
 }
 
-/* Waits beside whoever owns the loop until something changed. With the lock, given up and taken meanwhile. */
+/* Waits beside whoever owns the loop until something changed, or the loop was let go. With the lock, given up and taken meanwhile. */
 static kc_err wait_beside(kc_client *c, const struct wait *w) {
     struct kc_loop *l = &c->loop;
-    uint64_t seen = atomic_load(&l->changes);
+    uint64_t seen = atomic_load(&l->changes), releases = l->releases;
     kc_lock_give(&l->lock);
     kc_err r = look(w);
     kc_lock_take(&l->lock);
-    if (r != KC_BUSY || atomic_load(&l->changes) != seen) return r;
+    if (r != KC_BUSY || atomic_load(&l->changes) != seen || l->releases != releases) return r; /* the call for another owner may have come meanwhile */
     wait_until(l, &l->waiters_cond, w->deadline_us);
     return KC_BUSY;
 }
