@@ -2,6 +2,7 @@
  *
  *   groups rebalance HOST PORT GROUP MEMBERS           all but one are in; from the last one's JoinGroup until everyone has an assignment
  *   groups idle HOST PORT GROUPS MEMBERS SECONDS       members that say every 3 s that they are alive; prints "ready" before, waits for stdin's end
+ *   groups echo CONNECTIONS SECONDS                    the kernel's share of the above: as many bytes received and sent by a bare loop, and its CPU
  *   groups commits HOST PORT TOPIC PARTS MEMBERS RATE SECONDS   each commits PARTS partitions at a time, RATE offsets a second together (0: all it can)
  *   groups fetch HOST PORT TOPIC SECONDS               a Fetch of one record each millisecond: its latency
  * Each prints one line of JSON. Members notice a rebalance by their heartbeats, here every 10 ms.
@@ -305,6 +306,38 @@ static void idle(int groups, int n, double seconds) {
     while (getchar() != EOF) {}
 }
 
+/* What the kernel alone takes for so many heartbeats: a process that receives and sends as many bytes, and knows no protocol. */
+static void echo(int total, double seconds) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t at_size = sizeof at;
+    enum { REQUEST = 90, ANSWER = 14 };
+    char bytes[4096] = {0};
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    if (bind(listener, (void *)&at, at_size) || getsockname(listener, (void *)&at, &at_size) || listen(listener, 1000)) die("listen");
+    pid_t child = fork();
+    int epoll = epoll_create1(0);
+    int *fds = calloc((size_t)total, sizeof *fds);
+    for (int i = 0; i < total; i++) {
+        fds[i] = child ? accept(listener, NULL, NULL) : socket(AF_INET, SOCK_STREAM, 0);
+        if (!child && connect(fds[i], (void *)&at, at_size)) die("connect");
+        setsockopt(fds[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        if (fds[i] < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &e)) die("epoll");
+    }
+    double start = now_ms(), period = 3000;
+    clock_t cpu = clock();
+    for (long sent = 0, took = 0; now_ms() - start < seconds * 1000;) {
+        struct epoll_event e[256];
+        for (; !child && sent < (long)((now_ms() - start) / period * total); sent++)
+            if (send(fds[sent % total], bytes, REQUEST, MSG_NOSIGNAL) < 0) die("send");
+        int k = epoll_wait(epoll, e, 256, child ? 100 : 1);
+        for (int i = 0; i < k; i++, took++)
+            if (recv(fds[e[i].data.u32], bytes, sizeof bytes, 0) > 0 && child) (void)!send(fds[e[i].data.u32], bytes, ANSWER, MSG_NOSIGNAL);
+    }
+    if (!child) exit(0);
+    printf("{\"records\": 1, \"cpu_percent\": %.3f}\n", (double)(clock() - cpu) / CLOCKS_PER_SEC / seconds * 100);
+}
+
 static void commits(const char *topic, int parts, int n, double rate, double seconds) {
     struct pollfd *p = calloc((size_t)n, sizeof *p);
     char (*groups)[32] = calloc((size_t)n, sizeof *groups);
@@ -390,10 +423,15 @@ static void fetch(const char *topic, double seconds) {
 
 int main(int argc, char **argv) {
     struct rlimit files;
-    if (argc < 6 || !(in = malloc(BUF))) return 2;
+    if (argc < 4 || !(in = malloc(BUF))) return 2;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
+    if (strcmp(argv[1], "echo") == 0) {
+        echo(atoi(argv[2]), atof(argv[3]));
+        return 0;
+    }
+    if (argc < 6) return 2;
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3]))};
     inet_pton(AF_INET, argv[2], &address.sin_addr);
     if (strcmp(argv[1], "rebalance") == 0)
