@@ -236,8 +236,32 @@ static void test_the_brokers_limits(void **state) {
     bed_free(&b);
 }
 
+/* Bytes of any value, none, and as many as offset.metadata.max.bytes allows. */
+static void test_PR_13_metadata_comes_back_byte_for_byte(void **state) {
+    (void)state;
+    fill("bytes");
+    struct bed b = bed_new("bytes", "bytes", KC_PROCESSED_EXPLICIT);
+    static char most[4096];
+    for (size_t i = 0; i < sizeof most; i++) most[i] = (char)(i % 128);
+    const kc_bytes metadata[] = {{"a\0b\0", 4}, {"", 0}, {most, sizeof most}};
+    for (size_t i = 0; i < sizeof metadata / sizeof metadata[0]; i++) {
+        kc_offset at = {.topic = b.topic, .partition = 0, .offset = 4, .metadata = metadata[i]}, got;
+        assert_int_equal(kc_consumer_commit(b.consumer, &at, sizeof at, 1, LONG_US, NULL), KC_OK);
+        kc_topic_partition tp = {.topic = b.topic, .partition = 0};
+        kc_op *op = NULL;
+        assert_int_equal(kc_consumer_committed_start(b.consumer, &tp, sizeof tp, 1, 0, &op, NULL), KC_OK);
+        assert_int_equal(kc_op_wait(op, LONG_US, NULL), KC_OK);
+        assert_int_equal(kc_op_result_committed(op, &got, sizeof got, 1), 1);
+        assert_int_equal(got.metadata.size, metadata[i].size);
+        assert_memory_equal(got.metadata.p, metadata[i].p, (size_t)metadata[i].size);
+        kc_op_free(op);
+    }
+    bed_free(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_PR_13_metadata_comes_back_byte_for_byte),
         cmocka_unit_test(test_goes_on_where_it_was),
         cmocka_unit_test(test_a_broker_that_is_killed_while_it_commits),
         cmocka_unit_test(test_the_brokers_limits),

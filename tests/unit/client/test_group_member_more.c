@@ -341,6 +341,28 @@ static void malformed_bytes_of_other_members(void **state) {
     gw_free(g);
 }
 
+/* 0 to 3 bytes, and a list of topics that ends in the middle: that member has nothing, and it is said. */
+static void PR_14_a_foreign_members_metadata_is_cut_off(void **state) {
+    (void)state;
+    const char *const strategies[] = {"range", "roundrobin", "sticky", "cooperative-sticky"};
+    for (int n = 0; n < 12 * 4; n++) {
+        struct gw *g = gw_new(PAIRS("group.id", "g", "auto.offset.reset", "earliest", "partition.assignment.strategy", strategies[n % 4]));
+        int t = cw_topic(g->w, "t", 2, 1);
+        struct gw_consumer *o = gw_add(g, NULL);
+        gw_subscribe(o, t);
+        gw_consume(o, SECOND);
+        struct gm *f = gw_foreign(g, "f", strategies[n % 4], "t");
+        int32_t whole = f->said_len[0];
+        f->said_len[0] = KW_MIN(n / 4, whole - 1);
+        if (n / 4 == 3) memcpy(f->said[0], "\x7f\x80\xff", 3);
+        gw_consume(o, 5 * SECOND);
+        assert_int_equal(gw_state(o), KC_GROUP_STABLE);
+        assert_int_equal(gw_parts(o), 2);
+        assert_true(net_logged(g->w->net, 4, "cannot be read"));
+        gw_free(g);
+    }
+}
+
 /* Each allocation on the way from subscribe to the first record fails once: it is done again. */
 static void without_memory_it_joins_all_the_same(void **state) {
     (void)state;
@@ -384,6 +406,7 @@ int main(void) {
         cmocka_unit_test(members_of_any_order_and_luck),
         cmocka_unit_test(a_coordinator_of_no_use_is_not_stormed),
         cmocka_unit_test(malformed_bytes_of_other_members),
+        cmocka_unit_test(PR_14_a_foreign_members_metadata_is_cut_off),
         cmocka_unit_test(without_memory_it_joins_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
