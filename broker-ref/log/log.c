@@ -271,6 +271,8 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     o->recover.start_checkpoint = in->start_checkpoint;
     o->recover.recovery_point = in->recovery_point;
     o->recover.interval = in->config->index_interval_bytes;
+    o->recover.others = in->others;
+    o->recover.compacted = in->config->compact_policy;
     o->recover.guarded = in->guarded;
     o->recover.killed = in->killed;
     o->recover.committed = in->committed;

@@ -73,6 +73,14 @@ struct kb_log {
     struct kb_log_private *priv;
 };
 
+/* Who else has what this log had. What it holds is then held to more: by what nobody vouches for it may not come to lead. */
+enum kb_others {
+    KB_OTHERS_NONE,      /* nobody, or it is not known: all that may be right is kept */
+    KB_OTHERS_MAY_COUNT, /* they may count on it: where something is wrong, KW_ECRC, and nothing of the damage is touched */
+    KB_OTHERS_HAVE_IT,   /* they do not count on it any more, and have it: what nobody vouches for is cut off, to be fetched again */
+    KB_OTHERS_LEAD,      /* and one of them leads now: so is what was synced once, from the first damage on */
+};
+
 /* Loading: one job reads the folder (creating it when `create`), recovers what the last clean stop does not vouch for, rebuilds
  * missing or corrupt indexes and producer state, cuts a torn tail; done(ctx, log, err) in a later turn. `clean`: the clean-shutdown marker
  * was found (and removed before). start_checkpoint, recovery_point: from the checkpoint files, -1 when absent. */
@@ -85,7 +93,8 @@ struct kb_log_open {
     bool whole;                     /* from the recovery point on: no gaps; fails on damage to what was synced once, where else it is kept or cut off */
     bool identity;                  /* partition.metadata is to be as durable as the rest */
     int64_t start_checkpoint, recovery_point;
-    bool guarded, killed;           /* as in recover.h: KW_ECRC where something is missing that others may count on */
+    enum kb_others others;
+    bool guarded, killed;           /* as in recover.h */
     int64_t committed;
     void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now); /* log is NULL on error; the reason was logged */
     void *ctx;

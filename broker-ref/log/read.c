@@ -78,6 +78,18 @@ static int32_t size(struct kb_cursor *c, const struct kb_read *r) {
     return KB_STEP_DONE;
 }
 
+/* A batch that nobody has checked yet, with a gap in front of it: its checksum may be good and its place wrong. The index knows of batches behind it with lower
+ * offsets, then. */
+static bool contradicts_index(const struct kb_cursor *c, const struct kb_entry *e) {
+    const struct kb_segment *s = c->seg;
+    int64_t follows = c->check_at == c->at ? c->target : c->checked_last + 1, offset, position;
+    if (e->base <= follows || c->distrust || s->index_state != KB_PRESENT) return false;
+    size_t i = kb_offsets_floor(&s->offsets, s->base, e->last);
+    if (i == SIZE_MAX) return false;
+    kb_offsets_get(&s->offsets, s->base, i, &offset, &position);
+    return position > c->check_at;
+}
+
 /* One batch further, over as many windows as it takes. KW_ECRC: it is not what was written. */
 static int32_t check_one(struct kb_cursor *c) {
     const uint8_t *p;
@@ -88,7 +100,8 @@ static int32_t check_one(struct kb_cursor *c) {
         int32_t x = kb_cursor_window(c, c->check_at, KB_ENTRY_PEEK, wish, &p, &n);
         if (x != KB_STEP_DONE) return x;
         struct kb_entry e;
-        if (kb_entry_parse(p, n, &e) || e.size > s->written_size - c->check_at || e.last < s->base || e.last >= s->end) return KW_ECRC;
+        if (kb_entry_parse(p, n, &e) || e.size > s->written_size - c->check_at || e.last < s->base || e.last >= s->end || contradicts_index(c, &e))
+            return KW_ECRC;
         if (c->check_at + e.size > c->stop) { /* cut in the middle: whole ones only */
             c->stop = c->check_at;
             return KB_STEP_DONE;
@@ -177,7 +190,7 @@ static void fill(struct kb_cursor *c, struct kb_read *r) {
         s->offset = c->at;
     }
     r->next_offset_hint = c->next_offset;
-    remember(c->log, c->seg, c->next_offset, c->stop);
+    if (!c->distrust) remember(c->log, c->seg, c->next_offset, c->stop); /* else what comes there need not be what comes next */
 }
 
 /* 1: r is filled (or failed); 0: waiting. */

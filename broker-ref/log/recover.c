@@ -3,6 +3,16 @@
  * A batch that does not hold together above the recovery point is a torn write: the log ends before it. Below it, those bytes were synced once:
  * they are rot, so they stay where they are, unreadable, and what follows stays readable. So they do in a log whose starts sync all that they
  * find (flush.on.ack, metadata), when an epoch begins behind them. Base offsets must ascend over the whole log (BL-01).
+ *
+ * A batch's offset is not under its checksum, and gaps are legal: compaction leaves them, here and in what a follower is sent. So one offset that is too high
+ * is told by what is around it, or not at all: a lower one behind it, be it past damage; the next segment's base; and the recovery point, which was the
+ * log's end once, so that no gap reaches over it. Below it a gap was synced as it is. Above it nothing vouches for one. A single replica keeps it: it may be
+ * compaction's, and nobody else has what is behind it. Where others have all of it (enum kb_others), a log that ends above such a gap must neither lead nor
+ * count: its start has the controller told first (guarded, killed), and cuts it off. At the worst what was right is fetched once more. The same goes for
+ * damage to what was synced: in sync, this replica could come to lead and not serve it.
+ *
+ * A compacted log may not be cut far back so: of a key whose deletion the leader has forgotten meanwhile, what lies below would be back. There gaps are
+ * doubted in the last segment alone, where compaction has not been, above a recovery point that is known, and damage to what was synced is kept.
  */
 #include "recover.h"
 
@@ -90,8 +100,8 @@ static kw_err last_entry(struct kb_recover *r, int64_t base, const char *suffix,
 #define INDEX_CUT (1 << 20) /* an index without an entry for so long is not whole; less only costs a longer scan (other index.interval.bytes) */
 
 /* Cheap checks instead of a scan: the last index entry names a batch that stands there, the batches from it on reach exactly to the end of the
- * file, and they are not more than an interval's worth. *ok false: scan it. */
-static kw_err believe(struct kb_recover *r, struct kb_found *g, int64_t base, bool *ok) {
+ * file, they are not more than an interval's worth, and end at most at that offset where there are gaps among them. *ok false: scan it. */
+static kw_err believe(struct kb_recover *r, struct kb_found *g, int64_t base, int64_t end_max, bool *ok) {
     uint8_t oe[KB_OFFSET_ENTRY], te[KB_TIME_ENTRY];
     bool has_offset, has_time, sane, times_sane, missing;
     *ok = false;
@@ -106,20 +116,20 @@ static kw_err believe(struct kb_recover *r, struct kb_found *g, int64_t base, bo
     struct kb_facts *f = &g->facts;
     kb_facts_init(f, base, INT32_MAX); /* no index from this walk */
     int64_t pos = has_offset ? (int64_t)kw_load32(oe + 4) : 0, want = has_offset ? base + (int64_t)kw_load32(oe) : -1, from = pos, since = 0;
-    bool good = pos == 0 || pos < s.size;
+    bool good = pos == 0 || pos < s.size, gaps = false;
     struct kb_entry e = {0};
     while (good && !err && pos < s.size) {
         if (since > r->interval && (!has_offset || since > INDEX_CUT)) good = false; /* more entries were due: it was cut */
         if (good) err = kb_scan_entry(&s, pos, false, &e);
         good = good && !err && e.base >= f->end && (pos > from || want < 0 || e.last == want) && e.last - base <= INT32_MAX;
         if (!good) break;
+        gaps = gaps || (e.base > f->end && (pos > from || pos == 0));
         if ((err = kb_facts_add(f, &e, pos))) break;
         pos += e.size;
         since += e.size;
     }
     if (err == KW_EDECODE) err = KW_OK, good = false;
-    good = good && !err;
-    good = good && (has_time || f->max_timestamp < 0);
+    good = good && !err && (!gaps || f->end <= end_max) && (has_time || f->max_timestamp < 0);
     if (good && has_time) { /* a time entry of a later time or offset than the segment has is not its own */
         int64_t t = (int64_t)kw_load64(te), o = base + (int64_t)kw_load32(te + 8);
         good = o < f->end && t >= 0 && (f->max_timestamp <= t || f->max_timestamp_offset > o); /* nor is a batch before it with a later one */
@@ -163,6 +173,8 @@ struct walk {
     int64_t vouched; /* offsets below were synced once: nothing of them is cut */
     int64_t limit;   /* the next segment's base; INT64_MAX: this is the last */
     bool resynced;   /* what is at pos follows damage */
+    int64_t ordered_to, base_behind; /* whole batches in order up to there; the next whole one behind it, INT64_MAX: there is none (look_ahead) */
+    bool unvouched;  /* what is at pos may be right, and nothing vouches for the gap in front of it */
     bool cut;        /* the log ends at pos */
     bool all_there;  /* what is wrong at pos has all of its bytes */
     int64_t split;   /* the segment ends at pos, another begins there with this base; -1 */
@@ -284,18 +296,23 @@ static kw_err was_whole(struct walk *w, bool *yes) {
     return err;
 }
 
+/* Others may count on it. */
+static kw_err tell_first(const struct walk *w) {
+    kb_recover_note(w->r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ": what stood there was whole once",
+                    w->r->dir, w->g->facts.base, w->pos, w->why, w->r->expected);
+    return KW_ECRC;
+}
+
 /* The log ends at pos, if that may be. */
 static kw_err cut_here(struct walk *w, bool rot) {
     struct kb_recover *r = w->r;
-    bool loss = rot;
-    kw_err err = r->guarded && !rot && r->killed ? was_whole(w, &loss) : KW_OK;
-    if (err || !r->guarded || !loss) {
+    bool loss = rot || w->unvouched;
+    kw_err err = r->guarded && !loss && r->killed ? was_whole(w, &loss) : KW_OK;
+    if (err || r->others != KB_OTHERS_MAY_COUNT || !loss) {
         w->cut = !err;
         return err;
     }
-    kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ": what stood there was whole once",
-                    r->dir, w->g->facts.base, w->pos, w->why, r->expected);
-    return KW_ECRC;
+    return tell_first(w);
 }
 
 static bool is_vouched(const struct walk *w) { return KW_MAX(w->r->expected, w->g->facts.base) < w->vouched; }
@@ -321,6 +338,9 @@ static kw_err damaged(struct walk *w) {
                         r->dir, w->g->facts.base, w->pos, w->why, r->expected);
         return cut_here(w, true);
     }
+    bool doubted = !r->compacted || w->unvouched;
+    if (r->others == KB_OTHERS_MAY_COUNT && doubted) return tell_first(w);
+    if ((r->others == KB_OTHERS_LEAD && doubted) || (r->others == KB_OTHERS_HAVE_IT && w->unvouched)) return cut_here(w, true);
     kb_recover_note(r, KB_ERROR, "%s/%020" PRId64 ".log: %" PRId64 " bytes at position %" PRId64 " are corrupt (%s); they are kept and never served", r->dir,
                     w->g->facts.base, next - w->pos, w->pos, w->why);
     close_range(w);
@@ -332,20 +352,45 @@ static kw_err damaged(struct walk *w) {
     return KW_OK;
 }
 
-/* A batch's offset is not under its checksum: what is wrong with it, by what is around it; *why stays NULL when it fits. */
+/* From the batch at pos on, up to where whole batches in ascending order end: what stands behind that, looked at once for all batches in front of it. (Several
+ * may have been written elsewhere at once.) Behind damage a gap is as it should be, and only the next batch tells. */
+static kw_err look_ahead(struct walk *w, const struct kb_entry *e) {
+    int64_t at = w->pos + e->size, last = e->last;
+    struct kb_entry next;
+    kw_err err = KW_OK;
+    if (w->pos < w->ordered_to) return KW_OK;
+    while (!err && at < w->scan.size) {
+        err = kb_scan_entry(&w->scan, at, true, &next);
+        if (err || next.base <= last || w->resynced) break;
+        at += next.size;
+        last = next.last;
+    }
+    w->ordered_to = at;
+    if (w->resynced && (err == KW_ECRC || err == KW_EDECODE))
+        err = KW_OK, at = w->scan.size;
+    else if (!err || err == KW_ECRC || err == KW_EDECODE)
+        err = resync(w, at, &at, &next);
+    w->base_behind = !err && at < w->scan.size ? next.base : INT64_MAX;
+    return err;
+}
+
+/* What is wrong with a batch's offset, by what is around it; *why stays NULL when it fits. */
 static kw_err misplaced(struct walk *w, const struct kb_entry *e, const char **why) {
     struct kb_recover *r = w->r;
     int64_t follows = w->pos ? r->expected : w->g->facts.base;
-    bool vouched = is_vouched(w);
+    bool vouched = is_vouched(w), above;
     if (r->whole && e->base != follows && (r->expected >= r->recovery_point || (vouched && !w->resynced))) *why = "its offset does not follow";
     else if (e->base < r->expected || e->last < w->g->facts.base) *why = "its offset is below the one before";
     else if (vouched && e->last >= w->limit) *why = "its offset is in the next segment";
     if (*why || e->base <= follows) return KW_OK;
-    struct kb_entry next;
-    kw_err err = kb_scan_entry(&w->scan, w->pos + e->size, true, &next);
-    if (err == KW_ECRC || err == KW_EDECODE) return KW_OK;
-    if (!err && next.base >= r->expected && next.base <= e->last) *why = "its offset is above the one behind";
-    return err;
+    kw_err err = look_ahead(w, e);
+    if (err) return err;
+    above = w->base_behind >= r->expected && w->base_behind <= e->last;
+    w->unvouched = !above && r->others != KB_OTHERS_NONE && !w->resynced && (follows >= r->recovery_point || e->base > r->recovery_point) &&
+                   (!r->compacted || (r->recovery_point >= 0 && w->limit == INT64_MAX));
+    if (above) *why = "its offset is above the one behind";
+    else if (w->unvouched) *why = "nothing vouches for the gap in front of it";
+    return KW_OK;
 }
 
 static kw_err scan_one(struct walk *w) {
@@ -353,6 +398,7 @@ static kw_err scan_one(struct walk *w) {
     struct kb_entry e;
     const char *why = NULL;
     bool torn = false;
+    w->unvouched = false;
     kw_err err = kb_scan_entry(&w->scan, w->pos, true, &e);
     if (!err) err = misplaced(w, &e, &why);
     else if (err == KW_ECRC) why = "checksum", err = KW_OK;
@@ -439,47 +485,6 @@ static void store_index(struct kb_recover *r, struct kb_found *g) {
     }
 }
 
-/* Reads the whole segment. *cut: the log ends in it. */
-static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, bool *cut) {
-    struct walk w = {.r = r, .g = g, .split = -1, .vouched = r->clean ? INT64_MAX : r->recovery_point, .limit = INT64_MAX, .why = ""};
-    int64_t base = r->bases[i];
-    bool missing, last = i + 1 == r->base_count;
-    if (!last) w.limit = r->bases[i + 1];
-    char *path = kb_recover_path(r, base, ".log");
-    kw_err err = path ? kb_scan_open(&w.scan, r->fs, path, false, &missing) : KW_ENOMEM;
-    if (err) {
-        kw_free(path);
-        return err;
-    }
-    kb_facts_init(&g->facts, base, r->interval);
-    g->facts.end = KW_MAX(base, r->expected);
-    r->expected = KW_MAX(r->expected, 0);
-    while (!err && !w.cut && w.split < 0 && w.pos < w.scan.size) err = scan_one(&w);
-    close_range(&w);
-    if (!err && w.split >= 0) err = split_off(&w, path);
-    int64_t size = w.scan.size;
-    kb_scan_close(&w.scan);
-    if (!err && (w.cut || w.split >= 0)) {
-        if (w.cut)
-            kb_recover_note(r, KB_WARN, "%s: cut from %" PRId64 " to %" PRId64 " bytes at offset %" PRId64 " (%s)", path, size, w.pos, r->expected, w.why);
-        err = cut_file(r, path, w.pos);
-        size = w.pos;
-    }
-    if (!err && w.split >= 0 && !(i + 1 < r->base_count && r->bases[i + 1] == w.split)) err = insert_base(r, i + 1, w.split);
-    if (w.split >= 0) last = false;
-    *cut = w.cut;
-    g->facts.size = size;
-    g->scanned = true;
-    if (!err && !last && !w.cut) {
-        err = kb_facts_seal(&g->facts);
-        if (!err && !r->clean) err = sync_file(r, path); /* what is sealed is durable before anything relies on it */
-        if (!err) store_index(r, g);
-        g->synced = !err;
-    }
-    kw_free(path);
-    return err;
-}
-
 static kw_err drop_segment(struct kb_recover *r, int64_t base) {
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
     kw_err err = KW_OK;
@@ -505,6 +510,48 @@ static kw_err drop_from(struct kb_recover *r, size_t i) {
     return err;
 }
 
+/* Reads the whole segment. *cut: the log ends in it. */
+static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, bool *cut) {
+    struct walk w = {.r = r, .g = g, .split = -1, .vouched = r->clean ? INT64_MAX : r->recovery_point, .limit = INT64_MAX, .why = ""};
+    int64_t base = r->bases[i];
+    bool missing, last = i + 1 == r->base_count;
+    if (!last) w.limit = r->bases[i + 1];
+    char *path = kb_recover_path(r, base, ".log");
+    kw_err err = path ? kb_scan_open(&w.scan, r->fs, path, false, &missing) : KW_ENOMEM;
+    if (err) {
+        kw_free(path);
+        return err;
+    }
+    kb_facts_init(&g->facts, base, r->interval);
+    g->facts.end = KW_MAX(base, r->expected);
+    r->expected = KW_MAX(r->expected, 0);
+    while (!err && !w.cut && w.split < 0 && w.pos < w.scan.size) err = scan_one(&w);
+    close_range(&w);
+    if (!err && w.split >= 0) err = split_off(&w, path);
+    int64_t size = w.scan.size;
+    kb_scan_close(&w.scan);
+    if (!err && (w.cut || w.split >= 0)) {
+        if (w.cut)
+            kb_recover_note(r, KB_WARN, "%s: cut from %" PRId64 " to %" PRId64 " bytes at offset %" PRId64 " (%s)", path, size, w.pos, r->expected, w.why);
+        if (w.cut) err = drop_from(r, i + 1); /* first what comes behind: a start that dies in between must not find a gap */
+        if (!err) err = cut_file(r, path, w.pos);
+        size = w.pos;
+    }
+    if (!err && w.split >= 0 && !(i + 1 < r->base_count && r->bases[i + 1] == w.split)) err = insert_base(r, i + 1, w.split);
+    if (w.split >= 0) last = false;
+    *cut = w.cut;
+    g->facts.size = size;
+    g->scanned = true;
+    if (!err && !last && !w.cut) {
+        err = kb_facts_seal(&g->facts);
+        if (!err && !r->clean) err = sync_file(r, path); /* what is sealed is durable before anything relies on it */
+        if (!err) store_index(r, g);
+        g->synced = !err;
+    }
+    kw_free(path);
+    return err;
+}
+
 static struct kb_found *found_add(struct kb_recover *r) {
     if (r->seg_count == r->seg_cap) {
         size_t cap = r->seg_cap ? r->seg_cap * 2 : 8;
@@ -518,6 +565,11 @@ static struct kb_found *found_add(struct kb_recover *r) {
     return g;
 }
 
+/* A clean stop left its log's end as the recovery point. Above it only an offset that rotted can be. */
+static int64_t end_at_stop(const struct kb_recover *r) {
+    return r->others != KB_OTHERS_NONE && r->recovery_point >= 0 ? r->recovery_point : INT64_MAX;
+}
+
 static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
     struct kb_found *g = found_add(r);
     if (!g) return KW_ENOMEM;
@@ -529,8 +581,8 @@ static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
     if (r->fs->ops->mtime(r->fs, path, &g->mtime_ms)) g->mtime_ms = 0;
     kw_free(path);
     if (trusted && base >= r->expected) {
-        int64_t expected = r->expected;
-        err = believe(r, g, base, &ok);
+        int64_t expected = r->expected, most = last ? end_at_stop(r) : r->bases[i + 1];
+        err = believe(r, g, base, most, &ok);
         if (!err && ok && last) { /* the active one's indexes live in memory */
             err = read_index(r, base, ".index", &g->facts.offsets);
             if (!err) err = read_index(r, base, ".timeindex", &g->facts.times);
@@ -555,19 +607,21 @@ static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
  * known to be ours; in one taken over from elsewhere, and over a span that no lost tail explains, it is what compaction left. */
 #define GAP_MAX (1 << 30)
 
-static bool lost_tail(struct kb_recover *r, size_t i, bool trusted) {
-    if (trusted || i + 1 >= r->base_count || (r->recovery_point < 0 && !r->has_metadata)) return false;
+static kw_err lost_tail(struct kb_recover *r, size_t i, bool trusted, bool *lost) {
+    if (trusted || i + 1 >= r->base_count || (r->recovery_point < 0 && !r->has_metadata)) return KW_OK;
     int64_t gap = r->bases[i + 1] - KW_MAX(r->expected, r->bases[i]);
-    if (gap <= 0 || gap > GAP_MAX) return false;
+    if (gap <= 0 || gap > GAP_MAX) return KW_OK;
+    *lost = true;
     kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost",
                     r->dir, r->bases[i], r->expected, gap);
-    return true;
+    return r->guarded && r->killed ? KW_ECRC : KW_OK; /* no kill takes a tail */
 }
 
 /* The next one begins before this one ends: it would hide what stands here. It goes, with what comes behind it, and this one is the last: it is looked at
- * once more as such. */
+ * once more as such. Where others may count on all that, they are told first. */
 static kw_err overlapped(struct kb_recover *r, size_t i, int64_t expected) {
     kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: begins below offset %" PRId64 ", where the one before it ends", r->dir, r->bases[i + 1], r->expected);
+    if (r->others == KB_OTHERS_MAY_COUNT) return KW_ECRC;
     kw_err err = drop_from(r, i + 1);
     kb_facts_deinit(&r->segs[--r->seg_count].facts);
     r->expected = expected;
@@ -586,7 +640,7 @@ static kw_err segments(struct kb_recover *r) {
             i--; /* once more */
             continue;
         }
-        if (!err && !cut) cut = lost_tail(r, i, trusted);
+        if (!err && !cut) err = lost_tail(r, i, trusted, &cut);
         if (!err && cut) err = drop_from(r, i + 1);
         if (err || i + 1 >= r->base_count) continue;
         struct kb_found *g = &r->segs[r->seg_count - 1];

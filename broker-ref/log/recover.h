@@ -5,6 +5,7 @@
 #define KB_RECOVER_H
 
 #include "epochs.h"
+#include "log.h"
 #include "pid_state.h"
 #include "scan.h"
 
@@ -28,7 +29,9 @@ struct kb_recover {
     bool sync; /* all that is found is made durable: the log counts it as acknowledged (flush.on.ack) */
     int64_t start_checkpoint, recovery_point; /* -1: none */
     int32_t interval;
-    bool guarded;      /* others count on what this log had: where some of that is missing, KW_ECRC, and nothing of the damage is touched */
+    enum kb_others others;
+    bool compacted;    /* or to be: gaps are everywhere */
+    bool guarded;      /* they count on all that was written, or synced (KB_OTHERS_MAY_COUNT): what is missing at the end is as bad as what is wrong */
     bool killed;       /* guarded: the process alone ended, so that all that was written is whole, but for the end of what was on its way */
     int64_t committed; /* guarded: what is below was committed, and here */
     /* out */

@@ -23,6 +23,15 @@ static bool is_lost(const struct kb_broker_register *r, const struct kb_image_br
     return r->previous_epoch < 0 || s->served || s->epoch != b->epoch || r->previous_epoch < s->base_epoch;
 }
 
+/* One that has none has nothing that it could have lost: a broker that is new is as good as any. */
+static bool has_replicas(const struct kb_controller *k, int32_t id) {
+    const struct kb_image_topic *t;
+    for (size_t it = 0; (t = kw_map_next(&k->o.image->topics_by_id, &it));)
+        for (int32_t i = 0; i < t->partition_count; i++)
+            if (kb_elect_has(t->partitions[i].replicas, t->partitions[i].replica_count, id)) return true;
+    return false;
+}
+
 static bool is_duplicate(const struct kb_controller *k, const struct kb_broker_register *r, const struct kb_image_broker *b) {
     const struct kb_session *s = kb_session_find(k, r->id);
     if (r->id == k->self && !r->conn) return false; /* this process asks itself: its last run is over */
@@ -66,7 +75,7 @@ static kw_err prepare(struct kb_controller *k, struct kb_broker_register *r) {
     if (is_duplicate(k, r, b) || (b && kw_uuid_eq(b->incarnation, r->incarnation))) return KW_OK;
     if (b && !b->fenced) s->want |= KB_BROKER_FENCE;
     s->want &= (uint8_t)~KB_BROKER_UNFENCE;
-    if (k->o.image->partition_count > 0 && is_lost(r, b, s)) s->want |= KB_BROKER_LOST;
+    if (is_lost(r, b, s) && has_replicas(k, r->id)) s->want |= KB_BROKER_LOST;
     if (s->want) kb_sweep_request(k);
     return KW_OK;
 }
@@ -114,7 +123,7 @@ static kw_err run_register(struct kb_controller *k, struct kb_change *c) {
         return KW_OK;
     }
     if (!registration_ok(k, r, b)) return KW_OK;
-    bool lost = is_lost(r, b, s);
+    bool lost = is_lost(r, b, s) && has_replicas(k, r->id);
     kw_err err = register_record(k, r);
     if (err) return err;
     s->base_epoch = !b || s->served || s->epoch != b->epoch ? (b ? b->epoch : r->epoch) : KW_MIN(s->base_epoch, b->epoch);

@@ -25,6 +25,7 @@ enum {
 typedef struct kw_assign_replicas_to_dirs_request_directory_data dir_asked;
 typedef struct kw_assign_replicas_to_dirs_request_topic_data topic_asked;
 typedef struct kw_assign_replicas_to_dirs_request_partition_data part_asked;
+typedef struct kw_assign_replicas_to_dirs_response_topic_data topic_told;
 
 /* The log failed and the image does not say so, or the other way round. */
 static bool differs(const struct kb_partition *p, const struct kb_image_partition *ip) {
@@ -127,41 +128,61 @@ fail:
     return err;
 }
 
-static void again(struct kb_dirs *d, struct kb_now now) {
-    d->pause_us = d->pause_us > 0 ? KW_MIN(2 * d->pause_us, (int64_t)AGAIN_MAX_US) : AGAIN_US;
-    arm(d, now.mono_us + d->pause_us);
+/* After a refusal or a failure, later and later. What is new meanwhile is told at once all the same, unless nothing can be. */
+static void again(struct kb_dirs *d, int64_t *pause_us, struct kb_now now) {
+    *pause_us = *pause_us > 0 ? KW_MIN(2 * *pause_us, (int64_t)AGAIN_MAX_US) : AGAIN_US;
+    arm(d, now.mono_us + *pause_us);
 }
 
-/* The request's, or the first of a partition's. */
-static int16_t code_of(const struct kw_assign_replicas_to_dirs_response *r) {
-    int16_t code = r->error_code;
-    for (int32_t i = 0; i < r->directories.n; i++)
-        for (int32_t j = 0; j < r->directories.v[i].topics.n; j++)
-            for (int32_t k = 0; code == KE_NONE && k < r->directories.v[i].topics.v[j].partitions.n; k++)
-                code = r->directories.v[i].topics.v[j].partitions.v[k].error_code;
-    return code;
+static void complain(struct kb_dirs *d, const struct kb_partition *p, int16_t code) {
+    if (d->complained) return;
+    d->complained = true;
+    if (p)
+        KB_SAY(d->node, KB_WARN, "%s-%d: the controller does not take it that its log failed here, lacks something or is back: %s; it is told again", p->topic,
+               p->index, kw_kerror_name(code));
+    else
+        KB_SAY(d->node, KB_WARN, "the controller does not take it that logs of this broker failed, or are back: %s; it is told again", kw_kerror_name(code));
+}
+
+/* Each partition by its own code; true when all were taken. */
+static bool take(struct kb_dirs *d, const topic_told *t, struct kb_now now) {
+    bool all = true;
+    for (int32_t i = 0; i < t->partitions.n; i++) {
+        struct kb_partition *p = kb_partition_by_id(d->node, t->topic_id, t->partitions.v[i].partition_index);
+        int16_t code = t->partitions.v[i].error_code;
+        if (code != KE_NONE && p) complain(d, p, code);
+        all = all && code == KE_NONE;
+        if (p) kb_opening_answered(p, code == KE_NONE, now);
+    }
+    return all;
 }
 
 static void answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {
     struct kb_dirs *d = c->ctx;
     struct kw_assign_replicas_to_dirs_response resp;
     struct kw_arena arena;
+    bool all = true;
     (void)blk;
     kw_arena_init(&arena, ANSWER_SIZE_MAX);
     if (err == KW_OK) err = kw_decode(&kw_assign_replicas_to_dirs_response_desc, VERSION, body, &arena, &resp);
-    int16_t code = err == KW_OK ? code_of(&resp) : KE_NONE;
+    int16_t code = err == KW_OK ? resp.error_code : KE_NONE;
+    bool known = err == KW_OK && code == KE_NONE;
+    if (code != KE_NONE) complain(d, NULL, code);
+    for (int32_t i = 0; known && i < resp.directories.n; i++)
+        for (int32_t j = 0; j < resp.directories.v[i].topics.n; j++) all = take(d, &resp.directories.v[i].topics.v[j], now) && all;
     kw_arena_deinit(&arena);
-    if (code != KE_NONE && !d->complained) {
-        KB_SAY(d->node, KB_WARN, "the controller does not take it that logs of this broker failed, or are back: %s; it is told again", kw_kerror_name(code));
-        d->complained = true;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(d->node, p));) kb_opening_answered(p, false, now); /* that the answer does not name */
+    if (!known) {
+        again(d, &d->pause_us, now);
+        return;
     }
-    for (struct kb_partition *p = NULL; (p = kb_partitions_next(d->node, p));) kb_opening_answered(p, err == KW_OK && code == KE_NONE, now);
-    if (err != KW_OK || code != KE_NONE) {
-        again(d, now);
+    d->pause_us = 0;
+    if (!all) {
+        again(d, &d->refused_us, now);
         return;
     }
     d->complained = false;
-    d->pause_us = 0;
+    d->refused_us = 0;
     arm(d, now.mono_us + LOOK_US);
 }
 
@@ -173,8 +194,7 @@ static void fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     n->now.mono_us = now_us;
     if (d->stopped || kb_call_is_under_way(&d->call) || !kb_partitions_registered(n)) return; /* its answer, or the registration, comes back here */
     size_t count = collect(n, due);
-    if (count > 0 && ask(d, due, count, n->now) != KW_OK)
-        again(d, n->now);
+    if (count > 0 && ask(d, due, count, n->now) != KW_OK) again(d, &d->pause_us, n->now);
 }
 
 void kb_dirs_init(struct kb_dirs *d, struct kb_node *n) {

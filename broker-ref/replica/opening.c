@@ -174,11 +174,26 @@ static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         lower_point(o, now);
 }
 
+static bool may_count(const struct kb_opening *o) {
+    return o->p->node->lifecycle && o->first && !o->told && o->p->replica_count > 1;
+}
+
+static bool is_in_sync(const struct kb_partition *p) {
+    return kb_ids_have(p->isr, p->isr_count, p->node->id);
+}
+
+/* The last in sync keeps whatever may be right: nobody else has it. */
+static enum kb_others others_of(const struct kb_opening *o) {
+    const struct kb_partition *p = o->p;
+    if (may_count(o)) return KB_OTHERS_MAY_COUNT;
+    if (!o->told || p->isr_count == 0 || is_in_sync(p)) return KB_OTHERS_NONE;
+    return p->leader_id >= 0 ? KB_OTHERS_LEAD : KB_OTHERS_HAVE_IT;
+}
+
 /* The controller takes it for whole as it registers: all that it had written where the process alone ended, all that it had synced where the machine did and
  * it synced what it acknowledged. */
 static bool is_guarded(const struct kb_opening *o) {
-    const struct kb_partition *p = o->p;
-    return p->node->lifecycle && o->first && !o->told && p->replica_count > 1 && (!p->node->start_unclean || p->log_config.flush_on_ack);
+    return may_count(o) && (!o->p->node->start_unclean || o->p->log_config.flush_on_ack);
 }
 
 static void open_log(void *ctx, struct kb_now now) {
@@ -194,6 +209,7 @@ static void open_log(void *ctx, struct kb_now now) {
                                .identity = p->node->lifecycle != NULL,
                                .start_checkpoint = p->points[KB_POINT_START],
                                .recovery_point = p->points[KB_POINT_RECOVERY],
+                               .others = others_of(o),
                                .guarded = is_guarded(o),
                                .killed = !p->node->start_unclean,
                                .committed = p->points[KB_POINT_HW],
@@ -323,7 +339,7 @@ void kb_opening_answered(struct kb_partition *p, bool known, struct kb_now now) 
     struct kb_opening *o = p->opening;
     if (!kb_opening_lacks(p) || !o->asked) return;
     o->asked = false;
-    if (!known) return;
+    if (!known || (is_in_sync(p) && p->isr_count > 1)) return; /* asked again: the image, which lags behind the answer, tells whether others are in sync */
     o->lacks = false;
     o->told = true;
     kw_list_remove(&o->parked);

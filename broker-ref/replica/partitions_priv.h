@@ -43,7 +43,8 @@ struct kb_dirs { /* directories.c */
     struct kb_node *node;
     struct kb_call call;
     struct kw_timer timer;
-    int64_t pause_us; /* after a failure */
+    int64_t pause_us;   /* after a failure */
+    int64_t refused_us; /* until what the controller refused is told again */
     kw_err (*ask)(struct kb_node *n, struct kb_call *c, const struct kw_desc *request, int16_t version, const void *msg, int64_t timeout_us,
                   struct kb_now now); /* kb_channel_call, but for tests */
     bool stopped, complained;

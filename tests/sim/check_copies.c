@@ -129,7 +129,7 @@ static void cut(struct sim_cluster *c, struct sim_part *p, int node, int64_t to)
 void sim_copy_gone(struct sim_part *p, int node) {
     struct sim_copy *y = &p->copies[node];
     y->have.count = y->agreed = 0;
-    y->end = y->unread = y->astray = 0;
+    y->end = y->unread = 0;
     y->life = 0;
     y->suspect = y->out = y->led = false;
     memset(&y->look, 0, sizeof y->look);
@@ -292,11 +292,6 @@ static struct sim_look look_at(const struct sim_part *p, const struct sim_broker
     return l;
 }
 
-/* Until its leader has had that cut off, to the end of the last batch that is there. It may neither lead so nor append. */
-static bool is_astray(const struct sim_copy *y, const struct kb_partition *x) {
-    return y->astray && x->role != KB_PART_LEADS && (x->log->leo == y->astray || x->log->busy);
-}
-
 void sim_check_copies(struct sim_broker *b) {
     struct sim_run *r = b->ctx;
     struct sim_cluster *c = r->cluster;
@@ -306,8 +301,6 @@ void sim_check_copies(struct sim_broker *b) {
         struct sim_part *p = &c->parts[t][x->index];
         if (c->rot.part == p && c->rot.node == b->index) continue; /* until it is mended, or found */
         struct sim_copy *y = &p->copies[b->index];
-        if (is_astray(y, x)) continue;
-        y->astray = 0;
         if (y->life == b->lives) y->was_cut = x->log->busy || x->log->poisoned;
         if (x->state == KB_PART_OFFLINE) { /* in the turn in which its log failed: what it has served before that was committed */
             sim_check_leader_failed(c, p, b, x, t);

@@ -70,6 +70,7 @@ static void draw_faults(struct sim_world *w, struct sim_cluster_plan *p) {
     p->spike_s = sim_often(w, 25, 8, 40);
     p->meta_rot_ppm = sim_ppm(w, 25, 900000);
     p->rot_ppm = sim_ppm(w, 25, 700000);
+    p->misdirect_ppm = sim_ppm(w, 25, 700000);
     p->state_ppm = sim_ppm(w, 25, 500000);
     p->tamper_ppm = sim_ppm(w, 30, 700000);
     p->drift = sim_below(w, 4) == 0;
@@ -356,6 +357,7 @@ void sim_cluster_deinit(struct sim_run *r) {
     for (int t = 0; t < SIM_TOPICS_MAX; t++)
         for (int i = 0; i < SIM_PARTS_MAX; i++) part_deinit(&c->parts[t][i]);
     part_deinit(&c->meta);
+    sim_disks_forget_damage(c);
     for (int n = 0; n < SIM_NODES_MAX; n++) {
         free(c->nodes[n].ballots);
         sim_disk_image_free(c->old[n]);

@@ -57,7 +57,6 @@ struct sim_copy { /* a partition on one node */
     int view_count;
     bool again;                  /* it was no replica for a while: what comes may be a log begun anew */
     int64_t lost_in; /* the broker epoch in which it became suspect */
-    int64_t astray;  /* the log's end as its node took it from an offset that had rotted: its files do not reach that far; 0: it did not */
     int64_t unread;  /* the end of a batch that rot hid from a start of its node, and that is mended since: its producer may be known without; 0: none */
     struct sim_look look; /* the last one */
 };
@@ -108,7 +107,12 @@ struct sim_cluster_plan {
         bad_sector_s, slow_s, recreate_s, reassign_s, elect_s, unregister_s, attack_s, leave_s, spike_s;
     uint32_t tamper_ppm; /* at a start: an index, a checkpoint or a snapshot is missing, cut or zeroed */
     uint32_t meta_rot_ppm, state_ppm, rot_ppm; /* a bit of the metadata is not what it was; quorum-state is cut or zeroed */
+    uint32_t misdirect_ppm;                    /* a write of the last life turns out to have gone elsewhere in its file */
     bool drift, joins;
+};
+struct sim_damage { /* bytes of a file that are not what was written */
+    size_t at, size;
+    uint8_t *was, *is; /* one block */
 };
 struct sim_cluster {
     struct sim_run *run;
@@ -135,12 +139,11 @@ struct sim_cluster {
     } owes[SIM_NODES_MAX];
     bool left_out[SIM_NODES_MAX]; /* of the core that is healed first */
     bool late[SIM_NODES_MAX], gone[SIM_NODES_MAX]; /* late: not started yet, for the first time; gone: for ever */
-    struct { /* a bit of a copy has turned; mended when its node is ready and has not found it */
-        struct sim_part *part; /* NULL: none's has */
-        int node;
+    struct { /* a copy is damaged: a bit has turned, or a write went astray; mended when its node is ready and has not found it */
+        struct sim_part *part; /* NULL: none is */
+        int node, count;
         char file[160];
-        size_t at;
-        uint8_t mask, rotten;
+        struct sim_damage v[2];
     } rot;
     struct { /* the file that says whom a node has voted for is damaged; as it was */
         int node; /* -1: none's is */

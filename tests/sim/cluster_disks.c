@@ -1,5 +1,5 @@
 /* cluster_disks.c - what goes wrong with the disks of a cluster's nodes: lost, gone back to an older image, hung, slow, full, failing, unreadable in
- * places; and, at a start, files that are gone, cut, zeroed or rotten. Called by cluster_faults.c; cluster_atlas.c says when.
+ * places; and, at a start, files that are gone, cut, zeroed, rotten or not where they were written. Called by cluster_faults.c; cluster_atlas.c says when.
  *
  * Of what a node lost and others have, it may take no advantage: it is out of the ISR, or has it again.
  */
@@ -10,6 +10,8 @@
 #include "node_priv.h"
 #include "quorum/raft_priv.h"
 #include "scan.h"
+
+enum { SECTOR = 512 };
 
 /* ---- All of it ---- */
 
@@ -242,24 +244,39 @@ static struct sim_part *some_segment(struct sim_cluster *c, struct sim_broker *b
     return sim_part_is_open(c, t, i) || p->copies[b->index].unread ? NULL : p;
 }
 
-static void turn_a_bit(struct sim_cluster *c, struct sim_broker *b, struct sim_part *p, const char *path, size_t at) {
-    struct sim_world *w = &c->run->w;
+/* ---- Damage to a copy ---- */
+
+static void note_damage(struct sim_cluster *c, size_t at, size_t size, const uint8_t *file) {
+    struct sim_damage *d = &c->rot.v[c->rot.count++];
+    *d = (struct sim_damage){.at = at, .size = size, .was = sim_need(calloc(2, size))};
+    d->is = d->was + size;
+    memcpy(d->was, file + at, size);
+}
+
+/* What noted bytes have become; the copy is one of which nothing is demanded any more. */
+static void damaged(struct sim_cluster *c, struct sim_broker *b, struct sim_part *p, const char *path) {
     size_t size;
+    const uint8_t *file = sim_disk_peek(b->disk, path, &size);
+    const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[b->index]);
+    struct sim_copy *y = &p->copies[b->index];
+    for (int i = 0; i < c->rot.count; i++) memcpy(c->rot.v[i].is, file + c->rot.v[i].at, c->rot.v[i].size);
     c->rot.part = p;
     c->rot.node = b->index;
-    c->rot.at = at;
-    c->rot.mask = (uint8_t)(1u << sim_below(w, 8));
     snprintf(c->rot.file, sizeof c->rot.file, "%s", path);
+    y->suspect = true;
+    y->have.count = y->agreed = 0;
+    y->out = !sim_part_in_isr(p, b->index);
+    y->lost_in = k ? k->epoch : -1;
+    c->trouble_us = c->run->w.now_us;
+}
+
+static void turn_a_bit(struct sim_cluster *c, struct sim_broker *b, struct sim_part *p, const char *path, size_t at) {
+    size_t size;
     sim_steady(c);
-    sim_disk_rot(b->disk, path, c->rot.at, c->rot.mask);
-    c->rot.rotten = sim_disk_peek(b->disk, path, &size)[c->rot.at];
-    p->copies[b->index].suspect = true;
-    p->copies[b->index].have.count = p->copies[b->index].agreed = 0; /* nothing of it is demanded */
-    p->copies[b->index].out = !sim_part_in_isr(p, b->index);
-    const struct kb_image_broker *k = kb_image_broker(&c->image, c->ids[b->index]);
-    p->copies[b->index].lost_in = k ? k->epoch : -1;
-    c->trouble_us = w->now_us;
-    sim_trace(w, "%s: %s: a bit turns at %zu", b->host.name, path, c->rot.at);
+    note_damage(c, at, 1, sim_disk_peek(b->disk, path, &size));
+    sim_disk_rot(b->disk, path, at, (uint8_t)(1u << sim_below(&c->run->w, 8)));
+    damaged(c, b, p, path);
+    sim_trace(&c->run->w, "%s: %s: a bit turns at %zu", b->host.name, path, at);
 }
 
 /* What it hit may be lost, while others have it. It must not be served, nor may its node count as one that has it. */
@@ -268,6 +285,48 @@ static void rot_log(struct sim_cluster *c, struct sim_broker *b) {
     size_t size;
     struct sim_part *p = some_segment(c, b, path, sizeof path, &size);
     if (p && sim_atlas_may_rot(c, p, b->index)) turn_a_bit(c, b, p, path, sim_below(&c->run->w, size));
+}
+
+/* One to three batches of a segment that were written at once: often of the last ones. false: there are none. */
+static bool some_write(struct sim_cluster *c, struct sim_broker *b, const struct sim_part *p, const char *path, size_t *at, size_t *size) {
+    struct sim_world *w = &c->run->w;
+    struct sim_scan s;
+    char dir[160];
+    size_t first = 0, count = 0, n = strlen(path) - 4; /* ".log" */
+    snprintf(dir, sizeof dir, SIM_DATA "/%s", p->name);
+    sim_scan_log(b->disk, dir, &s);
+    for (size_t i = 0; i < s.count; i++) {
+        const char *of = s.segments[s.v[i].segment].path;
+        if (strlen(of) != n || memcmp(of, path, n) != 0) continue;
+        if (count++ == 0) first = i;
+    }
+    if (count) {
+        size_t k = first + (sim_below(w, 2) ? count - 1 - sim_below(w, KW_MIN(count, 4)) : sim_below(w, count));
+        size_t last = KW_MIN(k + sim_below(w, 3), first + count - 1);
+        *at = s.v[k].position;
+        *size = s.v[last].position + s.v[last].size - *at;
+    }
+    sim_scan_deinit(&s);
+    return count > 0;
+}
+
+/* A write of its last life had gone elsewhere in its file, to a sector that is not its: while the process lived its memory hid it. What should be there is
+ * not, and what it fell upon may look whole: it is, at another place and offset. */
+static void misdirect(struct sim_cluster *c, struct sim_broker *b) {
+    struct sim_world *w = &c->run->w;
+    char path[160];
+    size_t size, from, n;
+    struct sim_part *p = some_segment(c, b, path, sizeof path, &size);
+    if (!p || size < 2 * SECTOR || !sim_atlas_may_rot(c, p, b->index) || !some_write(c, b, p, path, &from, &n)) return;
+    size_t to = sim_below(w, 3) ? sim_below(w, size / SECTOR) * SECTOR : 0, hit = KW_MIN(n, size - to);
+    if (to < from + n && from < to + hit) return;
+    sim_steady(c);
+    const uint8_t *file = sim_disk_peek(b->disk, path, &size);
+    note_damage(c, from, n, file);
+    note_damage(c, to, hit, file);
+    sim_disk_misdirect(b->disk, path, from, n, to);
+    damaged(c, b, p, path);
+    sim_trace(w, "%s: %s: %zu bytes that should be at %zu are at %zu", b->host.name, path, n, from, to);
 }
 
 /* All brokers are killed, and a bit turns at the end of a log of the one that comes back first: nobody is there who could lead instead. */
@@ -290,24 +349,15 @@ bool sim_disks_kill_all_rotten(struct sim_cluster *c) {
 }
 
 /* The batch that is there again: a start may have found it corrupt, kept it and not read it, so that its producers are known without it (14). */
-static int64_t unread(const struct sim_cluster *c, const struct sim_scan *s) {
+static int64_t unread(const struct sim_cluster *c, const struct sim_scan *s, size_t at) {
     int64_t end = 0;
     size_t n = strlen(c->rot.file) - 4; /* ".log" */
     for (size_t i = 0; i < s->count; i++) {
         const char *path = s->segments[s->v[i].segment].path;
         bool in_it = strlen(path) == n && memcmp(path, c->rot.file, n) == 0;
-        if (in_it && s->v[i].position <= c->rot.at && c->rot.at < s->v[i].position + s->v[i].size) end = s->v[i].last + 1;
+        if (in_it && s->v[i].position <= at && at < s->v[i].position + s->v[i].size) end = s->v[i].last + 1;
     }
     return end;
-}
-
-/* Nothing stands behind a log's last batch that could tell that its offset rotted, which no checksum covers: the node believes that its log ends far above. */
-static int64_t astray(const struct sim_cluster *c, struct sim_broker *b, const struct sim_scan *s) {
-    int n = (int)(c->rot.part - c->parts[0]);
-    const struct kb_partition *x = sim_node_partition(b, c->run->model.topics[n / SIM_PARTS_MAX].name, n % SIM_PARTS_MAX);
-    int64_t end = s->segment_count ? s->segments[0].base : 0;
-    for (size_t i = 0; i < s->count && s->v[i].h.base_offset == end; i++) end = s->v[i].last + 1;
-    return x && x->log && x->log->written > end ? x->log->leo : 0;
 }
 
 static void mend_log(struct sim_cluster *c, struct sim_broker *b) {
@@ -316,13 +366,23 @@ static void mend_log(struct sim_cluster *c, struct sim_broker *b) {
     char dir[160];
     struct sim_copy *y = &c->rot.part->copies[b->index];
     const uint8_t *p = sim_disk_peek(b->disk, c->rot.file, &n);
-    bool there = p && c->rot.at < n && p[c->rot.at] == c->rot.rotten;
-    if (there) sim_disk_rot(b->disk, c->rot.file, c->rot.at, c->rot.mask);
+    bool there = false;
+    for (int i = 0; i < c->rot.count; i++) {
+        struct sim_damage *d = &c->rot.v[i];
+        bool back = p && d->at + d->size <= n && memcmp(p + d->at, d->is, d->size) == 0;
+        if (back) sim_disk_patch(b->disk, c->rot.file, d->at, d->was, d->size);
+        there |= back;
+    }
     snprintf(dir, sizeof dir, SIM_DATA "/%s", c->rot.part->name);
     sim_scan_log(b->disk, dir, &s);
-    if (there) y->unread = unread(c, &s);
-    y->astray = astray(c, b, &s);
+    if (there) y->unread = unread(c, &s, c->rot.v[0].at);
     sim_scan_deinit(&s);
+    sim_disks_forget_damage(c);
+}
+
+void sim_disks_forget_damage(struct sim_cluster *c) {
+    for (int i = 0; i < c->rot.count; i++) free(c->rot.v[i].was);
+    c->rot.count = 0;
     c->rot.part = NULL;
 }
 
@@ -332,9 +392,11 @@ void sim_disks_ready(struct sim_cluster *c, struct sim_broker *b) {
 
 void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b) {
     struct sim_world *w = &c->run->w;
-    if (sim_chance(w, c->plan.tamper_ppm)) sim_fault_tamper(w, b, true);
+    bool tampers = sim_chance(w, c->plan.tamper_ppm);
+    if (tampers) sim_fault_tamper(w, b, true);
     if (sim_chance(w, c->plan.meta_rot_ppm) && b->death == SIM_DEATH_STOP) sim_fault_rot_meta(c->run, b);
     if (sim_chance(w, c->plan.rot_ppm)) rot_log(c, b);
+    if (sim_chance(w, c->plan.misdirect_ppm) && !tampers) misdirect(c, b); /* else producers might be known without several batches (14) */
     if (sim_chance(w, c->plan.state_ppm)) damage_state(c, b);
 }
 

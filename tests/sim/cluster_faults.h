@@ -26,6 +26,7 @@ void sim_disks_bad_sector(struct sim_cluster *c);
 void sim_disks_slow(struct sim_cluster *c);
 void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b);
 void sim_disks_ready(struct sim_cluster *c, struct sim_broker *b);
+void sim_disks_forget_damage(struct sim_cluster *c);
 void sim_disks_after_death(struct sim_cluster *c, struct sim_broker *b);
 void sim_disks_heal(struct sim_cluster *c, struct sim_broker *b);
 

@@ -510,7 +510,7 @@ void sim_commits_new(struct sim_run *r, int client) {
 
 static bool seat_is_through(const struct seat *s, int64_t since_us, char *why, size_t size) {
     const struct app *a = s->a;
-    bool in = alone(s) || (s->stable && (s->generation == s->g->synced || s->g->synced == 0)); /* 0: the model has forgotten */
+    bool in = alone(s) || (s->stable && s->generation >= s->g->synced); /* above it: who told it did not hold the office any more, so the model took no note */
     if (in && s->ok_us > KW_MAX(since_us, a->w->now_us - SILENT_S * SIM_S)) return true;
     snprintf(why, size, "%s, client %d: %s, generation %d of %d, asks broker %d (%s%s), the last answer was good %lld ms ago", s->g->id,
              a->role.client->index, s->stable ? "stable" : "not stable", s->generation, s->g->synced, s->coordinator, names[s->step],

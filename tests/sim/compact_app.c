@@ -43,7 +43,7 @@ void sim_compact_draw(struct sim_run *r) {
     p->image = false;
     r->compact->steady_clocks = c ? !c->jump_s && !c->drift : !p->jump_s && !p->drift;
     if (!c) return;
-    c->power_s = c->wipe_s = c->image_s = c->rot_ppm = c->leave_s = 0;
+    c->power_s = c->wipe_s = c->image_s = c->rot_ppm = c->misdirect_ppm = c->leave_s = 0;
 }
 
 void sim_compact_broker(struct sim_run *r, struct sim_broker *b) {

@@ -204,13 +204,11 @@ static bool is_foreign(enum world world, int f) {
                                         SIM_F_REASSIGN, SIM_F_CANCEL, SIM_F_ELECT, SIM_F_UNREGISTER, SIM_F_FORGED,
                                         SIM_F_OLD_VOTER, SIM_F_STATE, SIM_F_JOINED, SIM_F_LEFT, SIM_F_SPIKE, SIM_F_UNCLEAN};
     static const enum sim_fault cluster[] = {SIM_F_RESOLVE, SIM_F_WRONG_ADDRESS, SIM_F_MOVED};
-    static const enum sim_disk_fault disk[] = {SIM_DISK_MISDIRECTED, SIM_DISK_BAD_SECTOR}; /* in the cluster's world alone: the last */
     for (size_t i = 0; i < KW_COUNTOF(one) && world == ONE; i++)
         if ((int)one[i] == f) return true;
     for (size_t i = 0; i < KW_COUNTOF(cluster) && world == CLUSTER; i++)
         if ((int)cluster[i] == f) return true;
-    if (f == SIM_F_COUNT + (int)disk[world == CLUSTER ? 0 : 1]) return true;
-    return false;
+    return world == ONE && f == SIM_F_COUNT + SIM_DISK_BAD_SECTOR;
 }
 
 static void report(struct all *a, enum world world) {

@@ -598,6 +598,24 @@ void sim_disk_rot(struct sim_disk *d, const char *path, size_t offset, uint8_t m
     d->fired[SIM_DISK_ROT]++;
 }
 
+void sim_disk_patch(struct sim_disk *d, const char *path, size_t offset, const uint8_t *p, size_t n) {
+    struct sim_node *x = sim_tree_find(d->root, path);
+    if (!x || offset + n > x->size) abort();
+    memcpy(x->data + offset, p, n);
+    if (offset < x->durable_size) memcpy(x->durable + offset, p, x->durable_size - offset < n ? x->durable_size - offset : n);
+}
+
+void sim_disk_misdirect(struct sim_disk *d, const char *path, size_t from, size_t n, size_t to) {
+    struct sim_node *x = sim_tree_find(d->root, path);
+    if (!x || from + n > x->size || to >= x->size) abort();
+    uint8_t *copy = need(calloc(2, n));
+    memcpy(copy, x->data + from, n);
+    sim_disk_patch(d, path, from, copy + n, n);
+    sim_disk_patch(d, path, to, copy, n < x->size - to ? n : x->size - to);
+    free(copy);
+    d->fired[SIM_DISK_MISDIRECTED]++;
+}
+
 void sim_disk_bad_sector(struct sim_disk *d, const char *path, size_t offset) {
     struct sim_node *x = sim_tree_find(d->root, path);
     if (!x || offset >= x->size) abort();

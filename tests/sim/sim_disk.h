@@ -71,6 +71,9 @@ void sim_disk_cut_job(struct sim_disk *d, int64_t n);
 const uint8_t *sim_disk_peek(struct sim_disk *d, const char *path, size_t *n); /* NULL: no such file; valid until the next change */
 void sim_disk_poke(struct sim_disk *d, const char *path, const void *p, size_t n); /* the whole content; makes file and folders */
 void sim_disk_rot(struct sim_disk *d, const char *path, size_t offset, uint8_t mask);
+void sim_disk_patch(struct sim_disk *d, const char *path, size_t offset, const uint8_t *p, size_t n);
+/* A write of n bytes turns out to have gone to another place in its file: zeros are where it should be, and what it fell upon is gone. */
+void sim_disk_misdirect(struct sim_disk *d, const char *path, size_t from, size_t n, size_t to);
 /* A byte that cannot be read any more, nor what is read with it, until it is written anew; and the end of all such. */
 void sim_disk_bad_sector(struct sim_disk *d, const char *path, size_t offset);
 void sim_disk_remap(struct sim_disk *d);

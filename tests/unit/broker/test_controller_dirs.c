@@ -179,6 +179,28 @@ static void test_the_last_lacks_something(void **state) {
     STATE(&r, "t", 0, "0 (0)");
 }
 
+/* The last choice of an unclean election is who may have lost something before it registered: not a broker that was new then, with nothing to lose, but one
+ * that comes back without its id's past, be it that the id was given up meanwhile. */
+static void test_a_new_broker_is_not_weak(void **state) {
+    (void)state;
+    static const int OTHERS[] = {1, 0, 2};
+    assert_int_equal(rig_topic(&r, "t", 1, AR, 3), 0);
+    assert_int_equal(rig_topic(&r, "u", 1, OTHERS, 3), 0);
+    rig_kill(&r, 1);
+    rig_run(&r, 100000);
+    rig_up(&r, 1, -1); /* its machine went down */
+    assert_int_equal(set_isr("t", "2") | set_isr("u", "2"), KE_INVALID_REQUEST); /* the leader stays */
+    assert_int_equal(assign(0, "t", 0, kb_directory_lacking) | assign(0, "u", 0, kb_directory_lacking), 0);
+    STATE(&r, "t", 0, "2 (2)");
+    STATE(&r, "u", 0, "2 (2)");
+    assert_int_equal(rig_config(&r, 2, "t", "unclean.leader.election.enable", "true"), 0);
+    assert_int_equal(rig_config(&r, 2, "u", "unclean.leader.election.enable", "true"), 0);
+    rig_kill(&r, 2);
+    rig_run(&r, 100000);
+    STATE(&r, "t", 0, "0 (0)");
+    STATE(&r, "u", 0, "0 (0)"); /* though 1 comes first */
+}
+
 /* It is moved away from, and other moves do not mend it. */
 static void test_reassigned(void **state) {
     (void)state;
@@ -286,7 +308,7 @@ int main(void) {
         TEST(test_reassigned),            TEST(test_refused),
         TEST(test_a_log_that_lacks_something), TEST(test_the_last_lacks_something),
         TEST(test_a_wiped_disk_is_not_mended_by_words), TEST(test_a_single_replica),
-        TEST(test_a_disk_goes_offline),
+        TEST(test_a_disk_goes_offline), TEST(test_a_new_broker_is_not_weak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

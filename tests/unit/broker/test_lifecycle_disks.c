@@ -181,8 +181,9 @@ static void test_a_single_replicas_log_fails(void **state) {
 
 /* Three copies of what was acknowledged, on 1, 2 and 3; all are killed at once, and a bit of the last batch of one turns: nothing of it need have been
  * synced, so recovery takes its log to end in front of it. That one comes back first, in sync by the metadata. It must not lead, however often its start is
- * cut short: what it lacks is with the others, and is waited for. With flush.on.ack likewise. */
-static void rotten_tail(bool flushed, bool killed_again, uint64_t seed) {
+ * cut short: what it lacks is with the others, and is waited for. With flush.on.ack likewise; and where the bit is one of the batch's offset, so that the log
+ * seems to end far above what it holds. */
+static void rotten_tail(bool flushed, bool killed_again, bool offset, uint64_t seed) {
     char path[80];
     size_t n;
     setup_hosts(4, 1, seed);
@@ -199,7 +200,8 @@ static void rotten_tail(bool flushed, bool killed_again, uint64_t seed) {
     assert_int_equal(seen_by(0, index)->isr_count, 3);
     snprintf(path, sizeof(path), "/data/t-%d/00000000000000000000.log", index);
     assert_non_null(sim_disk_peek(c.h[first].r.disk, path, &n));
-    sim_disk_rot(c.h[first].r.disk, path, n - 20, 4);
+    assert_int_equal(n % 8, 0);
+    sim_disk_rot(c.h[first].r.disk, path, offset ? n / 8 * 7 + 5 : n - 20, 4);
     up(first);
     for (int k = 1; killed_again && k < 40; k++) {
         cl_pass(&c, k * 1500);
@@ -226,9 +228,114 @@ static void rotten_tail(bool flushed, bool killed_again, uint64_t seed) {
 }
 static void test_a_rotten_tail_does_not_lead(void **state) {
     (void)state;
-    rotten_tail(false, false, 90);
-    rotten_tail(true, false, 91);
-    rotten_tail(false, true, 92);
+    for (int offset = 0; offset < 2; offset++) {
+        rotten_tail(false, false, offset, 90);
+        rotten_tail(true, false, offset, 91);
+        rotten_tail(false, true, offset, 92);
+    }
+}
+
+/* A bit of a batch amidst a log turns that was synced long ago. Its replica must not stay in sync with it, since it could come to lead and not serve it: it
+ * fetches it from the leader. */
+static void test_rot_amidst_a_log_is_fetched_anew(void **state) {
+    char path[80];
+    size_t n, m;
+    const uint8_t *p;
+    (void)state;
+    setup_hosts(4, 1, 95);
+    for (int i = 0; i < 4; i++) {
+        rig_set(&c.h[i].r, "log.flush.interval.ms", "1000");
+        up(i);
+    }
+    until_ready(0, 4, 5000000);
+    int32_t index = not_on_the_controllers_node();
+    cl_pass(&c, 500000);
+    int first = seen_by(0, index)->leader;
+    for (int64_t i = 0; i < 8; i++) put(first, index, i);
+    cl_pass(&c, 130000000);
+    assert_non_null(p = sim_disk_peek(c.h[first].r.disk, "/data/recovery-point-offset-checkpoint", &n));
+    snprintf(path, sizeof(path), "t %d 8\n", index);
+    assert_non_null(memmem(p, n, path, strlen(path)));
+    cl_kill(&c.h[first], false);
+    cl_pass(&c, 2000000);
+    assert_true(seen_by(0, index)->leader >= 0);
+    snprintf(path, sizeof(path), "/data/t-%d/00000000000000000000.log", index);
+    assert_non_null(p = sim_disk_peek(c.h[first].r.disk, path, &n));
+    uint8_t *whole = malloc(n);
+    memcpy(whole, p, n);
+    sim_disk_rot(c.h[first].r.disk, path, n / 8 * 3 + KW_BATCH_HEADER_SIZE + 3, 4);
+    up(first);
+    until_ready(first, first + 1, 20000000);
+    until_in_sync(0, index, 3);
+    p = sim_disk_peek(c.h[first].r.disk, path, &m);
+    assert_true(m >= n && memcmp(p, whole, n) == 0);
+    free(whole);
+    teardown_hosts();
+}
+
+/* One of two logs that lack something is refused by the controller for a while: the other one does not wait for it. */
+static void (*told)(struct kb_call *k, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);
+static int32_t refused; /* index of a partition; -1: none */
+
+static void refuse(struct kb_call *k, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {
+    struct kw_assign_replicas_to_dirs_response m;
+    struct kw_arena arena;
+    struct kw_out out;
+    struct kw_in changed;
+    kw_arena_init(&arena, 0);
+    kw_out_init(&out);
+    assert_int_equal(err, KW_OK);
+    assert_int_equal(kw_decode(&kw_assign_replicas_to_dirs_response_desc, 0, body, &arena, &m), KW_OK);
+    for (int32_t i = 0; i < m.directories.n; i++)
+        for (int32_t j = 0; j < m.directories.v[i].topics.n; j++)
+            for (int32_t n = 0; n < m.directories.v[i].topics.v[j].partitions.n; n++)
+                if (m.directories.v[i].topics.v[j].partitions.v[n].partition_index == refused)
+                    m.directories.v[i].topics.v[j].partitions.v[n].error_code = KE_INELIGIBLE_REPLICA;
+    assert_int_equal(kw_encode(&kw_assign_replicas_to_dirs_response_desc, 0, &m, &out), KW_OK);
+    kw_in_init(&changed, out.p, out.len);
+    k->done = told;
+    told(k, KW_OK, &changed, blk, now);
+    kw_out_deinit(&out);
+    kw_arena_deinit(&arena);
+}
+static kw_err ask_refused(struct kb_node *n, struct kb_call *k, const struct kw_desc *request, int16_t version, const void *msg, int64_t timeout_us,
+                          struct kb_now now) {
+    if (k->done != refuse) told = k->done;
+    k->done = refuse;
+    return kb_channel_call(n, k, request, version, msg, timeout_us, now);
+}
+
+static void test_one_that_is_refused_keeps_no_other_waiting(void **state) {
+    char path[80];
+    size_t n;
+    (void)state;
+    begin(4, 1, 96);
+    int32_t one = not_on_the_controllers_node(), other = 0;
+    cl_pass(&c, 500000);
+    int first = seen_by(0, one)->leader;
+    while (other == one || !copy_at(first, other)) other++;
+    until_in_sync(0, other, 3);
+    for (int64_t i = 0; i < 4; i++) put(first, one, i), put(seen_by(0, other)->leader, other, i);
+    cl_pass(&c, 1000000);
+    cl_kill(&c.h[first], false);
+    cl_pass(&c, 2000000);
+    for (int k = 0; k < 2; k++) {
+        snprintf(path, sizeof(path), "/data/t-%d/00000000000000000000.log", k ? other : one);
+        assert_non_null(sim_disk_peek(c.h[first].r.disk, path, &n));
+        sim_disk_rot(c.h[first].r.disk, path, n - 20, 4);
+    }
+    refused = one;
+    up(first);
+    c.h[first].r.node->partitions->dirs.ask = ask_refused;
+    cl_pass(&c, 20000000);
+    assert_int_equal(copy_at(first, one)->state, KB_PART_LOADING);
+    assert_int_equal(copy_at(first, other)->state, KB_PART_ONLINE);
+    assert_non_null(strstr(c.h[first].r.lines, "INELIGIBLE_REPLICA"));
+    refused = -1;
+    until_ready(first, first + 1, 20000000);
+    until_in_sync(0, one, 3);
+    until_in_sync(0, other, 3);
+    teardown_hosts();
 }
 
 /* A node whose log lacks something starts; one of its links is held from a while after that on. Whether its metadata told it of its registration before the
@@ -307,6 +414,8 @@ int main(void) {
         cmocka_unit_test(test_a_single_replicas_log_fails),
         cmocka_unit_test(test_a_rotten_tail_does_not_lead),
         cmocka_unit_test(test_a_rotten_tail_of_the_last),
+        cmocka_unit_test(test_rot_amidst_a_log_is_fetched_anew),
+        cmocka_unit_test(test_one_that_is_refused_keeps_no_other_waiting),
         cmocka_unit_test(test_registered_in_any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -455,6 +455,7 @@ static void test_bl13_guarded(void **state) {
         r.clean = false;
         r.recovery_point = 0;
         r.guarded = true;
+        r.others = KB_OTHERS_MAY_COUNT;
         r.killed = !cells[i].power;
         r.committed = cells[i].committed;
         uint8_t *before = rig_copy(&r, LOG0, &n);
@@ -467,6 +468,7 @@ static void test_bl13_guarded(void **state) {
             if (cells[i].committed < 20) assert_true(n == m && memcmp(before, after, n) == 0);
             free(after);
             r.guarded = false;
+            r.others = KB_OTHERS_NONE;
         }
         rig_open(&r);
         if (r.log->leo != cells[i].leo) fail_msg("cell %zu: %lld", i, (long long)r.log->leo);
@@ -487,11 +489,13 @@ static void test_bl13_guarded_and_vouched(void **state) {
         r.clean = clean;
         r.recovery_point = 20;
         r.guarded = true;
+        r.others = KB_OTHERS_MAY_COUNT;
         assert_int_equal(rig_open_start(&r), KW_OK);
         rig_idle(&r);
         assert_int_equal(r.open_err, KW_ECRC);
         assert_int_equal(rig_size(&r, LOG0), 20 * each);
         r.guarded = false;
+        r.others = KB_OTHERS_NONE;
         rig_open(&r);
         assert_int_equal(r.log->leo, 19);
         rig_deinit(&r);
