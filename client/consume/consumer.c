@@ -37,6 +37,7 @@ kw_err kc_consume_init(struct kc_consume *c, struct kc_core *core, const struct 
     kw_list_init(&c->waiting);
     kw_list_init(&c->held);
     c->waiting_until_us = KW_NEVER;
+    atomic_init(&c->session_by_us, KW_NEVER);
     kw_list_init(&c->fetchers);
     kw_list_init(&c->queries);
     kw_list_init(&c->asks);
@@ -46,14 +47,17 @@ kw_err kc_consume_init(struct kc_consume *c, struct kc_core *core, const struct 
     kw_timer_init(&c->timer, timer_fired, c);
     c->listener.changed = metadata_changed;
     c->compressor = kw_compressor_new();
-    if (!c->compressor) return KW_ENOMEM;
-    kw_err err = kc_lock_init(&c->lock, KC_RANK_ROLE);
-    if (err != KW_OK) kw_compressor_free(c->compressor);
+    c->purse = kc_purse_new(kc_core_budget(core));
+    kw_err err = c->compressor && c->purse ? kc_lock_init(&c->lock, KC_RANK_ROLE) : KW_ENOMEM;
+    if (err == KW_OK) return KW_OK;
+    kw_compressor_free(c->compressor);
+    kc_purse_unref(c->purse);
     return err;
 }
 
 void kc_consume_start(struct kc_consume *c) {
     kc_metadata_listen(c->core, &c->listener);
+    kc_purse_open(c->purse);
     c->started = true;
     if (c->commits) kc_commits_start(c->commits);
     kc_consume_run(c);
@@ -131,6 +135,8 @@ static void tell_when_stopped(struct kc_consume *c) {
     if (!kc_consume_stopped(c) || c->told_stopped) return;
     c->told_stopped = true;
     kc_group_release(c);
+    if (c->channel != KC_CHANNEL_CONTROL) kc_core_fetch_give(c->core, c->channel);
+    c->channel = KC_CHANNEL_CONTROL;
     c->kick(c->ctx);
 }
 
@@ -162,6 +168,7 @@ void kc_consume_run(struct kc_consume *c) {
 void kc_consume_stop(struct kc_consume *c) {
     c->stopped = true;
     if (c->started) kc_metadata_unlisten(&c->listener);
+    kc_purse_close(c->purse);
     kc_group_stop(c);
     if (c->commits) kc_commits_stop(c->commits);
     kc_consume_run(c);
@@ -188,5 +195,6 @@ void kc_consume_deinit(struct kc_consume *c) {
     }
     kw_map_deinit(&c->by_id);
     kw_compressor_free(c->compressor);
+    kc_purse_unref(c->purse);
     kc_lock_deinit(&c->lock);
 }

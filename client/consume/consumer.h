@@ -32,7 +32,7 @@ struct kc_tie;
 struct kc_answer {
     _Atomic uint32_t refs;
     struct kw_blk *blk;
-    struct kc_budget *budget;
+    struct kc_purse *purse; /* held */
     size_t size;
 };
 
@@ -185,6 +185,7 @@ struct kc_consume {
     struct kw_list waiting, held;     /* likewise: not before waiting_until_us; until less is queued */
     int64_t waiting_until_us;
     bool look_all; /* at every partition: new metadata, or the end */
+    struct kc_purse *purse;           /* what this consumer holds of the memory budget */
     struct kw_map by_id;              /* topic << 32 | partition -> struct kc_part * */
     struct kw_compressor *compressor; /* of the polling thread */
     uint64_t generations;             /* given out; under the lock */
@@ -208,6 +209,7 @@ struct kc_consume {
     uint64_t handovers;         /* numbers given out */
     _Atomic uint32_t polls;     /* grows with each poll; odd: one waits */
     _Atomic bool poll_wanted;   /* the member waits for a poll: kick */
+    _Atomic int64_t session_by_us; /* monotonic: from then on its partitions may be somebody else's (kc_group_lapsed); KW_NEVER: no member */
     int32_t (*intern)(void *ctx, const char *name, size_t len); /* NULL: kc_metadata_intern, nobody else does meanwhile */
     /* With group.id (else NULL): commit.h. */
     struct kc_commits *commits;
@@ -220,6 +222,7 @@ struct kc_consume {
     } hand;
     /* loop context */
     struct kw_list fetchers;
+    enum kc_channel channel; /* of its sessions; KC_CHANNEL_CONTROL: none taken yet */
     struct kw_list queries; /* struct kc_offset_query.link */
     struct kw_list asks;    /* offset requests outstanding */
     struct kc_metadata_listener listener;
@@ -314,7 +317,7 @@ struct kc_event {
     struct kc_chunk *chunk;
     uint8_t *owned; /* decompressed or converted bytes behind span */
     size_t owned_size;
-    struct kc_budget *budget;
+    struct kc_purse *purse; /* held, where the owned bytes count */
     int32_t timestamp_type, leader_epoch;
     bool legacy; /* format v0/v1: no headers */
     kc_error *error;

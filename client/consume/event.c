@@ -95,7 +95,8 @@ kc_client *kc_event_drop(kc_event *e) {
         (void)kc_event_drop(e->parent); /* holds nothing of the client itself */
     else
         kw_free(e->views);
-    if (e->budget) kc_budget_give(e->budget, KC_ROLE_FETCH, e->owned_size);
+    if (e->purse) kc_purse_give(e->purse, (int64_t)e->owned_size);
+    kc_purse_unref(e->purse);
     kc_chunk_unref(e->chunk);
     kw_free(e->owned);
     kc_error_free(e->error);

@@ -47,14 +47,14 @@ static struct extent measure(const uint8_t *p, const uint8_t *end, const struct 
 }
 
 /* The bytes that chunks will show: the block of the answer, counted as a whole since one chunk alone keeps it; or a copy. */
-static struct kc_answer *answer_new(struct kc_budget *budget, struct kw_blk *blk) {
+static struct kc_answer *answer_new(struct kc_purse *purse, struct kw_blk *blk) {
     struct kc_answer *a = kw_calloc(1, sizeof *a);
     if (!a) return NULL;
     atomic_init(&a->refs, 1);
     a->blk = blk;
-    a->budget = budget;
+    a->purse = kc_purse_ref(purse);
     a->size = blk->cap;
-    atomic_fetch_add(&budget->used[KC_ROLE_FETCH], (int64_t)a->size); /* in place of the reservation */
+    kc_purse_add(purse, (int64_t)a->size); /* in place of the reservation */
     return a;
 }
 
@@ -70,10 +70,10 @@ struct reading { /* one answer */
 
 /* For one chunk; *p is moved into a copy where there is one. */
 static struct kc_answer *answer_for(struct reading *r, const uint8_t **p, size_t size) {
-    struct kc_budget *budget = kc_core_budget(r->f->consume->core);
+    struct kc_purse *purse = r->f->consume->purse;
     if (r->frame_size <= COPY_SIZE_MAX) {
         struct kw_blk *copy = kw_blk_new(size);
-        struct kc_answer *a = copy ? answer_new(budget, copy) : NULL;
+        struct kc_answer *a = copy ? answer_new(purse, copy) : NULL;
         if (!a) {
             kw_blk_unref(copy);
             return NULL;
@@ -83,7 +83,7 @@ static struct kc_answer *answer_for(struct reading *r, const uint8_t **p, size_t
         return a;
     }
     if (!r->shared) {
-        r->shared = answer_new(budget, kw_blk_ref(r->blk));
+        r->shared = answer_new(purse, kw_blk_ref(r->blk));
         if (!r->shared) kw_blk_unref(r->blk);
     } else {
         atomic_fetch_add_explicit(&r->shared->refs, 1, memory_order_relaxed);
@@ -350,23 +350,15 @@ static void read_partitions(struct reading *r, const struct kw_fetch_response *m
     if (r->strays) kc_session_reset(f); /* the broker's session has what ours has not: begin anew */
 }
 
-static kc_err read_answer(struct reading *r, struct kw_in *body) {
+/* Before the lock is taken: a large answer would hold up poll. */
+static kc_err decode(struct reading *r, struct kw_in *body, struct kw_arena *arena, struct kw_fetch_response *m) {
     struct kc_fetcher *f = r->f;
-    struct kc_consume *c = f->consume;
-    struct kw_arena arena;
-    struct kw_fetch_response m;
-    kw_arena_init(&arena, 0);
     r->frame_size = kw_in_left(body);
-    kw_err err = kw_decode(&kw_fetch_response_desc, f->request.version, body, &arena, &m);
-    kc_err result = err == KW_OK ? KC_OK : kc_err_from(err);
-    if (err == KW_OK) kc_core_broker_throttle(c->core, f->broker, m.throttle_time_ms);
-    if (err == KW_OK && m.error_code != KE_NONE)
-        result = m.error_code;
-    else if (err == KW_OK)
-        r->m = &m, read_partitions(r, &m);
-    r->m = NULL;
-    kw_arena_deinit(&arena);
-    return result;
+    kw_err err = kw_decode(&kw_fetch_response_desc, f->request.version, body, arena, m);
+    if (err != KW_OK) return kc_err_from(err);
+    kc_core_broker_throttle(f->consume->core, f->broker, m->throttle_time_ms);
+    r->m = m;
+    return m->error_code;
 }
 
 static bool session_error(kc_err err) {
@@ -425,11 +417,15 @@ void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, st
     struct kc_fetcher *f = rq->ctx;
     struct kc_consume *c = f->consume;
     struct reading r = {.f = f, .blk = blk, .now_us = kc_core_now(c->core).mono_us};
+    struct kw_arena arena;
+    struct kw_fetch_response m;
+    kw_arena_init(&arena, 0);
+    if (err == KC_OK) err = decode(&r, body, &arena, &m);
     kc_lock_take(&c->lock);
     f->outstanding = false;
     c->requests--;
-    if (err == KC_OK) err = read_answer(&r, body);
-    kc_budget_give(kc_core_budget(c->core), KC_ROLE_FETCH, (size_t)f->reserved);
+    if (err == KC_OK) read_partitions(&r, &m);
+    kc_purse_give(c->purse, f->reserved);
     f->reserved = 0;
     if (err == KC_OK)
         f->errors_in_row = 0;
@@ -437,5 +433,6 @@ void kc_fetch_answered(struct kc_request *rq, kc_err err, struct kw_in *body, st
         failed(f, err, r.now_us);
     close_request(f);
     kc_lock_give(&c->lock);
+    kw_arena_deinit(&arena);
     kc_consume_run(c);
 }

@@ -148,8 +148,8 @@ static kw_err take_compressed(struct taker *t, const struct kw_batch_header *h, 
     kc_event *e = t->e;
     e->owned = bytes;
     e->owned_size = e->span_size = n;
-    e->budget = kc_core_budget(t->c->core);
-    atomic_fetch_add(&e->budget->used[KC_ROLE_FETCH], (int64_t)n); /* it must be handed out to be given back: counted, never refused */
+    e->purse = kc_purse_ref(t->c->purse);
+    kc_purse_add(e->purse, (int64_t)n); /* it must be handed out to be given back: counted, never refused */
     return add_records(t, h, bytes, n);
 }
 
@@ -245,8 +245,8 @@ static int32_t take_legacy(struct taker *t, size_t size) {
         t->e->legacy = true;
         t->e->span = t->e->owned;
         t->e->span_size = t->e->owned_size;
-        t->e->budget = kc_core_budget(t->c->core);
-        atomic_fetch_add(&t->e->budget->used[KC_ROLE_FETCH], (int64_t)t->e->owned_size);
+        t->e->purse = kc_purse_ref(t->c->purse);
+        kc_purse_add(t->e->purse, (int64_t)t->e->owned_size);
     }
     if (err != KW_OK) return err;
     t->k->p += size;

@@ -11,6 +11,7 @@
 
 #define FETCH_VERSION_MAX 18
 #define RESERVE_MIN 65536
+#define RESERVE_LEAST 4096 /* among so many consumers that RESERVE_MIN is more than each may count on */
 #define BUDGET_RETRY_US 20000
 #define LATE_US 1000000           /* a broker that takes longer than it may wait plus so much may no longer lead */
 #define BESIDE_AFTER_US 5000      /* a fetch that is on its way for so long may well be a long poll */
@@ -368,15 +369,28 @@ static kw_err encode_fetch(struct kc_request *rq, struct kw_out *out) {
 
 /* ---- Sending ---- */
 
-/* As much of what one answer may bring as the budget has; 0: none now. */
+/* The smallest reservation: a consumer's floor has room for one. */
+static int64_t reserve_least(const struct kc_consume *c) {
+    int64_t each = atomic_load(&c->purse->budget->purse_floor);
+    return each > 0 && each < RESERVE_MIN ? KW_MAX(each, RESERVE_LEAST) : RESERVE_MIN;
+}
+
+/* As much of what one answer may bring as there is room for; 0: none now. Of what the consumer may have its fetchers get the same each, and there is
+ * room left for one more: else the first ones' long polls, with nothing in sight, would hold it all. */
 static int64_t reserve(struct kc_fetcher *f) {
-    const struct kc_settings *s = f->consume->settings;
+    struct kc_consume *c = f->consume;
+    const struct kc_settings *s = c->settings;
+    int64_t room = kc_purse_room(c->purse), all = room, least = reserve_least(c), fetchers = 0;
+    for (struct kw_list *it = c->fetchers.next; it != &c->fetchers; it = it->next) {
+        const struct kc_fetcher *o = KW_CONTAINER_OF(it, struct kc_fetcher, link);
+        all += o->reserved;
+        fetchers += o->part_count > 0;
+    }
     int64_t larger = largest_size(f), largest = KW_MAX((int64_t)s->fetch_max_bytes, larger);
     int64_t want = (int64_t)KW_MIN(f->part_count, (size_t)INT32_MAX) * s->fetch_partition_bytes_max + larger;
     want = KW_MAX(KW_MIN(want, largest), RESERVE_MIN);
-    for (; want >= RESERVE_MIN; want /= 2)
-        if (kc_budget_take(kc_core_budget(f->consume->core), KC_ROLE_FETCH, (size_t)want)) return want;
-    return 0;
+    want = KW_MIN(KW_MIN(want, KW_MAX((all - least) / fetchers, least)), room);
+    return want >= least && kc_purse_take(c->purse, want) ? want : 0;
 }
 
 static void send_fetch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
@@ -391,7 +405,8 @@ static void send_fetch(struct kc_fetcher *f, int64_t now_us, int64_t *next_us) {
     f->request.version_min = 4;
     f->request.version_max = FETCH_VERSION_MAX;
     f->request.broker = f->broker;
-    f->request.channel = f->beside ? KC_CHANNEL_CONTROL : KC_CHANNEL_FETCH;
+    if (!f->beside && c->channel == KC_CHANNEL_CONTROL) c->channel = kc_core_fetch_take(c->core);
+    f->request.channel = f->beside ? KC_CHANNEL_CONTROL : c->channel;
     f->request.deadline_us = KW_NEVER;
     f->request.answer_timeout_us = c->settings->fetch_wait_us + c->settings->request_timeout_us;
     f->request.encode = encode_fetch;

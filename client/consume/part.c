@@ -57,7 +57,8 @@ struct kc_chunk *kc_chunk_new(void) {
 
 static void answer_unref(struct kc_answer *a) {
     if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
-    kc_budget_give(a->budget, KC_ROLE_FETCH, a->size);
+    kc_purse_give(a->purse, (int64_t)a->size);
+    kc_purse_unref(a->purse);
     kw_blk_unref(a->blk);
     kw_free(a);
 }

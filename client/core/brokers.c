@@ -211,6 +211,23 @@ void kc_core_lane_give(struct kc_core *core, enum kc_channel lane) {
     core->own_lanes[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
+enum kc_channel kc_core_fetch_take(struct kc_core *core) {
+    enum kc_channel lane = core->fetch_users > 0 ? kc_core_lane_take(core) : KC_CHANNEL_CONTROL;
+    if (lane != KC_CHANNEL_CONTROL) return lane;
+    core->fetch_users++;
+    return KC_CHANNEL_FETCH;
+}
+
+/* The next consumer's requests must not wait behind a long poll that was cancelled. */
+void kc_core_fetch_give(struct kc_core *core, enum kc_channel channel) {
+    if (channel == KC_CHANNEL_FETCH) {
+        core->fetch_users--;
+        lanes_rest(core, channel, false);
+    } else {
+        kc_core_lane_give(core, channel);
+    }
+}
+
 /* ---- What metadata says ---- */
 
 static void close_lanes(struct kc_broker *b, kc_err err, const char *why) {

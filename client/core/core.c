@@ -41,11 +41,6 @@ static void on_route_timer(struct kw_timer *t, void *ctx, int64_t now_us) {
     kc_core_route(ctx);
 }
 
-static void budget_init(struct kc_budget *b, int64_t max) {
-    b->max = max;
-    b->floor[KC_ROLE_PRODUCE] = b->floor[KC_ROLE_FETCH] = max / 4;
-}
-
 kw_err kc_core_new(const struct kc_core_options *o, struct kc_core **out) {
     struct kc_core *core = kw_calloc(1, sizeof *core);
     if (!core) return KW_ENOMEM;
@@ -62,7 +57,7 @@ kw_err kc_core_new(const struct kc_core_options *o, struct kc_core **out) {
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) kw_list_init(lists[i]);
     kw_timer_init(&core->route_timer, on_route_timer, core);
     kc_task_init(&core->route, kc_core_route_run, core);
-    budget_init(&core->budget, o->settings->memory_max);
+    kc_budget_init(&core->budget, o->settings->memory_max);
     core->use_boots = true;
     core->starved_until_us = KW_NEVER;
     kc_coordinators_init(core);

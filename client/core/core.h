@@ -9,6 +9,7 @@
 #include <kclient/kclient.h>
 #include "base/map.h"
 #include "base/rng.h"
+#include "budget.h"
 #include "config.h"
 #include "event.h"
 #include "outcome.h"
@@ -17,7 +18,7 @@
 #include "wire/kerror.h"
 
 /* Per broker there is one connection each for produce, fetch and the rest, since brokers answer in order. From KC_CHANNEL_COUNT on: lanes of
- * single senders (kc_core_lane_take). */
+ * single senders (kc_core_lane_take), the second consumer's long polls among them. */
 enum kc_channel { KC_CHANNEL_CONTROL, KC_CHANNEL_PRODUCE, KC_CHANNEL_FETCH, KC_CHANNEL_COUNT };
 #define KC_BROKER_ANY (-1)        /* least loaded live one, or a bootstrap address */
 #define KC_BROKER_CONTROLLER (-2) /* as metadata says; else any */
@@ -103,6 +104,10 @@ void kc_core_cancel(struct kc_core *core, struct kc_request *rq); /* done(KC_CAN
 enum kc_channel kc_core_lane_take(struct kc_core *core);
 void kc_core_lane_rest(struct kc_core *core, enum kc_channel lane); /* closes its connections on which nobody waits for an answer any more */
 void kc_core_lane_give(struct kc_core *core, enum kc_channel lane); /* after its last request was done; rests it too */
+/* Where a consumer sends its long polls: KC_CHANNEL_FETCH for the first one, a lane for each further one, since a long poll of one would hold up the
+ * others'. Given back after its last request was done. */
+enum kc_channel kc_core_fetch_take(struct kc_core *core);
+void kc_core_fetch_give(struct kc_core *core, enum kc_channel channel);
 /* What the broker advertised for an API, from its connection: false while unknown. */
 bool kc_core_versions(struct kc_core *core, int32_t broker, int16_t api_key, int16_t *min, int16_t *max);
 size_t kc_core_in_flight(struct kc_core *core, int32_t broker, enum kc_channel channel); /* written or being written, unanswered */

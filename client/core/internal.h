@@ -173,6 +173,7 @@ struct kc_core {
     struct kc_attempts *trouble; /* recent failures to connect */
     struct kw_arena arena;       /* for answers decoded here */
     uint64_t own_lanes[KC_OWN_LANES_MAX / 64]; /* given out, a bit each */
+    size_t fetch_users; /* of KC_CHANNEL_FETCH: one, unless there are no lanes left */
     struct kc_metadata metadata;
     struct kc_coordinators coordinators;
 };

@@ -1,4 +1,4 @@
-/* outcome.c - errors with a history, the names and texts of all codes, the memory budget. Called by everyone who fails; calls wire/kerror.
+/* outcome.c - errors with a history, the names and texts of all codes. Called by everyone who fails; calls wire/kerror.
  */
 #include "outcome.h"
 
@@ -261,23 +261,4 @@ void kc_error_free(kc_error *e) {
     for (size_t i = 0; i < e->attempt_count; i++) kw_free(e->attempts[i].detail);
     kw_free(e->message);
     kw_free(e);
-}
-
-/* ---- Budget ---- */
-
-/* Each role has a floor that the other can never take: over its floor a role may use only what the other has neither used nor been
- * promised. */
-bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n) {
-    int64_t size = n > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)n;
-    int64_t mine = atomic_fetch_add_explicit(&b->used[role], size, memory_order_relaxed) + size;
-    int64_t other = atomic_load_explicit(&b->used[!role], memory_order_relaxed);
-    if (mine <= b->floor[role] || mine + KW_MAX(other, b->floor[!role]) <= b->max) return true;
-    atomic_fetch_sub_explicit(&b->used[role], size, memory_order_relaxed);
-    return false;
-}
-
-void kc_budget_give(struct kc_budget *b, enum kc_role role, size_t n) {
-    int64_t size = n > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)n;
-    int64_t before = atomic_fetch_sub_explicit(&b->used[role], size, memory_order_relaxed);
-    KW_ASSERT(before >= size);
 }

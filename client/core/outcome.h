@@ -24,13 +24,4 @@ kc_error *kc_error_dup(const kc_error *e);
 /* The public code for a result of base and wire: KW_ENOMEM -> KC_NO_MEMORY, KW_EDECODE -> KC_BAD_MESSAGE …; Kafka's and ours stay. */
 kc_err kc_err_from(kw_err err);
 
-/* One memory budget a client over queue, in-flight and fetched data, with a floor for each role, so that held fetch data cannot starve sending. Atomic. */
-struct kc_budget {
-    _Atomic int64_t used[2]; /* KC_ROLE_PRODUCE, KC_ROLE_FETCH */
-    int64_t max, floor[2];
-};
-enum kc_role { KC_ROLE_PRODUCE, KC_ROLE_FETCH };
-bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n); /* false: over */
-void kc_budget_give(struct kc_budget *b, enum kc_role role, size_t n);
-
 #endif

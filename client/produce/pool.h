@@ -6,7 +6,7 @@
 #define KC_POOL_H
 
 #include "base/blk.h"
-#include "core/outcome.h"
+#include "core/budget.h"
 #include "base/lock.h"
 
 enum { KC_POOL_CLASS_MIN = 10, KC_POOL_CLASS_MAX = 20, KC_POOL_CLASSES = KC_POOL_CLASS_MAX - KC_POOL_CLASS_MIN + 1 };

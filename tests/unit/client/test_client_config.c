@@ -352,20 +352,6 @@ static void test_without_memory(void **state) {
     }
 }
 
-static void test_budget_keeps_a_floor_for_each_side(void **state) {
-    (void)state;
-    struct kc_budget b = {.max = 100, .floor = {25, 25}};
-    assert_true(kc_budget_take(&b, KC_ROLE_FETCH, 75));
-    assert_false(kc_budget_take(&b, KC_ROLE_FETCH, 1)); /* the producer's quarter stays */
-    assert_true(kc_budget_take(&b, KC_ROLE_PRODUCE, 25));
-    assert_false(kc_budget_take(&b, KC_ROLE_PRODUCE, 1));
-    kc_budget_give(&b, KC_ROLE_FETCH, 75);
-    assert_true(kc_budget_take(&b, KC_ROLE_PRODUCE, 50));
-    assert_false(kc_budget_take(&b, KC_ROLE_PRODUCE, 1));
-    assert_true(kc_budget_take(&b, KC_ROLE_FETCH, 25));
-    assert_false(kc_budget_take(&b, KC_ROLE_FETCH, SIZE_MAX));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_of_requirement_C6),
@@ -385,7 +371,6 @@ int main(void) {
         cmocka_unit_test(test_codes_have_names_and_texts),
         cmocka_unit_test(test_errors_and_attempts),
         cmocka_unit_test(test_without_memory),
-        cmocka_unit_test(test_budget_keeps_a_floor_for_each_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
