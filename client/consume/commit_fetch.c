@@ -221,19 +221,22 @@ static kc_err read_group(struct fetch *f, const struct kw_offset_fetch_response_
     return g->error_code;
 }
 
+/* Before the lock is taken: a large answer would hold up poll. */
+static kc_err decode(struct fetch *f, struct kw_in *body, struct kw_arena *arena, struct kw_offset_fetch_response *m) {
+    kw_err err = kw_decode(&kw_offset_fetch_response_desc, f->rq.version, body, arena, m);
+    if (err == KW_OK) kc_core_broker_throttle(f->commits->core, f->rq.sent_to, m->throttle_time_ms);
+    return kc_err_from(err);
+}
+
 /* Under the lock. */
-static kc_err read_answer(struct fetch *f, struct kw_in *body, struct kw_arena *arena, int64_t now_us) {
-    struct kw_offset_fetch_response m;
-    kw_err err = kw_decode(&kw_offset_fetch_response_desc, f->rq.version, body, arena, &m);
-    if (err != KW_OK) return kc_err_from(err);
-    kc_core_broker_throttle(f->commits->core, f->rq.sent_to, m.throttle_time_ms);
-    kc_err all = m.error_code;
-    for (int32_t g = 0; g < m.groups.n; g++) {
-        kc_err of_group = read_group(f, &m.groups.v[g], now_us);
+static kc_err take_answer(struct fetch *f, const struct kw_offset_fetch_response *m, int64_t now_us) {
+    kc_err all = m->error_code;
+    for (int32_t g = 0; g < m->groups.n; g++) {
+        kc_err of_group = read_group(f, &m->groups.v[g], now_us);
         if (all == KC_OK) all = of_group;
     }
-    for (int32_t t = 0; all == KC_OK && t < m.topics.n; t++) {
-        const struct kw_offset_fetch_response_topic *topic = &m.topics.v[t];
+    for (int32_t t = 0; all == KC_OK && t < m->topics.n; t++) {
+        const struct kw_offset_fetch_response_topic *topic = &m->topics.v[t];
         for (int32_t i = 0; i < topic->partitions.n; i++) {
             const struct kw_offset_fetch_response_partition *p = &topic->partitions.v[i];
             struct found r = {p->partition_index, p->committed_offset, p->committed_leader_epoch, p->metadata, p->error_code};
@@ -273,11 +276,13 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
     struct kc_commits *m = f->commits;
     int64_t now_us = kc_core_now(m->core).mono_us;
     struct kw_arena arena;
+    struct kw_offset_fetch_response answer;
     (void)blk;
     kw_arena_init(&arena, 0);
-    kc_lock_take(&m->consume->lock);
     bool gone = err == KC_CANCELLED || err == KC_CLOSED;
-    if (err == KC_OK) err = read_answer(f, body, &arena, now_us);
+    if (err == KC_OK) err = decode(f, body, &arena, &answer);
+    kc_lock_take(&m->consume->lock);
+    if (err == KC_OK) err = take_answer(f, &answer, now_us);
     bool retry = gone || (err != KC_OK && may_retry(f, err));
     for (size_t i = 0; i < f->count && !gone; i++) /* those that the answer passed over, or all */
         if (!f->items[i].answered) item_failed(f, &f->items[i], err == KC_OK ? KC_BAD_MESSAGE : err, retry || err == KC_OK, now_us);

@@ -267,32 +267,37 @@ static void epoch_answer(struct ask *a, struct ask_item *it, const struct kw_off
     kc_part_tell_lost(p, end, position, it->position_epoch, more);
 }
 
-static kw_err read_list(struct ask *a, struct kw_in *body, struct kw_arena *arena, int64_t now_us) {
-    struct kw_list_offsets_response m;
-    kw_err err = kw_decode(&kw_list_offsets_response_desc, a->rq.version, body, arena, &m);
-    if (err != KW_OK) return err;
-    kc_core_broker_throttle(a->consume->core, a->rq.sent_to, m.throttle_time_ms);
-    for (int32_t t = 0; t < m.topics.n; t++) {
-        for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) {
-            struct ask_item *it = find_item(a, m.topics.v[t].name, m.topics.v[t].partitions.v[i].partition_index);
-            if (it) list_answer(a, it, &m.topics.v[t].partitions.v[i], now_us);
-        }
-    }
-    return KW_OK;
+struct answer { /* decoded before the lock is taken: a large one would hold up poll */
+    struct kw_list_offsets_response list;
+    struct kw_offset_for_leader_epoch_response epochs;
+};
+
+static kc_err decode(struct ask *a, struct kw_in *body, struct kw_arena *arena, struct answer *m) {
+    kw_err err = a->validate ? kw_decode(&kw_offset_for_leader_epoch_response_desc, a->rq.version, body, arena, &m->epochs)
+                             : kw_decode(&kw_list_offsets_response_desc, a->rq.version, body, arena, &m->list);
+    if (err == KW_OK)
+        kc_core_broker_throttle(a->consume->core, a->rq.sent_to, a->validate ? m->epochs.throttle_time_ms : m->list.throttle_time_ms);
+    return kc_err_from(err);
 }
 
-static kw_err read_epochs(struct ask *a, struct kw_in *body, struct kw_arena *arena, int64_t now_us) {
-    struct kw_offset_for_leader_epoch_response m;
-    kw_err err = kw_decode(&kw_offset_for_leader_epoch_response_desc, a->rq.version, body, arena, &m);
-    if (err != KW_OK) return err;
-    kc_core_broker_throttle(a->consume->core, a->rq.sent_to, m.throttle_time_ms);
-    for (int32_t t = 0; t < m.topics.n; t++) {
-        for (int32_t i = 0; i < m.topics.v[t].partitions.n; i++) {
-            struct ask_item *it = find_item(a, m.topics.v[t].topic, m.topics.v[t].partitions.v[i].partition);
-            if (it) epoch_answer(a, it, &m.topics.v[t].partitions.v[i], now_us);
+/* Under the lock. */
+static void take_list(struct ask *a, const struct kw_list_offsets_response *m, int64_t now_us) {
+    for (int32_t t = 0; t < m->topics.n; t++) {
+        for (int32_t i = 0; i < m->topics.v[t].partitions.n; i++) {
+            struct ask_item *it = find_item(a, m->topics.v[t].name, m->topics.v[t].partitions.v[i].partition_index);
+            if (it) list_answer(a, it, &m->topics.v[t].partitions.v[i], now_us);
         }
     }
-    return KW_OK;
+}
+
+/* Under the lock. */
+static void take_epochs(struct ask *a, const struct kw_offset_for_leader_epoch_response *m, int64_t now_us) {
+    for (int32_t t = 0; t < m->topics.n; t++) {
+        for (int32_t i = 0; i < m->topics.v[t].partitions.n; i++) {
+            struct ask_item *it = find_item(a, m->topics.v[t].topic, m->topics.v[t].partitions.v[i].partition);
+            if (it) epoch_answer(a, it, &m->topics.v[t].partitions.v[i], now_us);
+        }
+    }
 }
 
 static void give_up_item(struct ask_item *it) { /* under the lock */
@@ -318,9 +323,12 @@ static void answered(struct kc_request *rq, kc_err err, struct kw_in *body, stru
     (void)blk;
     int64_t now_us = kc_core_now(c->core).mono_us;
     struct kw_arena arena;
+    struct answer m;
     kw_arena_init(&arena, 0);
+    if (err == KC_OK) err = decode(a, body, &arena, &m);
     kc_lock_take(&c->lock);
-    if (err == KC_OK) err = kc_err_from((a->validate ? read_epochs : read_list)(a, body, &arena, now_us));
+    if (err == KC_OK && a->validate) take_epochs(a, &m.epochs, now_us);
+    if (err == KC_OK && !a->validate) take_list(a, &m.list, now_us);
     for (size_t i = 0; err == KC_OK && i < a->count; i++) { /* those that the answer passed over */
         if (current(&a->items[i]) && !a->items[i].answered) item_failed(c, &a->items[i], KC_BAD_MESSAGE, now_us);
     }
