@@ -328,6 +328,13 @@ static void hand_out(kc_consumer *c, kc_event *e, kc_event **event) {
     *event = e;
 }
 
+/* Nothing while the session is over by the clock and the loop has not looked yet. */
+static kc_err take(kc_consumer *c, bool one, kc_event **event) {
+    struct kc_consume *k = &c->consume;
+    if (atomic_load(&k->session_by_us) != KW_NEVER && kc_group_lapsed(k, kc_clock_now().mono_us)) return KC_BUSY;
+    return one ? kc_consume_one(k, event) : kc_consume_take(k, event);
+}
+
 kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     kc_err err = kc_consumer_enter(c);
     if (err != KC_OK || !event) return err != KC_OK ? err : KC_INVALID;
@@ -337,7 +344,7 @@ kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     int64_t deadline_us = poll_deadline(timeout_us);
     kc_event *e = NULL;
     err = woken(c);
-    while (err == KC_OK && (err = kc_consume_take(&c->consume, &e)) == KC_BUSY) err = await_event(c, deadline_us);
+    while (err == KC_OK && (err = take(c, false, &e)) == KC_BUSY) err = await_event(c, deadline_us);
     if (err == KC_OK) hand_out(c, e, event);
     atomic_store(&c->polling, false);
     return err;
@@ -349,7 +356,7 @@ static kc_err next_one(kc_consumer *c, kc_event **event, int64_t timeout_us) {
     kc_event *e = NULL;
     kc_consume_passed(&c->consume);
     kc_err err = woken(c);
-    while (err == KC_OK && (err = kc_consume_one(&c->consume, &e)) == KC_BUSY) err = await_event(c, deadline_us);
+    while (err == KC_OK && (err = take(c, true, &e)) == KC_BUSY) err = await_event(c, deadline_us);
     if (err == KC_OK && e)
         hand_out(c, e, event);
     else if (err == KC_OK)

@@ -222,6 +222,12 @@ kc_err kc_group_assigned(struct kc_consume *c) {
     return err;
 }
 
+bool kc_group_lapsed(struct kc_consume *c, int64_t now_us) {
+    if (now_us < atomic_load(&c->session_by_us)) return false;
+    c->kick(c->ctx);
+    return true;
+}
+
 size_t kc_group_member(struct kc_consume *c, int32_t *generation, char *id, size_t size) {
     size_t n = 0;
     kc_lock_take(&c->lock);

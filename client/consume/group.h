@@ -181,8 +181,12 @@ struct kc_group {
     size_t member_count;
     bool skip_assignment;       /* KIP-814 */
     struct kc_numbers led;      /* topics of all members; their metadata is wanted */
-    int32_t *led_counts;        /* partitions when they were shared out */
+    int32_t *led_counts;        /* partitions when they were shared out, or, where that was skipped, when it came back */
     bool metadata_changed;
+    struct kc_request survey;   /* DescribeGroups: whether what it skipped to share out is all there is */
+    bool survey_due, survey_busy;
+    int64_t survey_at_us;
+    int32_t survey_generation, survey_errors;
 
     struct kc_share last_share; /* of the last generation, in share_arena: what the sticky assignor says that it had */
     int32_t last_generation;
@@ -214,6 +218,9 @@ size_t kc_group_member(struct kc_consume *c, int32_t *generation, char *id, size
 kc_err kc_group_seek(struct kc_consume *c, const kc_topic_partition *tp);
 
 /* ---- The polling thread ---- */
+/* The session is over by the clock, and loop context has not looked yet, since the process was frozen: what was fetched may be somebody else's by now.
+ * Poll is to wait; it is told when there is LOST to take, or the session goes on. */
+bool kc_group_lapsed(struct kc_consume *c, int64_t now_us);
 /* Under the lock: poll was called: what it gave last is acknowledged. */
 void kc_group_passed(struct kc_consume *c);
 /* Under the lock. The next event of the group, in front of all records; NULL: none, or (*err) no memory. */
@@ -259,6 +266,7 @@ void kc_group_join(struct kc_group *g);              /* group_join.c: sends Join
 void kc_group_lead(struct kc_group *g);              /* group_lead.c: shares out, once metadata is there */
 void kc_group_lead_over(struct kc_group *g);         /* frees what the share-out needed */
 bool kc_group_led_changed(struct kc_group *g);       /* the leader: topics have other partitions than when they were shared out */
+void kc_group_survey(struct kc_group *g, int64_t now_us); /* whether they had when it was told to skip the share-out */
 kw_err kc_group_read_members(struct kc_group *g, const struct kw_join_group_response *m) KW_CHECK;
 void kc_group_sync(struct kc_group *g);              /* group_join.c: sends SyncGroup */
 void kc_group_beat(struct kc_group *g, int64_t now_us); /* group_heartbeat.c */
@@ -279,6 +287,7 @@ kc_err kc_group_give(struct kc_group *g, const kc_topic_partition *share, size_t
 void kc_numbers_free(struct kc_numbers *n);
 kw_err kc_numbers_set(struct kc_numbers *n, const int32_t *v, size_t count) KW_CHECK; /* sorted, each once */
 bool kc_numbers_same(const struct kc_numbers *a, const struct kc_numbers *b);
+const int32_t *kc_numbers_find(const struct kc_numbers *n, int32_t topic); /* its place in n->v; NULL: not there */
 bool kc_numbers_have(const struct kc_numbers *n, int32_t topic);
 /* In place of what was wanted before; takes `now`. */
 void kc_group_want(struct kc_group *g, struct kc_numbers *was, struct kc_numbers *now);

@@ -118,6 +118,7 @@ void kc_group_lose(struct kc_group *g, bool id_too, const char *why) {
 
 /* A group that is never of one mind is not asked without a break. */
 void kc_group_again(struct kc_group *g) {
+    g->rebalance_since_us = now_of(g);
     if (g->errors < INT32_MAX) g->errors++;
     if (g->errors > AT_ONCE_MAX) {
         g->not_before_us = kc_after(now_of(g), kc_backoff_us(g->consume, g->errors - AT_ONCE_MAX));
@@ -240,6 +241,9 @@ void kc_group_settled(struct kc_group *g, bool gone) {
     g->failed = KC_OK;
     kc_lock_give(&c->lock);
     kc_group_lead_over(g);
+    g->survey_due = g->leading && g->skip_assignment;
+    g->survey_at_us = now_of(g);
+    g->survey_errors = 0;
     if (!kc_numbers_same(&g->joined_topics, &g->topics)) {
         g->rejoin = true;
         g->why = "the subscription changed";
@@ -341,6 +345,14 @@ static void watch_polls(struct kc_group *g, int64_t now_us) {
     g->leave_static = false;
     g->after_leave = KC_GROUP_OUT;
     kc_group_enter(g, KC_GROUP_LEAVE);
+}
+
+/* For poll. */
+static void show_session(struct kc_group *g, int64_t now_us) {
+    struct kc_consume *c = g->consume;
+    bool member = !g->stopped && !c->closed && kc_group_is_in(g) && g->generation >= 0;
+    int64_t by_us = member ? kc_after(g->heard_us, c->settings->session_timeout_us) : KW_NEVER;
+    if (atomic_exchange(&c->session_by_us, by_us) <= now_us) c->notify(c->ctx); /* it may have waited for this look */
 }
 
 /* The group has put the member out by now, as far as can be known. */
@@ -458,6 +470,7 @@ static bool stable(struct kc_group *g, int64_t now_us) {
         return begin_revoking(g);
     }
     if (g->search_at_us <= now_us) kc_group_search(g); /* whether other topics match by now */
+    if (g->survey_due && !g->rejoin && g->survey_at_us <= now_us) kc_group_survey(g, now_us);
     if (g->metadata_changed && kc_group_led_changed(g) && !g->rejoin) {
         g->why = "topics have other partitions than when they were shared out";
         g->rebalance_since_us = now_us;
@@ -525,6 +538,7 @@ static bool step(struct kc_group *g, int64_t now_us) {
         return stable(g, now_us);
     case KC_GROUP_BACKOFF:
         if (now_us < g->not_before_us) return false;
+        g->rebalance_since_us = now_us; /* what was tried in vain may be long ago; where the group had to wait for it, a heartbeat tells when it is out */
         kc_group_enter(g, KC_GROUP_START);
         return true;
     case KC_GROUP_LEAVE:
@@ -554,6 +568,7 @@ static int64_t next_look(const struct kc_group *g) {
     if (beats(g) && !g->beat_busy) at_us = KW_MIN(at_us, g->beat_due_us);
     if (g->state == KC_GROUP_BACKOFF) at_us = KW_MIN(at_us, g->not_before_us);
     if ((g->state == KC_GROUP_STABLE || g->state == KC_GROUP_SEARCH) && !g->search_busy) at_us = KW_MIN(at_us, g->search_at_us);
+    if (g->state == KC_GROUP_STABLE && g->survey_due && !g->survey_busy) at_us = KW_MIN(at_us, g->survey_at_us);
     if (g->leave_again_us && !g->leave_busy) at_us = KW_MIN(at_us, g->leave_again_us);
     if (g->closing && !g->gone) at_us = KW_MIN(at_us, g->close_by_us);
     return at_us;
@@ -561,12 +576,16 @@ static int64_t next_look(const struct kc_group *g) {
 
 void kc_group_run(struct kc_consume *c, int64_t now_us) {
     struct kc_group *g = atomic_load(&c->group);
-    if (!g || g->stopped || c->closed) return;
+    if (!g || g->stopped || c->closed) {
+        if (g) show_session(g, now_us);
+        return;
+    }
     take_wish(g);
     watch_polls(g, now_us);
     watch_session(g, now_us);
     for (int i = 0; i < STEPS_MAX && step(g, now_us); i++) continue;
     if (beats(g) && now_us >= g->beat_due_us) kc_group_beat(g, now_us);
+    show_session(g, now_us);
     int64_t at_us = next_look(g);
     if (c->short_of_memory || g->publish_due) at_us = KW_MIN(at_us, now_us + MEMORY_RETRY_US);
     if (at_us == KW_NEVER || !kw_timer_armed(&g->timer) || g->timer.at_us != at_us) kc_core_arm(c->core, &g->timer, at_us);
@@ -587,6 +606,7 @@ void kc_group_stop(struct kc_consume *c) {
     if (g->beat_busy) kc_core_cancel(c->core, &g->beat);
     if (g->leave_busy) kc_core_cancel(c->core, &g->leave);
     if (g->search_busy) kc_core_cancel(c->core, &g->search);
+    if (g->survey_busy) kc_core_cancel(c->core, &g->survey);
     kw_timers_cancel(kc_core_timers(c->core), &g->timer);
 }
 

@@ -38,8 +38,12 @@ bool kc_numbers_same(const struct kc_numbers *a, const struct kc_numbers *b) {
     return a->count == b->count && (a->count == 0 || memcmp(a->v, b->v, a->count * sizeof(*a->v)) == 0);
 }
 
+const int32_t *kc_numbers_find(const struct kc_numbers *n, int32_t topic) {
+    return n->count > 0 ? bsearch(&topic, n->v, n->count, sizeof(*n->v), by_number) : NULL;
+}
+
 bool kc_numbers_have(const struct kc_numbers *n, int32_t topic) {
-    return n->count > 0 && bsearch(&topic, n->v, n->count, sizeof(*n->v), by_number) != NULL;
+    return kc_numbers_find(n, topic) != NULL;
 }
 
 void kc_group_want(struct kc_group *g, struct kc_numbers *was, struct kc_numbers *now) {

@@ -229,6 +229,7 @@ static void poll(struct member *a) {
     for (int i = 0; i < EVENTS; i++) {
         kc_event *e = NULL;
         kc_consume_passed(&a->consume);
+        if (kc_group_lapsed(&a->consume, sim_client_now(a->role.client).mono_us)) break;
         if (kc_consume_take(&a->consume, &e) != KC_OK) break;
         take_event(a, e);
     }

@@ -17,6 +17,7 @@ enum gw_phase { GW_EMPTY, GW_PREPARING, GW_COMPLETING, GW_STABLE };
 
 struct gm { /* a member, as the coordinator knows it */
     bool used, foreign, idle, joined; /* idle: a foreign one that does not join */
+    bool came_back;                   /* a static one, under another id: as a leader it is told to skip the share-out (KIP-814) */
     char id[64], instance[32];
     char protocols[4][32];
     uint8_t said[4][GW_BYTES];
@@ -49,7 +50,6 @@ struct gw {
     int leader;
     char protocol[32];
     int next_id;
-    bool skip_assignment;
     int32_t coordinator; /* its node */
     int16_t find_error;
     int16_t (*script)(struct gw *g, struct request *rq);
@@ -112,7 +112,7 @@ static inline void gw_answer_join(struct gw *g, struct gm *m, int16_t err) {
         a.protocol_name = kw_str_of(g->protocol);
         a.leader = kw_str_of(g->members[g->leader].id);
         if (m == &g->members[g->leader]) {
-            a.skip_assignment = g->skip_assignment && m->head.version >= 9;
+            a.skip_assignment = m->came_back && m->head.version >= 9;
             a.members.v = net_calloc(g->w->net, GW_MEMBERS, sizeof *a.members.v);
             for (int i = 0; i < GW_MEMBERS; i++) {
                 struct gm *o = &g->members[i];
@@ -280,6 +280,7 @@ static inline void gw_join(struct gw *g, struct request *rq) {
             return;
         }
         m = &g->members[i]; /* it comes back under another id */
+        m->came_back = q.member_id.len == 0 && g->phase == GW_STABLE;
         if (q.member_id.len == 0) snprintf(m->id, sizeof m->id, "m%d", g->next_id++);
     }
     if (!m) {
@@ -342,7 +343,7 @@ static inline void gw_sync(struct gw *g, struct request *rq) {
     m->conn = rq->link->conn;
     m->head = rq->head;
     if (g->phase == GW_COMPLETING && m == &g->members[g->leader]) {
-        for (int i = 0; i < GW_MEMBERS && !g->skip_assignment; i++) g->members[i].share_len = 0;
+        for (int i = 0; i < GW_MEMBERS && !m->came_back; i++) g->members[i].share_len = 0;
         for (int32_t i = 0; i < q.assignments.n; i++) {
             struct gm *o = gw_member(g, q.assignments.v[i].member_id);
             assert_non_null(o);
@@ -478,6 +479,38 @@ static inline void gw_offset_commit(struct gw *g, struct request *rq) {
     net_answer(rq, &a);
 }
 
+/* The group, with what each member has. */
+static inline void gw_describe(struct gw *g, struct request *rq, int16_t err) {
+    static const char *const states[] = {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"};
+    struct kw_describe_groups_request q;
+    struct kw_describe_groups_response a;
+    struct net *n = g->w->net;
+    kw_arena_reset(gw_arena(g));
+    request_decode(n, rq, &kw_describe_groups_request_desc, &q);
+    kw_msg_init(&kw_describe_groups_response_desc, &a);
+    struct kw_describe_groups_response_described_group d = {.error_code = err,
+                                                            .error_message = kw_str_null(),
+                                                            .group_id = q.groups.v[0],
+                                                            .group_state = kw_str_of(err ? "" : states[g->phase]),
+                                                            .protocol_type = kw_str_of("consumer"),
+                                                            .protocol_data = kw_str_of(g->protocol)};
+    d.members.v = net_calloc(n, GW_MEMBERS, sizeof *d.members.v);
+    for (int i = 0; i < GW_MEMBERS && !err; i++) {
+        struct gm *m = &g->members[i];
+        if (!m->used) continue;
+        d.members.v[d.members.n++] = (struct kw_describe_groups_response_described_group_member){
+            .member_id = kw_str_of(m->id),
+            .group_instance_id = kw_str_null(),
+            .client_id = kw_str_of(""),
+            .client_host = kw_str_of(""),
+            .member_metadata = {(const uint8_t *)"", 0},
+            .member_assignment = {m->share, g->phase == GW_STABLE ? m->share_len : 0}};
+    }
+    a.groups.v = &d;
+    a.groups.n = 1;
+    net_answer(rq, &a);
+}
+
 /* An answer with an error instead, in the place that each API has for it. */
 static inline void gw_refuse_leave(struct request *rq, int16_t err) {
     struct kw_leave_group_response a;
@@ -498,6 +531,8 @@ static inline void gw_refuse(struct gw *g, struct request *rq, int16_t err) {
         gw_find(g, rq, err);
     else if (rq->head.api_key == KW_API_LEAVE_GROUP)
         gw_refuse_leave(rq, err);
+    else if (rq->head.api_key == KW_API_DESCRIBE_GROUPS)
+        gw_describe(g, rq, err);
     else
         abort();
 }
@@ -509,7 +544,7 @@ static inline bool gw_before(struct cw *w, struct request *rq) {
         if (g->members[i].waits && gw_there(&g->members[i])) assert_ptr_not_equal(g->members[i].link, rq->link); /* the broker would not read it yet */
     struct model_broker *b = net_broker_at(w->net, rq->link->host, rq->link->port);
     bool group = key == KW_API_JOIN_GROUP || key == KW_API_SYNC_GROUP || key == KW_API_HEARTBEAT || key == KW_API_LEAVE_GROUP ||
-                 key == KW_API_OFFSET_COMMIT || key == KW_API_OFFSET_FETCH;
+                 key == KW_API_OFFSET_COMMIT || key == KW_API_OFFSET_FETCH || key == KW_API_DESCRIBE_GROUPS;
     if (!group && key != KW_API_FIND_COORDINATOR) return false;
     g->count[key]++;
     if (b && b->silent) return true;
@@ -539,6 +574,9 @@ static inline bool gw_before(struct cw *w, struct request *rq) {
         break;
     case KW_API_OFFSET_FETCH:
         gw_offset_fetch(g, rq);
+        break;
+    case KW_API_DESCRIBE_GROUPS:
+        gw_describe(g, rq, KE_NONE);
         break;
     default:
         gw_offset_commit(g, rq);
@@ -663,6 +701,26 @@ static inline void gw_consume(struct gw_consumer *o, int64_t us) {
         }
         cw_advance(o->g->w, KW_MIN(KW_MAX(end - o->g->w->net->now.mono_us, 0), 5000));
     } while (o->g->w->net->now.mono_us < end);
+}
+/* Its process is killed: nobody is told. */
+static inline void gw_kill(struct gw_consumer *o) {
+    kc_consume_stop(o->c);
+    cw_advance(o->g->w, 1000);
+    assert_true(kc_consume_stopped(o->c));
+}
+/* How many partitions all members have by the coordinator. */
+static inline int gw_shared(struct gw *g) {
+    struct kw_arena a;
+    int n = 0;
+    kw_arena_init(&a, 0);
+    for (int i = 0; i < GW_MEMBERS; i++) {
+        struct kc_share s;
+        if (!g->members[i].used) continue;
+        GW_AGAIN(kc_share_read((struct kw_bytes){g->members[i].share, g->members[i].share_len}, &a, &s));
+        for (int32_t t = 0; t < s.topic_count; t++) n += s.topics[t].partitions.n;
+    }
+    kw_arena_deinit(&a);
+    return n;
 }
 /* How many partitions it has. */
 static inline int gw_parts(const struct gw_consumer *o) {
