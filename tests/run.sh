@@ -61,7 +61,7 @@ TAIL=3 runner units-tsan full,long units build-tsan -R 'handle|producer|consumer
 runner simulator-quick quick tests/sim/run --seeds 5
 runner simulator full tests/sim/run --seeds 1000 --jobs "$jobs"
 runner growth full,long tests/sim/run --growth --small
-runner simulator-asan full,long env KC_SIM_BUILD=build-asan tests/sim/run --seeds 50 --from 200001 --jobs "$jobs"
+runner simulator-asan full,long env KC_SIM_BUILD=build-asan tests/sim/run --seeds 50 --from 100001 --jobs "$jobs"
 runner simulator-night long tests/sim/run --minutes 120
 runner fuzz long tests/fuzz/run.sh 600
 runner mutants full,long tests/sim/mutants/run.sh

@@ -55,7 +55,7 @@
   ROW("metadata.recovery.rebootstrap.trigger.ms", "", "client", K_INT, rebootstrap_trigger_us, MS, 0, INT_MAX, "300000", "", \
       "How long metadata may be missing before the client starts again from bootstrap.servers.") \
   ROW("memory.max.bytes", "memory.max", "client", K_INT, memory_max, 1, 1048576, INT64_MAX, "268435456", "", \
-      "Budget for queued, in-flight and fetched data together; a quarter of it is kept for each side.") \
+      "Budget for queued, in-flight and fetched data together; a quarter of it is kept for each side, that of fetching in equal parts for the consumers.") \
   ROW("log_level", "log.level", "client", K_INT, log_level, 1, 0, 7, "6", "", \
       "What kc_client_log gives: 3 errors, 4 and warnings, 6 and information, 7 and details.") \
   ROW("allow.auto.create.topics", "", "client", K_BOOL, allow_auto_create, 1, 0, 0, "true", "", \
