@@ -302,7 +302,8 @@ static bool some_write(struct sim_cluster *c, struct sim_broker *b, const struct
     }
     if (count) {
         size_t k = first + (sim_below(w, 2) ? count - 1 - sim_below(w, KW_MIN(count, 4)) : sim_below(w, count));
-        size_t last = KW_MIN(k + sim_below(w, 3), first + count - 1);
+        size_t last = k + sim_below(w, 3);
+        last = KW_MIN(last, first + count - 1);
         *at = s.v[k].position;
         *size = s.v[last].position + s.v[last].size - *at;
     }
