@@ -279,40 +279,52 @@ static void finish(struct kb_log *log, struct kb_now now) {
 
 static void reload_run(void *arg, struct kb_fs *fs) { kb_reload_run(arg, fs); }
 
+/* `to` was in a gap: the log ends with its last batch, as it will after a restart. What speaks of offsets inside of the gap goes, too. */
+static void end_before_gap(struct kb_log *log, int64_t end) {
+    struct kb_log_private *p = log->priv;
+    struct kb_cut *k = &p->cut;
+    log->leo = kb_log_active(log)->end = p->submitted = k->to = end;
+    log->written = KW_MIN(log->written, end);
+    log->synced = KW_MIN(log->synced, end);
+    log->recovery_point = KW_MIN(log->recovery_point, end);
+    log->cleaned = KW_MIN(log->cleaned, end);
+    kb_epochs_truncate_end(log->epochs, end);
+    k->reload_pids = k->reload_pids || p->last_pid_offset >= end;
+    k->phase = KB_CUT_UNLINK; /* and the reload once more */
+}
+
+static kw_err take_pids(struct kb_log *log, struct kb_reload *r, struct kb_now now) {
+    struct kb_pid_entry *e;
+    kw_err err = kb_pid_merge(&r->pids, log->pids, log->leo);
+    for (size_t it = 0; (e = kw_map_next(&r->pids.by_pid, &it));)
+        if (e->last_timestamp < 0) e->last_timestamp = now.wall_ms;
+    struct kb_pid_state old = *log->pids;
+    *log->pids = r->pids;
+    r->pids = old;
+    return err;
+}
+
 static void reloaded(struct kb_op *op, struct kb_now now) {
     struct kb_log *log = op->log;
     struct kb_reload *r = op->ctx;
     log->priv->cut.in_flight = false;
     kw_err err = op->req.err ? KW_EIO : r->err;
-    if (!err) {
+    int64_t end = log->leo;
+    if (!err && r->tail_to > r->tail_from) {
         struct kb_segment *s = kb_log_active(log);
-        if (r->tail_to > r->tail_from) {
-            s->since_index = r->tail.since_index;
-            int64_t end = KW_MAX(r->tail.end, log->start);
-            if (r->tail.size == r->tail_to && end < log->leo) { /* `to` was in a gap: the log ends with its last batch, as it will after a restart */
-                log->leo = s->end = log->priv->submitted = end;
-                log->written = KW_MIN(log->written, end);
-                log->synced = KW_MIN(log->synced, end);
-                log->recovery_point = KW_MIN(log->recovery_point, end);
-                log->cleaned = KW_MIN(log->cleaned, end);
-            }
-            if (r->tail.max_timestamp > s->max_timestamp) {
-                s->max_timestamp = r->tail.max_timestamp;
-                s->max_timestamp_offset = r->tail.max_timestamp_offset;
-            }
-        }
-        if (r->pids_wanted) {
-            struct kb_pid_entry *e;
-            err = kb_pid_merge(&r->pids, log->pids, log->leo);
-            for (size_t it = 0; (e = kw_map_next(&r->pids.by_pid, &it));)
-                if (e->last_timestamp < 0) e->last_timestamp = now.wall_ms;
-            struct kb_pid_state old = *log->pids;
-            *log->pids = r->pids;
-            r->pids = old;
+        s->since_index = r->tail.since_index;
+        if (r->tail.size == r->tail_to) end = KW_MIN(end, KW_MAX(r->tail.end, log->start));
+        if (r->tail.max_timestamp > s->max_timestamp) {
+            s->max_timestamp = r->tail.max_timestamp;
+            s->max_timestamp_offset = r->tail.max_timestamp_offset;
         }
     }
+    bool gap = end < log->leo;
+    if (!err && gap) end_before_gap(log, end);
+    else if (!err && r->pids_wanted) err = take_pids(log, r, now);
     reload_free(r);
     if (err) failed(log, now, err);
+    else if (gap) kb_cut_step(log, now);
     else finish(log, now);
 }
 

@@ -490,6 +490,59 @@ static void test_names_of_a_new_log(void **state) {
     rig_deinit(&r);
 }
 
+/* A cut into a gap that compaction has left: the log ends with its last batch, in front of the gap, and what memory, a snapshot or the epochs know from
+ * inside of it goes as it would with a restart. */
+static void test_truncate_into_a_gap(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct rig r;
+        struct kb_pid_state pids;
+        struct kw_out out;
+        bool loaded = how & 1, snapshot = how & 2;
+        rig_init(&r, 1, NULL);
+        rig_open(&r);
+        struct rig_batch b = RIG_BATCH;
+        b.epoch = 0;
+        for (int i = 0; i < 3; i++) {
+            b.pid = i < 2 || loaded ? 7 + i / 2 : -1; /* loaded: the cut takes a producer's batch, and so reads them all anew */
+            b.seq = b.pid < 0 ? -1 : i % 2;
+            b.base = (int64_t[]){0, 1, 5}[i];
+            rig_append(&r, &b);
+        }
+        rig_sync(&r);
+        rig_stop(&r);
+        kb_pid_state_init(&pids);
+        kw_out_init(&out);
+        struct kw_batch_header h = {.producer_id = 7, .producer_epoch = 0, .base_sequence = 0, .last_offset_delta = 0, .record_count = 1};
+        for (int i = 0; i < 3; i++) {
+            h.base_sequence = i;
+            assert_int_equal(kb_pid_update(&pids, &h, i, i, 1700000000000), KW_OK);
+        }
+        assert_int_equal(kb_pid_encode(&pids, &out), KW_OK);
+        sim_disk_remove(r.disk, RIG_DIR "/00000000000000000006.snapshot");
+        if (snapshot) sim_disk_poke(r.disk, RIG_DIR "/00000000000000000004.snapshot", out.p, out.len); /* what stood at offset 2 is gone since */
+        kw_out_deinit(&out);
+        kb_pid_state_deinit(&pids);
+        sim_disk_poke(r.disk, RIG_DIR "/leader-epoch-checkpoint", "0\n2\n0 0\n1 3\n", 12);
+        r.clean = true;
+        rig_open(&r);
+        assert_int_equal(r.log->leo, 6);
+        rig_truncate(&r, 4);
+        for (int pass = 0; pass < 2; pass++) {
+            assert_int_equal(r.log->leo, 2);
+            assert_int_equal(kb_epochs_latest(r.log->epochs), 0);
+            assert_false(rig_exists(&r, RIG_DIR "/00000000000000000004.snapshot"));
+            assert_null(kb_pid_get(r.log->pids, 8));
+            const struct kb_pid_entry *e = kb_pid_get(r.log->pids, 7);
+            assert_non_null(e);
+            assert_int_equal(e->batch_count, 2);
+            assert_int_equal(e->batches[1].last_offset, 1);
+            if (!pass) rig_restart(&r);
+        }
+        rig_deinit(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_of_a_new_log),
@@ -497,6 +550,7 @@ int main(void) {
         cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_failing_disk),     cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_delete),           cmocka_unit_test(test_no_descriptor),    cmocka_unit_test(test_no_memory_for_a_moment),
         cmocka_unit_test(test_an_epoch_waits_for_the_sync),
+        cmocka_unit_test(test_truncate_into_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
