@@ -158,7 +158,21 @@ const char *cli_node_problem(const struct cli_nodes *n, const struct cli_node *d
 /* The sums over all that told, by the order of the first one: false past the end. */
 bool cli_nodes_sum(const struct cli_nodes *n, size_t index, kc_count *out);
 
-/* ---- Partitions that a command line names (parts.c) ---- */
+/* ---- Topics and partitions of the cluster, and those that a command line names (parts.c) ---- */
+
+/* A topic of the cluster by name, however many there are. */
+struct cli_topic {
+    kc_topic_info said;
+    size_t index; /* in the info */
+};
+struct cli_topics {
+    struct cli_topic *v;
+    size_t count;
+    const kc_cluster_info *info;
+};
+bool cli_topics_make(struct cli_topics *t, const kc_cluster_info *info); /* false: no memory */
+const struct cli_topic *cli_topics_find(const struct cli_topics *t, const char *name); /* NULL: it is not there */
+void cli_topics_free(struct cli_topics *t);
 
 struct cli_part { /* views into a kc_cluster_info */
     const char *topic;
@@ -173,7 +187,7 @@ int cli_parts_check(const struct cli_command *c, const char *const *words, int c
 /* What the words name in the cluster, in their order; no words: all. CLI_OK or the exit code with the error printed. */
 int cli_parts_find(const struct cli_command *c, const kc_cluster_info *info, const char *const *words, int count, struct cli_parts *out);
 void cli_parts_free(struct cli_parts *p);
-bool cli_part_find(const kc_cluster_info *info, const char *topic, int32_t partition, kc_partition_info *out);
+bool cli_part_find(const struct cli_topics *topics, const char *topic, int32_t partition, kc_partition_info *out);
 void cli_json_part(const char *topic, int32_t partition); /* {"topic":"t","partition":0 */
 
 /* Prints "kc: WHAT: message", the attempts and what to do; frees the error. Returns CLI_FAILURE. */

@@ -14,6 +14,7 @@ struct election {
     int32_t kind;
     bool json;
     kc_cluster_info *info, *after; /* after: to tell who leads now; may be NULL */
+    struct cli_topics topics;      /* of `after` */
     struct cli_parts parts;
     kc_admin_result *results; /* strings are the operation's */
     size_t count;
@@ -21,14 +22,14 @@ struct election {
 
 static int32_t leader_of(const struct election *e, const char *topic, int32_t partition) {
     kc_partition_info p;
-    return e->after && cli_part_find(e->after, topic, partition, &p) ? p.leader : -1;
+    return cli_part_find(&e->topics, topic, partition, &p) ? p.leader : -1;
 }
 
 /* The broker that was asked has heard of what was elected. */
 static bool is_known(const struct election *e) {
     for (size_t i = 0; i < e->count; i++) {
         kc_partition_info p;
-        if (e->results[i].err != KC_OK || !e->after || !cli_part_find(e->after, e->results[i].name, e->results[i].partition, &p)) continue;
+        if (e->results[i].err != KC_OK || !cli_part_find(&e->topics, e->results[i].name, e->results[i].partition, &p)) continue;
         if (e->kind == KC_ELECT_PREFERRED && p.replica_count > 0 ? p.leader != p.replicas[0] : p.leader < 0) return false;
     }
     return true;
@@ -36,9 +37,10 @@ static bool is_known(const struct election *e) {
 
 static void look(struct election *e) {
     for (int i = 0; i < SETTLE_LOOKS; i++) {
+        cli_topics_free(&e->topics);
         kc_cluster_info_free(e->after);
         e->after = NULL;
-        (void)cli_describe(&e->s, NULL, &e->after, NULL);
+        if (cli_describe(&e->s, NULL, &e->after, NULL) == KC_OK) (void)!cli_topics_make(&e->topics, e->after); /* else it is not told who leads */
         if (is_known(e)) return;
         cli_pause(LOOK_US);
     }
@@ -108,6 +110,7 @@ static int run(struct election *e, const char *const *words, int count) {
     if (rc == CLI_OK) rc = hold(e);
     cli_parts_free(&e->parts);
     kc_cluster_info_free(e->info);
+    cli_topics_free(&e->topics);
     kc_cluster_info_free(e->after);
     cli_session_close(&e->s);
     return rc;

@@ -37,27 +37,13 @@ const struct group_part *group_parts_find(const struct group_parts *p, const cha
 void group_parts_free(struct group_parts *p);
 bool group_parts_committed(struct group_parts *p, const kc_group_offsets *o, size_t group); /* adds those that have one; false: no memory */
 
-/* A topic of the cluster by name, however many there are. */
-struct group_topic {
-    kc_topic_info said;
-    size_t index; /* in the info */
-};
-struct group_topics {
-    struct group_topic *v;
-    size_t count;
-    const kc_cluster_info *info;
-};
-bool group_topics_make(struct group_topics *t, const kc_cluster_info *info); /* false: no memory */
-const struct group_topic *group_topics_find(const struct group_topics *t, const char *name); /* NULL: it is not there */
-void group_topics_free(struct group_topics *t);
-
 /* The offsets of logs: through a consumer of its own, made when first needed. */
 struct group_log {
     kc_consumer *consumer;
 };
 /* Fills start and end (and, when ms >= 0, at: the first offset of that time, -1: none so late) of each, where the cluster shows a leader. limit_us: what
  * is not known by then stays so; 0: the session's. KC_OK also where some are not known: log_err says why. */
-kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct group_topics *topics, struct group_parts *p, int64_t ms, int64_t limit_us,
+kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct cli_topics *topics, struct group_parts *p, int64_t ms, int64_t limit_us,
                      kc_error **error);
 void group_log_close(struct group_log *log);
 

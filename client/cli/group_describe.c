@@ -23,7 +23,7 @@ struct describe {
     kc_group_details *details;
     kc_group_offsets *offsets;
     kc_cluster_info *cluster;
-    struct group_topics topics;
+    struct cli_topics topics;
     struct group_log log;
     struct cli_progress progress;
 };
@@ -81,7 +81,7 @@ static void part_problems(struct view *v, const struct group_part *p) {
 
 static bool add_subscribed(const struct describe *d, struct view *v, const char *topic, const char *before) {
     if (before && !strcmp(before, topic)) return true;
-    const struct group_topic *t = group_topics_find(&d->topics, topic);
+    const struct cli_topic *t = cli_topics_find(&d->topics, topic);
     if (!t) {
         problem(v, "%s: members subscribe to it, and there is no such topic", topic);
         return true;
@@ -125,17 +125,37 @@ static bool add_assigned(const struct describe *d, size_t group, struct view *v)
     return true;
 }
 
-static kc_err look(struct describe *d, size_t group, struct view *v, kc_error **error) {
+static kc_err gather(const struct describe *d, size_t group, struct view *v) {
     kc_err err = kc_group_details_get(d->details, group, &v->info);
     if (err != KC_OK) return err;
     v->offsets_err = kc_group_offsets_err(d->offsets, group);
     state_problems(d, group, v);
     if (!group_parts_committed(&v->parts, d->offsets, group) || !add_assigned(d, group, v) || !add_subscriptions(d, group, v)) return KC_NO_MEMORY;
     group_parts_order(&v->parts);
-    cli_progress_say(&d->progress, "%s: looking at the logs of %zu partitions", v->info.group, v->parts.count);
-    if (v->parts.count > 0) err = group_log_ask(&d->s, &d->log, &d->topics, &v->parts, -1, LOG_LIMIT_US, error);
+    return KC_OK;
+}
+
+/* All groups' partitions are asked for at once: one silent leader costs its time once, not once a group. */
+static kc_err look_at_logs(struct describe *d, struct view *views, size_t n, kc_error **error) {
+    struct group_parts logs = {0};
+    kc_err err = KC_OK;
+    for (size_t g = 0; err == KC_OK && g < n; g++)
+        for (size_t i = 0; err == KC_OK && i < views[g].parts.count; i++)
+            if (!group_parts_add(&logs, views[g].parts.v[i].topic, views[g].parts.v[i].partition)) err = KC_NO_MEMORY;
+    group_parts_order(&logs);
+    cli_progress_say(&d->progress, "looking at the logs of %zu partitions", logs.count);
+    if (err == KC_OK && logs.count > 0) err = group_log_ask(&d->s, &d->log, &d->topics, &logs, -1, LOG_LIMIT_US, error);
     cli_progress_end(&d->progress);
-    for (size_t i = 0; err == KC_OK && i < v->parts.count; i++) part_problems(v, &v->parts.v[i]);
+    for (size_t g = 0; err == KC_OK && g < n; g++)
+        for (size_t i = 0; i < views[g].parts.count; i++) {
+            struct group_part *p = &views[g].parts.v[i];
+            const struct group_part *found = group_parts_find(&logs, p->topic, p->partition);
+            p->start = found->start;
+            p->end = found->end;
+            p->log_err = found->log_err;
+            part_problems(&views[g], p);
+        }
+    group_parts_free(&logs);
     return err;
 }
 
@@ -260,26 +280,34 @@ static void print_json(const struct describe *d, size_t group, const struct view
 }
 
 /* A group that is not of the classic protocol has offsets all the same. */
-static int describe_one(struct describe *d, size_t group) {
-    struct view v = {0};
-    kc_error *error = NULL;
-    int rc = CLI_OK;
-    kc_err err = look(d, group, &v, &error);
-    if (err != KC_OK) {
-        rc = cli_fail(d->c->name, err, error);
-    } else if (v.info.err != KC_OK && v.parts.count == 0) {
-        fprintf(stderr, "kc: %s: %s: %s (%s)\n", d->c->name, v.info.group, v.info.message, kc_err_name(v.info.err));
-        if (v.info.err == KE_GROUP_ID_NOT_FOUND) fprintf(stderr, "  kc group list shows which groups there are\n");
-        rc = CLI_FAILURE;
+static int print_one(const struct describe *d, size_t group, const struct view *v) {
+    if (v->info.err != KC_OK && v->parts.count == 0) {
+        fprintf(stderr, "kc: %s: %s: %s (%s)\n", d->c->name, v->info.group, v->info.message, kc_err_name(v->info.err));
+        if (v->info.err == KE_GROUP_ID_NOT_FOUND) fprintf(stderr, "  kc group list shows which groups there are\n");
     } else if (d->json) {
-        print_json(d, group, &v);
+        print_json(d, group, v);
     } else {
         if (group > 0) putchar('\n');
-        print_text(d, group, &v);
+        print_text(d, group, v);
     }
-    if (v.info.err != KC_OK) rc = CLI_FAILURE;
-    group_parts_free(&v.parts);
-    free(v.problems);
+    return v->info.err == KC_OK ? CLI_OK : CLI_FAILURE;
+}
+
+static int describe_all(struct describe *d, size_t n) {
+    kc_error *error = NULL;
+    struct view *views = calloc(n + 1, sizeof *views);
+    kc_err err = views ? KC_OK : KC_NO_MEMORY;
+    int rc = CLI_OK;
+    for (size_t i = 0; err == KC_OK && i < n; i++) err = gather(d, i, &views[i]);
+    if (err == KC_OK) err = look_at_logs(d, views, n, &error);
+    if (err != KC_OK) rc = cli_fail(d->c->name, err, error);
+    for (size_t i = 0; err == KC_OK && i < n; i++)
+        if (print_one(d, i, &views[i]) != CLI_OK) rc = CLI_FAILURE;
+    for (size_t i = 0; views && i < n; i++) {
+        group_parts_free(&views[i].parts);
+        free(views[i].problems);
+    }
+    free(views);
     return rc;
 }
 
@@ -290,13 +318,10 @@ static int run(struct describe *d, const char *const *groups, size_t n) {
     kc_err err = group_describe_all(&d->s, groups, n, &d->details, &error);
     if (err == KC_OK) err = group_offsets_all(&d->s, groups, n, &d->offsets, &error);
     if (err == KC_OK) err = cli_describe(&d->s, NULL, &d->cluster, &error);
-    if (err == KC_OK && !group_topics_make(&d->topics, d->cluster)) err = KC_NO_MEMORY;
+    if (err == KC_OK && !cli_topics_make(&d->topics, d->cluster)) err = KC_NO_MEMORY;
     cli_progress_end(&d->progress);
     if (err != KC_OK) return cli_fail(d->c->name, err, error);
-    int rc = CLI_OK;
-    for (size_t i = 0; i < n; i++)
-        if (describe_one(d, i) != CLI_OK) rc = CLI_FAILURE;
-    return rc;
+    return describe_all(d, n);
 }
 
 int group_describe(int argc, char **argv) {
@@ -318,7 +343,7 @@ int group_describe(int argc, char **argv) {
     d.c = &c;
     rc = run(&d, groups.v, (size_t)groups.count);
     group_log_close(&d.log);
-    group_topics_free(&d.topics);
+    cli_topics_free(&d.topics);
     kc_cluster_info_free(d.cluster);
     kc_group_offsets_free(d.offsets);
     kc_group_details_free(d.details);

@@ -70,32 +70,6 @@ bool group_parts_committed(struct group_parts *p, const kc_group_offsets *o, siz
     return true;
 }
 
-/* ---- Topics ---- */
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct group_topic *)a)->said.name, ((const struct group_topic *)b)->said.name);
-}
-
-bool group_topics_make(struct group_topics *t, const kc_cluster_info *info) {
-    size_t n = kc_cluster_info_topic_count(info);
-    kc_topic_info topic;
-    *t = (struct group_topics){.v = calloc(n + 1, sizeof *t->v), .info = info};
-    if (!t->v) return false;
-    for (size_t i = 0; kc_cluster_info_topic(info, i, &topic) == KC_OK; i++) t->v[t->count++] = (struct group_topic){topic, i};
-    qsort(t->v, t->count, sizeof *t->v, by_name);
-    return true;
-}
-
-const struct group_topic *group_topics_find(const struct group_topics *t, const char *name) {
-    const struct group_topic key = {.said = {.name = name}}, *found = t->count > 0 ? bsearch(&key, t->v, t->count, sizeof key, by_name) : NULL;
-    return found && found->said.err == KC_OK ? found : NULL;
-}
-
-void group_topics_free(struct group_topics *t) {
-    free(t->v);
-    *t = (struct group_topics){0};
-}
-
 /* ---- Logs ---- */
 
 static kc_err open_log(struct cli_session *s, struct group_log *log, kc_error **error) {
@@ -160,12 +134,12 @@ static kc_err ask(struct cli_session *s, struct group_log *log, struct group_par
     return err;
 }
 
-kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct group_topics *topics, struct group_parts *p, int64_t ms, int64_t limit_us,
+kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct cli_topics *topics, struct group_parts *p, int64_t ms, int64_t limit_us,
                      kc_error **error) {
     kc_err err = open_log(s, log, error);
     if (err != KC_OK) return err;
     for (size_t i = 0; i < p->count; i++) {
-        const struct group_topic *t = group_topics_find(topics, p->v[i].topic);
+        const struct cli_topic *t = cli_topics_find(topics, p->v[i].topic);
         kc_partition_info part;
         /* in order of their numbers, from 0 */
         bool there = t && p->v[i].partition >= 0 && kc_cluster_info_partition(topics->info, t->index, (size_t)p->v[i].partition, &part) == KC_OK &&

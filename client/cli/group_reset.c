@@ -20,7 +20,7 @@ struct reset {
     struct group_words words;
     kc_group_offsets *offsets;
     kc_cluster_info *cluster;
-    struct group_topics topics;
+    struct cli_topics topics;
     struct group_parts parts;
     struct group_log log;
     struct cli_progress progress;
@@ -299,7 +299,7 @@ static int run(struct reset *r) {
     kc_err err = group_offsets_all(&r->s, &r->group, 1, &r->offsets, &error);
     if (err == KC_OK) err = kc_group_offsets_err(r->offsets, 0);
     if (err == KC_OK) err = cli_describe(&r->s, NULL, &r->cluster, &error);
-    if (err == KC_OK && !group_topics_make(&r->topics, r->cluster)) err = KC_NO_MEMORY;
+    if (err == KC_OK && !cli_topics_make(&r->topics, r->cluster)) err = KC_NO_MEMORY;
     if (err != KC_OK) return cli_fail(r->c->name, err, error);
     if ((rc = choose(r)) != CLI_OK) return rc;
     cli_progress_say(&r->progress, "looking at the logs of %zu partitions", r->parts.count);
@@ -389,7 +389,7 @@ int group_reset(int argc, char **argv) {
     group_log_close(&r.log);
     group_words_free(&r.words);
     group_parts_free(&r.parts);
-    group_topics_free(&r.topics);
+    cli_topics_free(&r.topics);
     kc_cluster_info_free(r.cluster);
     kc_group_offsets_free(r.offsets);
     free(r.lines);

@@ -68,20 +68,25 @@ static int64_t look(struct cli_reassign *r, struct cli_progress *progress, size_
 /* Where they are now. False: one is elsewhere than it was to go. */
 static bool settle(struct cli_reassign *r, bool last, size_t *elsewhere_led) {
     kc_cluster_info *info = NULL;
+    struct cli_topics topics = {0};
     bool all = true;
     *elsewhere_led = 0;
-    if (cli_describe(&r->s, NULL, &info, NULL) != KC_OK) return false;
+    if (cli_describe(&r->s, NULL, &info, NULL) != KC_OK || !cli_topics_make(&topics, info)) {
+        kc_cluster_info_free(info);
+        return false;
+    }
     for (size_t i = 0; i < r->parts.count; i++) {
         struct cli_shift *s = &r->v[i];
         kc_partition_info p;
         if (s->state != SHIFT_MOVING && s->state != SHIFT_MOVED) continue;
-        bool there = cli_part_find(info, s->part->topic, s->part->p.partition, &p) && p.replica_count == s->then_count &&
+        bool there = cli_part_find(&topics, s->part->topic, s->part->p.partition, &p) && p.replica_count == s->then_count &&
                      !memcmp(p.replicas, s->then, s->then_count * sizeof *s->then);
         all = all && there;
         if (there) s->state = SHIFT_MOVED;
         if (there && p.leader != s->then[0]) ++*elsewhere_led;
         if (!there && last) cli_reassign_fail(s, KC_CANCELLED, "the move was stopped, or replaced by another one, before it was done");
     }
+    cli_topics_free(&topics);
     kc_cluster_info_free(info);
     return all;
 }

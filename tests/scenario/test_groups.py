@@ -292,12 +292,10 @@ def ctrl_c_ends_a_wait(folder):
     holds(err.decode(), "interrupted")
 
 
-@test
-def a_terminal_sees_how_far_it_is(folder):
-    b = Broker(folder / "d")
-    fill(b, "t", 1)
+def on_a_terminal(*args):
+    """What it prints, and what the terminal sees meanwhile."""
     master, slave = pty.openpty()
-    p = subprocess.Popen([KC, "group", "reset", "g", "t", "--to-latest", "--execute", "-b", b.address], stdout=subprocess.PIPE, stderr=slave)
+    p = subprocess.Popen([KC, *args], stdout=subprocess.PIPE, stderr=slave)
     os.close(slave)
     out = p.communicate(timeout=30)[0].decode()
     said, end = b"", time.monotonic() + 5
@@ -310,8 +308,29 @@ def a_terminal_sees_how_far_it_is(folder):
             break
         said += part
     os.close(master)
+    return out, said.decode()
+
+
+@test
+def a_terminal_sees_how_far_it_is(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 1)
+    out, said = on_a_terminal("group", "reset", "g", "t", "--to-latest", "--execute", "-b", b.address)
     holds(out, "group g: 1 offset set")
-    holds(said.decode(), "looking at the logs of 1 partitions", "setting 1 offsets")
+    holds(said, "looking at the logs of 1 partitions", "setting 1 offsets")
+
+
+@test
+def the_logs_of_several_groups_are_looked_at_together(folder):
+    b = Broker(folder / "d")
+    fill(b, "t", 1)
+    fill(b, "u", 2)
+    for group, topics in (("g", ["t"]), ("h", ["t", "u"])):
+        equal(kc(b, "group", "reset", group, *topics, "--to-earliest", "--execute").returncode, 0)
+    out, said = on_a_terminal("group", "describe", "g", "h", "none", "-b", b.address)
+    holds(said, "looking at the logs of 3 partitions", "none")
+    equal([l.split()[:5] for l in out.splitlines() if l.startswith(("t ", "u "))],
+          [["t", "0", "0", "10", "10"], ["t", "0", "0", "10", "10"], ["u", "0", "0", "10", "10"], ["u", "1", "0", "10", "10"]])
 
 
 # ---- kc consume -G ----
