@@ -155,6 +155,24 @@ void kb_log_disk_full(struct kb_log *log, struct kb_now now, const char *what) {
     if (kb_cut_start(log, log->written, -1, true, NULL, NULL, now)) kb_log_poison(log, now, "cut back (out of memory)", log->dir, 0);
 }
 
+static void drop_fresh(struct kb_log_private *p) {
+    for (struct kw_list *l; (l = kw_list_shift(&p->fresh));) write_free(KW_CONTAINER_OF(l, struct kb_write, link));
+}
+
+bool kb_write_copy(const struct kb_log *log, const struct kb_segment *seg, int64_t from, int64_t to, uint8_t *out) {
+    for (const struct kw_list *l = log->priv->fresh.next; l != &log->priv->fresh; l = l->next) {
+        const struct kb_write *w = KW_CONTAINER_OF(l, const struct kb_write, link);
+        if (w->seg != seg || from < w->position || to > w->position + w->size) continue;
+        int64_t at = w->position;
+        for (size_t i = 0; i < w->count && at < to; at += (int64_t)w->iov[i++].len) {
+            int64_t a = KW_MAX(at, from), b = KW_MIN(at + (int64_t)w->iov[i].len, to);
+            if (a < b) memcpy(out + (a - from), w->iov[i].p + (a - at), (size_t)(b - a));
+        }
+        return true;
+    }
+    return false;
+}
+
 static void advance(struct kb_log *log, struct kb_now now) {
     struct kb_log_private *p = log->priv;
     bool moved = false;
@@ -169,12 +187,14 @@ static void advance(struct kb_log *log, struct kb_now now) {
             moved = true;
         }
         kw_list_remove(&w->link);
-        write_free(w);
+        kw_list_push(&p->fresh, &w->link);
     }
-    if (!moved) return;
-    log->read_only = false;
-    if (log->env->ephemeral) log->synced = log->recovery_point = log->written;
-    kb_log_tell(log, now);
+    if (moved) {
+        log->read_only = false;
+        if (log->env->ephemeral) log->synced = log->recovery_point = log->written;
+        kb_log_tell(log, now); /* whoever waits for these bytes has them from memory */
+    }
+    drop_fresh(p);
 }
 
 /* None of it counts any more: an earlier one failed. */
@@ -253,6 +273,19 @@ const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offse
         else hi = mid;
     }
     return tail_at(t, lo);
+}
+
+int64_t kb_tail_whole(const struct kb_log *log, const struct kb_segment *s, int64_t from, int64_t to) {
+    const struct kb_tail *t = &log->priv->tail;
+    uint32_t lo = 0, hi = t->count; /* entries below lo begin at or below `to` */
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        const struct kb_tail_entry *e = tail_at(t, mid);
+        if (e->seg->base < s->base || (e->seg == s && e->position <= to)) lo = mid + 1;
+        else hi = mid;
+    }
+    const struct kb_tail_entry *last = lo > 0 ? tail_at(t, lo - 1) : NULL;
+    return last && last->seg == s && last->position > from ? last->position : to;
 }
 
 /* ---- Append ---- */

@@ -255,6 +255,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     if (log->pids) kb_pid_state_init(log->pids);
     if (!log->priv) goto fail;
     kw_list_init(&log->priv->writes);
+    kw_list_init(&log->priv->fresh);
     kw_list_init(&log->priv->cursors);
     kw_list_init(&log->priv->removals);
     kb_sync_init_timers(log);

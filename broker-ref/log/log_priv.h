@@ -147,6 +147,7 @@ struct kb_log_private {
     struct kb_segment **segs;   /* ascending; the last is active */
     size_t seg_count, seg_cap;
     struct kw_list writes;      /* struct kb_write, not yet finished in order */
+    struct kw_list fresh;       /* struct kb_write that the written mark has just passed: only while that is told */
     struct kb_write *open_write; /* the last of them while it may still grow */
     int64_t submitted;          /* offset: all below was handed to the disk */
     int32_t stores;             /* index files and snapshots on their way */
@@ -208,11 +209,15 @@ kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) KW_CHECK;
 /* append.c */
 void kb_log_submit_writes(struct kb_log *log, struct kb_now now);
 void kb_log_drop_writes(struct kb_log *log); /* those not submitted */
+/* Bytes of the segment's file that were written just now, while that is told: they are still in memory. false: not those. */
+bool kb_write_copy(const struct kb_log *log, const struct kb_segment *seg, int64_t from, int64_t to, uint8_t *out);
 void kb_log_disk_full(struct kb_log *log, struct kb_now now, const char *what); /* what there is none of */
 void kb_write_spare_free(struct kb_log_env *env);
 void kb_tail_cut(struct kb_log *log, int64_t to);
 void kb_tail_drop_segment(struct kb_log *log, const struct kb_segment *s);
 const struct kb_tail_entry *kb_tail_find(const struct kb_log *log, int64_t offset); /* the batch that holds offset, or the first above; NULL: unknown */
+int64_t kb_tail_whole(const struct kb_log *log, const struct kb_segment *s, int64_t from, int64_t to); /* where the last batch that ends in there ends;
+                                                                                                          `to` where that is not known */
 
 /* sync.c */
 void kb_sync_step(struct kb_log *log);

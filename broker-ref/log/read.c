@@ -5,6 +5,8 @@
  */
 #include "log_priv.h"
 
+enum { COPY_MAX = 16 << 10 }; /* what was written just now, up to so many bytes, is given from memory: cheaper than to read it back */
+
 enum { READ_FIND, READ_BOUND, READ_BOUND_SCAN, READ_SIZE, READ_CHECK, READ_MEMORY, READ_FILE };
 
 static void remember(struct kb_log *log, struct kb_segment *s, int64_t offset, int64_t position) {
@@ -72,7 +74,10 @@ static int32_t size(struct kb_cursor *c, const struct kb_read *r) {
         }
         if (c->entry.size > max) c->stop = r->min_one ? c->at + c->entry.size : c->at;
     }
-    if (c->stop < c->end) c->next_offset = -1;
+    if (c->stop < c->end) { /* a part of a batch is worth nothing to who gets it */
+        c->next_offset = -1;
+        c->stop = kb_tail_whole(c->log, c->seg, c->at, c->stop);
+    }
     c->check_at = c->at;
     c->phase = READ_CHECK;
     return KB_STEP_DONE;
@@ -176,12 +181,28 @@ static int32_t phase(struct kb_cursor *c, const struct kb_read *r) {
     }
 }
 
+/* A copy: a reference would keep the block that they were received into, which is larger, until the answer is sent. */
+static bool from_memory(const struct kb_cursor *c, struct kb_slice *s) {
+    const struct kb_log_private *p = c->log->priv;
+    if (kw_list_empty(&p->fresh) || s->len > COPY_MAX) return false;
+    struct kw_blk *b = kw_blk_new(s->len);
+    if (!b || !kb_write_copy(c->log, c->seg, c->at, c->stop, b->data)) {
+        kw_blk_unref(b);
+        return false;
+    }
+    s->blk = b;
+    s->p = b->data;
+    return true;
+}
+
 static void fill(struct kb_cursor *c, struct kb_read *r) {
     if (c->stop <= c->at) return;
     struct kb_slice *s = &r->slices[0];
     s->len = r->bytes = (size_t)(c->stop - c->at);
     r->slice_count = 1;
-    if (r->into_memory) {
+    if (from_memory(c, s)) {
+        /* nothing to be read */
+    } else if (r->into_memory) {
         s->blk = c->blk;
         s->p = c->blk->data;
         c->blk = NULL;

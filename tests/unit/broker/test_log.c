@@ -358,6 +358,61 @@ static void test_an_epoch_waits_for_the_sync(void **state) {
         }
 }
 
+struct told {
+    int64_t from;
+    size_t max, memory, file;
+    uint8_t bytes[70000];
+};
+
+static void read_when_told(void *ctx, struct kb_log *log, struct kb_now now) {
+    struct told *t = ctx;
+    struct kb_read k = {.log = log, .offset = t->from, .limit = log->written, .bytes_max = t->max, .min_one = true, .done = rig_read_done};
+    assert_int_equal(kb_log_read(&k, now), 1);
+    assert_int_equal(k.slice_count, 1);
+    if (k.slices[0].file) t->file += k.bytes;
+    else memcpy(t->bytes + t->memory, k.slices[0].p, k.slices[0].len), t->memory += k.bytes;
+    kb_read_release(&k);
+}
+
+/* Who waits for what is being written has it without a read of the file, as long as it is little; what is older, or more, comes from the file. */
+static void test_fresh_from_memory(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 3, NULL);
+    rig_open(&r);
+    struct rig_batch b = RIG_BATCH;
+    for (int i = 0; i < 3; i++) rig_append(&r, &b);
+    rig_flush(&r);
+    size_t before = (size_t)r.log->size_bytes, each = before / 3;
+    struct told t = {.from = 4, .max = 1 << 20};
+    struct kb_log_owner owner = r.log->owner;
+    r.log->owner.marks_moved = read_when_told;
+    r.log->owner.ctx = &t;
+    for (int i = 0; i < 4; i++) rig_append(&r, &b);
+    t.max = 3 * each - 1; /* whole ones alone */
+    rig_flush(&r);
+    assert_int_equal(t.memory, 2 * each); /* from 4 on: two of three */
+    assert_int_equal(t.file, 0);
+    size_t n;
+    uint8_t *file = rig_copy(&r, RIG_DIR "/00000000000000000000.log", &n);
+    assert_memory_equal(t.bytes, file + before + each, 2 * each);
+    free(file);
+    rig_append(&r, &b);
+    t.from = 6; /* the one before, too */
+    t.max = 1 << 20;
+    rig_flush(&r);
+    assert_int_equal(t.memory, 2 * each);
+    assert_int_equal(t.file, 2 * each);
+    t.from = 8;
+    for (size_t i = 0; i * each <= 16 << 10; i++) rig_append(&r, &b);
+    rig_flush(&r);
+    assert_int_equal(t.memory, 2 * each);
+    assert_true(t.file > (16 << 10));
+    r.log->owner = owner;
+    rig_drop(&r);
+    rig_deinit(&r);
+}
+
 /* A read or lookup given up while it waits is never answered; the log may go while requests are out. */
 static void test_cancel(void **state) {
     (void)state;
@@ -548,6 +603,7 @@ int main(void) {
         cmocka_unit_test(test_names_of_a_new_log),
         cmocka_unit_test(test_open_append_read), cmocka_unit_test(test_bl14_large_batch), cmocka_unit_test(test_bl15_times), cmocka_unit_test(test_roll),
         cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_failing_disk),     cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_fresh_from_memory),
         cmocka_unit_test(test_delete),           cmocka_unit_test(test_no_descriptor),    cmocka_unit_test(test_no_memory_for_a_moment),
         cmocka_unit_test(test_an_epoch_waits_for_the_sync),
         cmocka_unit_test(test_truncate_into_a_gap),
