@@ -116,8 +116,9 @@ void kb_shell_turn(struct kb_shell *s) {
     bool more = true;
     for (int i = 0; more && i < SPINS_MAX; i++) {
         s->now = kb_shell_now();
+        more = kb_shell_disk_bring(s->disk); /* before the core looks at what is to be done: what was written has its consequences at once */
         kb_node_tick(s->node, s->now);
-        more = kb_shell_disk_run(s->disk);
+        more = kb_shell_disk_run(s->disk) || more;
         more = kb_shell_net_run(s->net) || more;
         more = kb_shell_link_run(s->links) || more;
     }
@@ -255,6 +256,10 @@ static void close_handle(uv_handle_t *h, void *arg) {
     if (!uv_is_closing(h)) uv_close(h, NULL);
 }
 
+static void finish_disk(struct kb_shell *s) {
+    while (kb_shell_disk_bring(s->disk) || kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
+}
+
 /* Everything in order, so that a leak checker sees what leaks. */
 static void take_apart(struct run *r) {
     struct kb_shell *s = &r->shell;
@@ -262,9 +267,9 @@ static void take_apart(struct run *r) {
     kb_shell_net_free(s->net);
     kb_shell_link_free(s->links);
     if (s->node) {
-        while (kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
+        finish_disk(s);
         kb_node_drop(s->node);
-        while (kb_shell_disk_run(s->disk) || kb_node_disk(s->node)->outstanding > 0) usleep(1000);
+        finish_disk(s);
         kb_node_free(s->node);
         s->node = NULL;
     }

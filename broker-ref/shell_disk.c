@@ -302,7 +302,7 @@ static void bring(struct kb_shell_disk *d, struct kb_disk_req *r) {
     kb_node_disk_done(d->s->node, r, d->s->now);
 }
 
-bool kb_shell_disk_run(struct kb_shell_disk *d) {
+bool kb_shell_disk_bring(struct kb_shell_disk *d) {
     struct kw_list back;
     kw_list_init(&back);
     pthread_mutex_lock(&d->lock);
@@ -311,6 +311,11 @@ bool kb_shell_disk_run(struct kb_shell_disk *d) {
     for (struct kw_list *l; (l = kw_list_shift(&d->own));) kw_list_push(&back, l);
     bool any = !kw_list_empty(&back);
     for (struct kw_list *l; (l = kw_list_shift(&back));) bring(d, of(l));
+    return any;
+}
+
+bool kb_shell_disk_run(struct kb_shell_disk *d) {
+    bool any = false;
     for (struct kb_disk_req *r; (r = kb_disk_take(kb_node_disk(d->s->node)));) {
         any = true;
         submit(d, r);

@@ -33,7 +33,8 @@ struct kb_shell_disk_options {
     int64_t inline_write_max; /* appends up to so many bytes are written by the loop itself; -1: the default */
 };
 int kb_shell_disk_new(struct kb_shell *s, const struct kb_shell_disk_options *o, struct kb_shell_disk **d); /* 0, or an errno */
-bool kb_shell_disk_run(struct kb_shell_disk *d);  /* takes the core's requests, brings what is done; true: something was brought */
+bool kb_shell_disk_bring(struct kb_shell_disk *d); /* what is done, to the core; true: something was */
+bool kb_shell_disk_run(struct kb_shell_disk *d);   /* takes the core's requests; true: something is to be brought, or was taken */
 void kb_shell_disk_free(struct kb_shell_disk *d); /* waits for the lanes */
 
 /* shell_listen.c */
