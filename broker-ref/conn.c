@@ -443,6 +443,12 @@ static void send_head(struct kb_conn *c, struct kb_request *rq) {
     kb_conn_ready(c);
 }
 
+static void hurry(struct kb_request *rq) {
+    void (*fn)(struct kb_request *) = rq->hurry;
+    rq->hurry = NULL;
+    fn(rq);
+}
+
 void kb_conn_pump(struct kb_conn *c) {
     if (c->pumping) return;
     c->pumping = true;
@@ -452,6 +458,8 @@ void kb_conn_pump(struct kb_conn *c) {
             send_head(c, head);
         else if (may_start(c))
             start_next(c);
+        else if (head && head->hurry && c->next)
+            hurry(head);
         else
             break;
     }

@@ -491,6 +491,7 @@ void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now n
 void kb_node_tick(struct kb_node *n, struct kb_now now) {
     n->now = now;
     kb_lifecycle_turn(n, now);
+    kb_followers_turn(n);
     kw_timers_run(&n->parts.timers, now.mono_us);
     (void)kb_net_pump_all(n);
     kb_links_end_of_turn(n);

@@ -27,6 +27,7 @@ struct kb_request {
     void (*abandon)(struct kb_request *rq); /* set while waiting (purgatory, controller): called when the connection goes; the API unhooks
                                                itself and drops */
     void (*cleanup)(struct kb_request *rq); /* set where the API holds more than the arena: called last */
+    void (*hurry)(struct kb_request *rq);   /* set where it waits for what another request of its connection tells: that one is here. Called once */
     /* conn, dispatch and fault: the way of the request through the node */
     size_t frame_size;
     kw_err head_err;

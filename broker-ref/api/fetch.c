@@ -33,6 +33,8 @@ struct part {
     struct kw_uuid topic_id;
     int32_t index, leader_epoch, last_fetched_epoch, max_bytes;
     int64_t offset, log_start; /* log_start: a replica's; -1: not told */
+    int64_t at;                /* where it is read: offset, or more for a replica that reads ahead */
+    bool sent;                 /* what comes from there it was sent already: it will ask for more when that has arrived */
     int64_t hw_told, start_told; /* by the session's last answer; -1: nothing yet */
     struct {
         int64_t limit, hw, start;
@@ -103,7 +105,7 @@ static void take_result(struct part *pt) {
                    : pt->read->err == KW_EUNSUPPORTED ? KE_UNSUPPORTED_COMPRESSION_TYPE
                                                       : KE_KAFKA_STORAGE_ERROR;
         if (f->rq->conn)
-            kb_conn_say(f->rq->conn, KB_ERROR, "fetch of %s-%d at offset %lld failed: %s", pt->p->topic, pt->index, (long long)pt->offset,
+            kb_conn_say(f->rq->conn, KB_ERROR, "fetch of %s-%d at offset %lld failed: %s", pt->p->topic, pt->index, (long long)pt->at,
                         pt->read->err == KW_ECRC
                             ? "a batch there does not pass its CRC (bit rot); what lies before and after it can still be read"
                         : pt->read->err == KW_EUNSUPPORTED ? "the client's protocol version knows no zstd"
@@ -210,12 +212,13 @@ static int read_part(struct part *pt, struct kb_now now) {
     return 1;
 }
 
+/* Logs that agree in the last batch below `at` agree in all that is below. */
 static bool check_divergence(struct part *pt) {
     if (pt->last_fetched_epoch < 0) return true;
     int32_t epoch;
     int64_t end;
     kb_partition_epoch_end(pt->p, pt->last_fetched_epoch, pt->p->log->leo, &epoch, &end);
-    if (epoch == pt->last_fetched_epoch && end >= pt->offset) return true;
+    if (epoch == pt->last_fetched_epoch && end >= pt->at) return true;
     if (epoch < 0 || end < 0) {
         pt->code = KE_OFFSET_OUT_OF_RANGE;
         return false;
@@ -274,7 +277,7 @@ static void find(struct part *pt) {
  * sent to the beginning. */
 static int16_t out_of_range(const struct part *pt, struct kb_now now) {
     const struct kb_partition *p = pt->p;
-    bool superseded = p->replica_count > 1 && pt->offset > p->log->leo && kb_lifecycle_may_be_fenced(p->node, now);
+    bool superseded = p->replica_count > 1 && pt->at > p->log->leo && kb_lifecycle_may_be_fenced(p->node, now);
     return superseded ? KE_NOT_LEADER_OR_FOLLOWER : KE_OFFSET_OUT_OF_RANGE;
 }
 
@@ -297,10 +300,10 @@ static void hook(struct part *pt) {
 static bool judge(struct part *pt, struct kb_now now) {
     struct fetch *f = pt->f;
     pt->diverging_epoch = pt->nearest = -1;
-    pt->old_offset = pt->offset;
+    pt->old_offset = pt->at;
     find(pt);
     bool agrees = pt->code == KE_NONE && check_divergence(pt);
-    if (agrees && (pt->offset < pt->p->log->start || pt->offset > pt->p->log->leo)) pt->code = out_of_range(pt, now);
+    if (agrees && (pt->at < pt->p->log->start || pt->at > pt->p->log->leo)) pt->code = out_of_range(pt, now);
     if (pt->code == KE_NONE && agrees && f->replica >= 0 && !pt->counted) {
         struct kb_replica_fetch told = told_by_replica(pt);
         pt->counted = true;
@@ -310,7 +313,7 @@ static bool judge(struct part *pt, struct kb_now now) {
     if (pt->code != KE_NONE || !agrees) return false;
     note_seen(pt);
     if (names_rack(f) && pt->p->role == KB_PART_LEADS) pt->nearest = kb_isr_nearest(pt->p, f->req.rack_id, pt->offset);
-    if (pt->nearest >= 0 || pt->offset >= limit_of(pt) || f->bytes >= f->bytes_max) return false;
+    if (pt->nearest >= 0 || pt->sent || pt->at >= limit_of(pt) || f->bytes >= f->bytes_max) return false;
     if (!pt->read) pt->read = kw_arena_alloc(&f->rq->arena, sizeof(*pt->read));
     if (!pt->read) pt->code = KE_KAFKA_STORAGE_ERROR; /* no memory: the client tries again */
     return pt->read != NULL;
@@ -353,6 +356,7 @@ static bool is_told(struct fetch *f, const struct part *pt) {
     int64_t hw = pt->code == KE_NONE ? pt->p->hw : -1, start = pt->code == KE_NONE ? pt->p->log->start : -1;
     bool news = sp && kb_session_tell(f->session, sp, pt->code, hw, start, pt->holds ? pt->read->bytes : 0, /* no sp: forgotten meanwhile */
                                       pt->diverging_epoch >= 0 || pt->nearest >= 0);
+    if (sp && f->session->reads_ahead && pt->holds && pt->read->bytes > 0) sp->sent_from = pt->at;
     return news || f->kind == KB_SESSION_FULL;
 }
 
@@ -374,9 +378,11 @@ static void tell_endpoints(struct fetch *f) {
 
 static void answer(struct fetch *f) {
     struct kb_request *rq = f->rq;
+    rq->hurry = NULL;
     kb_waiter_done(&f->waiter, rq->node);
     kw_msg_init(&kw_fetch_response_desc, &f->resp);
     f->resp.session_id = f->session ? f->session->id : 0;
+    f->resp.reads_ahead = f->session && f->session->reads_ahead;
     size_t told = 0;
     for (size_t i = 0; i < f->count; i++) told += f->parts[i].told = is_told(f, &f->parts[i]);
     topic_answer *topics = kw_arena_calloc(&rq->arena, told, sizeof(*topics));
@@ -473,6 +479,11 @@ static void expire(struct kb_waiter *w, struct kb_now now) {
     if (!f->passing) answer(f);
 }
 
+static void hurry(struct kb_request *rq) {
+    struct fetch *f = rq->state;
+    expire(&f->waiter, rq->node->now);
+}
+
 static void cleanup(struct kb_request *rq) {
     struct fetch *f = rq->state;
     for (size_t i = 0; i < f->count; i++) {
@@ -504,6 +515,7 @@ static void take_from_session(struct fetch *f) {
         size_t n = sp->topic ? strlen(sp->topic) : 0;
         const char *name = sp->topic ? kw_arena_dup(&f->rq->arena, sp->topic, n) : NULL; /* the session may forget it while this waits */
         if (sp->topic && !name) continue;
+        int64_t at = f->session->reads_ahead ? KW_MAX(sp->read_from, sp->fetch_offset) : sp->fetch_offset;
         f->parts[f->count++] = (struct part){.f = f,
                                              .sp = sp,
                                              .topic = {name ? name : "", (int32_t)n},
@@ -513,6 +525,8 @@ static void take_from_session(struct fetch *f) {
                                              .last_fetched_epoch = sp->last_fetched_epoch,
                                              .max_bytes = sp->max_bytes,
                                              .offset = sp->fetch_offset,
+                                             .at = at,
+                                             .sent = f->session->reads_ahead && sp->sent_from == at,
                                              .log_start = sp->log_start,
                                              .hw_told = sp->hw_told,
                                              .start_told = sp->start_told,
@@ -534,6 +548,7 @@ static void take_from_request(struct fetch *f) {
                                                  .last_fetched_epoch = q->last_fetched_epoch,
                                                  .max_bytes = q->partition_max_bytes,
                                                  .offset = q->fetch_offset,
+                                                 .at = q->fetch_offset,
                                                  .log_start = q->log_start_offset,
                                                  .hw_told = -1,
                                                  .start_told = -1,
@@ -623,5 +638,6 @@ void kb_api_fetch(struct kb_request *rq) {
         return;
     }
     rq->abandon = abandon;
+    if (f->session && f->session->reads_ahead) rq->hurry = hurry;
     step(f, rq->node->now);
 }

@@ -79,7 +79,7 @@ static kw_err add_partition(struct kb_session *s, const struct kw_fetch_request_
         }
         p->topic_id = t->topic_id;
         p->index = q->partition;
-        p->hw_told = p->start_told = -1;
+        p->hw_told = p->start_told = p->sent_from = -1;
         kw_list_init(&p->link);
         if (kw_map_put(&s->by_key, key, n, p) != KW_OK) goto fail;
         kw_list_push(&s->partitions, &p->link);
@@ -89,6 +89,7 @@ static kw_err add_partition(struct kb_session *s, const struct kw_fetch_request_
     p->last_fetched_epoch = q->last_fetched_epoch;
     p->fetch_offset = q->fetch_offset;
     p->log_start = q->log_start_offset;
+    p->read_from = q->read_from;
     p->max_bytes = q->partition_max_bytes;
     return KW_OK;
 fail:
@@ -191,6 +192,7 @@ static struct kb_session *create(struct kb_node *n, const struct kw_fetch_reques
     s->refs = 1;
     s->by_id = version >= 13;
     s->privileged = privileged;
+    s->reads_ahead = privileged && req->reads_ahead;
     s->created_us = s->used_us = n->now.mono_us;
     s->epoch = 1;
     kw_list_init(&s->link);

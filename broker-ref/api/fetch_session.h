@@ -18,6 +18,8 @@ struct kb_session_partition {
     int32_t last_fetched_epoch, max_bytes;
     int64_t fetch_offset, log_start; /* log_start: a replica's */
     int64_t hw_told, start_told; /* by the last answer; -1: nothing, or an error */
+    int64_t read_from; /* of a replica that reads ahead: it has all below; less than fetch_offset: that says it */
+    int64_t sent_from; /* to the same: from there records were sent, once; -1: none yet */
 };
 struct kb_session {
     uint32_t refs;       /* the cache, and each request that is under way */
@@ -25,6 +27,7 @@ struct kb_session {
     int32_t id, epoch;   /* epoch: what the next request must say */
     bool by_id;          /* topic ids (v13+) */
     bool privileged;     /* a replica's */
+    bool reads_ahead;    /* that says so: the next request may come before this one's records are written there, or before this one is answered */
     int64_t created_us, used_us;
     struct kw_list partitions;
     struct kw_map by_key;

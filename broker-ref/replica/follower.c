@@ -134,8 +134,8 @@ static struct kb_peer *peer_of(struct kb_followers *fs, int32_t id) {
     peer->fs = fs;
     peer->id = id;
     peer->moved = true;
-    peer->call.done = kb_peer_answered;
-    peer->call.ctx = peer;
+    for (size_t i = 0; i < KB_PEER_CALLS; i++) peer->calls[i] = (struct kb_peer_call){.call = {.done = kb_peer_answered, .ctx = &peer->calls[i]}, .peer = peer};
+    kw_list_init(&peer->soon);
     kw_timer_init(&peer->timer, peer_fire, peer);
     kw_list_init(&peer->dirty);
     kw_list_init(&peer->followers);
@@ -146,18 +146,23 @@ static struct kb_peer *peer_of(struct kb_followers *fs, int32_t id) {
     return NULL;
 }
 
+static void cancel_calls(struct kb_peer *peer) {
+    for (size_t i = 0; i < KB_PEER_CALLS; i++) kb_call_cancel(&peer->calls[i].call);
+}
+
 static void peer_free(struct kb_peer *peer) {
     kw_map_remove_u64(&peer->fs->peers, (uint64_t)(uint32_t)peer->id);
     kw_timers_cancel(&peer->fs->node->parts.timers, &peer->timer);
     kw_list_remove(&peer->dirty);
-    kb_call_cancel(&peer->call);
+    kw_list_remove(&peer->soon);
+    cancel_calls(peer);
     kb_link_free(peer->link);
     kw_free(peer->forgotten);
     kw_free(peer);
 }
 
 static void drop_link(struct kb_peer *peer) {
-    kb_call_cancel(&peer->call);
+    cancel_calls(peer);
     kb_link_free(peer->link);
     peer->link = NULL;
     peer->failures = 0;
@@ -190,13 +195,28 @@ static kw_err dial(struct kb_peer *peer, struct kb_now now) {
     return err == KW_OK ? kb_link_dial(peer->link, now) : err;
 }
 
+/* What came last is not written by the loop itself, or it would be by now: more is asked for meanwhile. */
+static bool is_on_its_way(const struct kb_peer *peer) {
+    return kb_peer_goes_ahead(peer) && peer->fs->turn >= peer->appended_turn + 2;
+}
+
+/* Once all that came is written: else the next answer is soon followed by a fetch that tells. */
+static bool has_to_tell(const struct kb_peer *peer) {
+    return kb_peer_goes_ahead(peer) && peer->progress && peer->writing == 0;
+}
+
 /* Whatever the peer's link needs now; when to look again. */
 static int64_t go_on(struct kb_peer *peer, struct kb_now now) {
     bool idle = !peer->link || kb_link_is_idle(peer->link);
+    size_t calls = kb_peer_calls(peer);
     if (!peer->known || kb_node_broker_epoch(peer->fs->node) < 0) return KW_NEVER; /* the image will tell */
-    if (kb_call_is_under_way(&peer->call) || (!idle && !kb_link_is_open(peer->link))) return KW_NEVER;
+    if (!idle && !kb_link_is_open(peer->link)) return KW_NEVER;
+    if (!idle && calls > 0 && !(calls < KB_PEER_CALLS && has_to_tell(peer))) return KW_NEVER;
     if (now.mono_us < peer->not_before_us) return peer->not_before_us;
-    if (!idle && peer->writing > 0 && now.mono_us < peer->patience_until_us) return peer->patience_until_us;
+    if (!idle && calls == 0 && peer->writing > 0 && now.mono_us < peer->patience_until_us && !is_on_its_way(peer)) {
+        if (kb_peer_goes_ahead(peer) && kw_list_empty(&peer->soon)) kw_list_push(&peer->fs->soon, &peer->soon);
+        return peer->patience_until_us;
+    }
     kw_err err = idle ? dial(peer, now) : kb_peer_fetch(peer, now);
     if (err == KW_OK) return KW_NEVER;
     if (err != KW_ENOMEM) KB_SAY(peer->fs->node, KB_WARN, "broker %d (%s:%u) cannot be fetched from now (%d)", peer->id, peer->host, peer->port, err);
@@ -304,7 +324,12 @@ void kb_follower_marks_moved(struct kb_partition *p, struct kb_now now) {
     struct kb_log *log = p->log;
     kb_follower_raise_hw(f, now);
     if (log->start != f->sent_start) kb_follower_changed(f);
-    if (log->busy || !f->writing || kb_follower_mark(f) < log->leo) return;
+    if (log->busy || !f->writing) return;
+    if (f->in_session && kb_follower_mark(f) > f->sent_mark) {
+        f->peer->progress = true;
+        kb_follower_changed(f);
+    }
+    if (kb_follower_mark(f) < log->leo) return;
     kb_follower_set_writing(f, false);
     if (log->read_only) kb_follower_delay(f, KB_DELAY_TROUBLE); /* the disk was full: what came is gone, and is fetched again later */
 }
@@ -337,6 +362,7 @@ kw_err kb_followers_new(struct kb_node *n) {
     kw_arena_init(&fs->arena, 0);
     kw_map_init(&fs->peers);
     kw_list_init(&fs->dirty);
+    kw_list_init(&fs->soon);
     kw_timer_init(&fs->timer, starved_fire, fs);
     n->followers = fs;
     return KW_OK;
@@ -380,6 +406,12 @@ void kb_followers_applied(struct kb_node *n) {
         peer->moved = true;
         kb_peer_touch(peer);
     }
+}
+
+void kb_followers_turn(struct kb_node *n) {
+    struct kb_followers *fs = n->followers;
+    fs->turn++;
+    for (struct kw_list *l; (l = kw_list_shift(&fs->soon));) kb_peer_touch(KW_CONTAINER_OF(l, struct kb_peer, soon));
 }
 
 void kb_followers_flush(struct kb_node *n, struct kb_now now) {

@@ -32,6 +32,7 @@ void kb_follower_free(struct kb_partition *p);
 void kb_follower_marks_moved(struct kb_partition *p, struct kb_now now);
 /* The image moved: brokers may have another address or epoch, or be gone. Cheap: it looks at the leaders followed only. */
 void kb_followers_applied(struct kb_node *n);
+void kb_followers_turn(struct kb_node *n); /* a turn begins */
 /* End of a turn, after the logs were flushed: dials and fetches. */
 void kb_followers_flush(struct kb_node *n, struct kb_now now);
 /* What the checkpoint file may say at most of p's recovery point: before a log is cut, it is told. INT64_MAX: anything. */

@@ -63,7 +63,9 @@ void kb_follower_append(struct kb_follower *f, const struct kw_records *records,
         stats->bytes += r.bytes;
         kb_partition_dirty(p);
         kb_follower_set_writing(f, true);
+        kb_follower_changed(f);
         f->peer->patience_until_us = now.mono_us + PATIENCE_US;
+        f->peer->appended_turn = p->node->followers->turn;
         kw_list_remove(&f->link); /* behind those that had nothing, should a full request be made */
         kw_list_push(&f->peer->followers, &f->link);
     }
@@ -96,10 +98,17 @@ void kb_follower_raise_hw(struct kb_follower *f, struct kb_now now) {
 
 /* ---- One partition ---- */
 
-static void take(struct kb_peer *peer, struct kb_follower *f, const part_answer *a, struct kw_blk *blk, struct kb_now now) {
-    const struct kb_log *log = f->p->log;
-    if (f->peer != peer || !f->in_session) return;
-    if (!f->asked || !kb_follower_is_ready(f) || log->leo != f->sent_offset) { /* of another epoch; or the log was cut meanwhile */
+/* It was asked for in this epoch, and the log is as it was then, or has but been written since. To be cut, all must be written. */
+static bool counts(const struct kb_peer_call *c, const struct kb_follower *f, const part_answer *a) {
+    bool records = a->error_code == KE_NONE && a->diverging_epoch.epoch < 0;
+    bool may_be_behind = records && kb_peer_goes_ahead(c->peer) && !f->p->log_config.flush_on_ack;
+    return f->asked && c->number >= f->since && f->p->log->leo == f->sent_offset &&
+           (may_be_behind ? kb_follower_is_usable(f) : kb_follower_is_ready(f));
+}
+
+static void take(const struct kb_peer_call *c, struct kb_follower *f, const part_answer *a, struct kw_blk *blk, struct kb_now now) {
+    if (f->peer != c->peer || !f->in_session) return;
+    if (!counts(c, f, a)) {
         f->asked = false;
         f->missed = true;
         kb_follower_changed(f);
@@ -120,13 +129,13 @@ static void take(struct kb_peer *peer, struct kb_follower *f, const part_answer 
     kb_follower_raise_hw(f, now);
 }
 
-static void take_all(struct kb_peer *peer, const struct kw_fetch_response *resp, struct kw_blk *blk, struct kb_now now) {
-    struct kb_node *n = peer->fs->node;
+static void take_all(const struct kb_peer_call *c, const struct kw_fetch_response *resp, struct kw_blk *blk, struct kb_now now) {
+    struct kb_node *n = c->peer->fs->node;
     for (int32_t i = 0; i < resp->responses.n; i++) {
         const struct kw_fetch_response_fetchable_topic_response *t = &resp->responses.v[i];
         for (int32_t j = 0; j < t->partitions.n; j++) { /* the topic is looked up anew: what one does may change much */
             const struct kb_partition *p = kb_partition_by_id(n, t->topic_id, t->partitions.v[j].partition_index);
-            if (p && p->follower) take(peer, p->follower, &t->partitions.v[j], blk, now);
+            if (p && p->follower) take(c, p->follower, &t->partitions.v[j], blk, now);
         }
     }
 }
@@ -138,8 +147,9 @@ static bool take_session(struct kb_peer *peer, const struct kw_fetch_response *r
     switch (resp->error_code) {
     case KE_NONE:
         peer->failures = 0;
-        peer->session_epoch = peer->session_id == 0 || peer->session_epoch == INT32_MAX ? 1 : peer->session_epoch + 1;
+        if (peer->session_id == 0) peer->session_epoch = 1;
         peer->session_id = resp->session_id;
+        peer->reads_ahead = resp->reads_ahead;
         if (resp->session_id == 0) peer->session_epoch = 0; /* the leader has no place for one: each request tells all */
         return true;
     case KE_FETCH_SESSION_ID_NOT_FOUND:
@@ -155,11 +165,12 @@ static bool take_session(struct kb_peer *peer, const struct kw_fetch_response *r
     return false;
 }
 
-void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {
-    struct kb_peer *peer = c->ctx;
+void kb_peer_answered(struct kb_call *call, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now) {
+    const struct kb_peer_call *c = call->ctx;
+    struct kb_peer *peer = c->peer;
     const struct kw_api *api = kw_api_by_key(KW_API_FETCH);
     kb_peer_touch(peer);
-    if (err != KW_OK || peer->call_serial != peer->session_serial) {
+    if (err != KW_OK || c->serial != peer->session_serial) {
         kb_peer_session_reset(peer);
         return;
     }
@@ -167,7 +178,7 @@ void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct 
     struct kw_fetch_response resp;
     err = kw_decode(api->response, api->max, body, arena, &resp);
     if (err == KW_OK) {
-        if (take_session(peer, &resp, now)) take_all(peer, &resp, blk, now);
+        if (take_session(peer, &resp, now)) take_all(c, &resp, blk, now);
     } else { /* what it told is not told again in this session */
         kb_peer_session_reset(peer);
         peer->not_before_us = now.mono_us + peer->fs->set.backoff_us;

@@ -8,6 +8,7 @@
 #include "node_priv.h"
 #include "replicate.h"
 
+#define AHEAD_BYTES (8u << 20) /* not yet written: then nothing is read ahead */
 #define SHORT_WAIT_MS 5      /* of the leader, while partitions are about to join the session */
 #define GATHERING_US 100000  /* so long after one began to follow, others are expected to */
 
@@ -25,9 +26,24 @@ struct builder {
     bool full;
 };
 
-bool kb_follower_is_ready(const struct kb_follower *f) {
+bool kb_follower_is_behind(const struct kb_follower *f) {
+    return f->writing || kb_follower_mark(f) != f->p->log->leo;
+}
+
+bool kb_follower_is_usable(const struct kb_follower *f) {
     const struct kb_log *log = f->p->log;
-    return !f->writing && !f->cutting && kw_list_empty(&f->delayed) && !log->busy && !log->poisoned && kb_follower_mark(f) == log->leo;
+    return !f->cutting && kw_list_empty(&f->delayed) && !log->busy && !log->poisoned;
+}
+
+bool kb_follower_is_ready(const struct kb_follower *f) {
+    return kb_follower_is_usable(f) && !kb_follower_is_behind(f);
+}
+
+/* One that is in the session may be read ahead of what is written, unless the disk falls too far behind; to join, all must be written. */
+static bool can_be_named(const struct kb_follower *f) {
+    const struct kb_disk *disk = &f->p->node->parts.disk;
+    bool ahead = f->in_session && f->asked && kb_peer_goes_ahead(f->peer) && !f->p->log_config.flush_on_ack;
+    return ahead && disk->queued_append_bytes < AHEAD_BYTES ? kb_follower_is_usable(f) : kb_follower_is_ready(f);
 }
 
 /* Consecutive partitions of a topic go under one entry: their order is that in which the leader serves them. */
@@ -39,28 +55,35 @@ static void name(struct builder *b, struct kb_follower *f) {
         t = &m->topics.v[m->topics.n++];
         *t = (topic_request){.topic_id = p->topic_id, .partitions.v = &b->parts[b->part_count]};
     }
+    int64_t mark = kb_follower_mark(f);
     b->parts[b->part_count++] = (part_request){.partition = p->index,
                                                .current_leader_epoch = f->leader_epoch,
-                                               .fetch_offset = p->log->leo,
+                                               .fetch_offset = mark,
+                                               .read_from = mark < p->log->leo ? p->log->leo : 0,
                                                .last_fetched_epoch = kb_replicate_last_epoch(p->log),
                                                .log_start_offset = p->log->start,
                                                .partition_max_bytes = b->bytes_max,
                                                .high_watermark = INT64_MAX};
     t->partitions.n++;
+    if (!f->asked) f->since = f->peer->fetches + 1; /* this one */
     kb_follower_set_session(f, true);
+    f->sent_mark = mark;
     f->sent_offset = p->log->leo;
     f->sent_start = p->log->start;
 }
 
 static void add(struct builder *b, struct kb_follower *f) {
     kw_list_remove(&f->changed);
-    bool ready = kb_follower_is_ready(f);
+    const struct kb_log *log = f->p->log;
+    bool ready = can_be_named(f);
     if (!ready && !f->writing && !f->cutting && !f->p->log->busy && kb_follower_mark(f) < f->p->log->leo) { /* flush.on.ack was turned on */
         kb_follower_set_writing(f, true);
         (void)!kb_log_sync(f->p->log);
     }
-    if (ready && f->asked && f->sent_offset == f->p->log->leo && f->sent_start == f->p->log->start) return; /* it is known */
-    if (ready && !f->missed) {
+    if (ready && f->asked && f->sent_offset == log->leo && f->sent_start == log->start && f->sent_mark == kb_follower_mark(f)) return; /* it is known */
+    /* A session that reads ahead gives what comes from an offset once: one that does not count on what it was given leaves before it asks again. */
+    bool again = f->in_session && !f->asked && kb_peer_goes_ahead(f->peer);
+    if (ready && !f->missed && !again) {
         name(b, f);
     } else if (f->in_session) {
         b->forget[b->forget_count++] = (struct kb_forgotten){f->p->topic_id, f->p->index};
@@ -140,26 +163,46 @@ static kw_err build(struct kb_peer *peer, struct kw_arena *a, struct kw_fetch_re
     m->max_bytes = peer->fs->set.response_bytes_max;
     m->session_id = peer->session_id;
     m->session_epoch = peer->session_epoch;
+    m->reads_ahead = b.full;
     return KW_OK;
+}
+
+size_t kb_peer_calls(const struct kb_peer *peer) {
+    size_t n = 0;
+    for (size_t i = 0; i < KB_PEER_CALLS; i++) n += kb_call_is_under_way(&peer->calls[i].call);
+    return n;
+}
+
+static struct kb_peer_call *free_call(struct kb_peer *peer) {
+    struct kb_peer_call *c = peer->calls;
+    while (kb_call_is_under_way(&c->call)) c++;
+    return c;
 }
 
 kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) {
     const struct kw_api *api = kw_api_by_key(KW_API_FETCH);
     struct kw_arena *arena = &peer->fs->arena;
     struct kw_fetch_request m;
+    struct kb_peer_call *c = free_call(peer);
+    bool second = kb_peer_calls(peer) > 0;
     kw_err err = build(peer, arena, &m, now);
     bool none = peer->session_count == 0 && kw_list_empty(&peer->changed); /* can be fetched now; what can again, comes back here */
-    if (err == KW_OK && !none) {
+    bool idle = second && m.topics.n == 0 && m.forgotten_topics_data.n == 0; /* the first says all that there is to be said */
+    if (err == KW_OK && !none && !idle) {
         int64_t timeout_us = peer->fs->set.timeout_us + (int64_t)m.max_wait_ms * 1000;
-        err = kb_link_call(peer->link, &peer->call, api->request, api->max, &m, timeout_us, now);
+        err = kb_link_call(peer->link, &c->call, api->request, api->max, &m, timeout_us, now);
     }
     kw_arena_reset(arena);
+    peer->progress = false;
     if (err != KW_OK || none) {
         kb_peer_session_reset(peer); /* what was taken for told was not */
         return err;
     }
+    if (idle) return KW_OK;
     peer->forgotten_count = 0;
-    peer->call_serial = peer->session_serial;
+    c->serial = peer->session_serial;
+    c->number = ++peer->fetches;
+    if (peer->session_id != 0) peer->session_epoch = peer->session_epoch == INT32_MAX ? 1 : peer->session_epoch + 1;
     peer->fs->stats.fetches++;
     return KW_OK;
 }

@@ -34,7 +34,8 @@ struct kb_follower { /* made when the partition first follows; stays as long as 
     bool in_session; /* has the partition, as was sent last */
     bool asked;      /* and that is still what we want: its answers count */
     bool missed;     /* one did not: what it told (a high watermark) the session does not tell again. So it leaves the session, and comes back */
-    int64_t sent_offset, sent_start;
+    uint64_t since;  /* the fetch from which on they do */
+    int64_t sent_offset, sent_start, sent_mark; /* the log's end, start and mark */
     /* as the leader said last; -1: nothing yet */
     int64_t leader_hw, leader_start;
     /* a cut under way */
@@ -52,6 +53,14 @@ struct kb_forgotten { /* the leader's session has it, and is to drop it */
     int32_t index;
 };
 
+struct kb_peer_call { /* one fetch */
+    struct kb_call call;
+    struct kb_peer *peer;
+    uint32_t serial; /* an answer of another session is worth nothing */
+    uint64_t number;
+};
+#define KB_PEER_CALLS 2 /* the second tells what was written while the first waits for records */
+
 struct kb_peer { /* a broker that leads something that we follow */
     struct kb_followers *fs;
     int32_t id;
@@ -62,7 +71,8 @@ struct kb_peer { /* a broker that leads something that we follow */
     char host[KB_HOST_SIZE];
     uint16_t port;
     struct kb_link *link;
-    struct kb_call call;
+    struct kb_peer_call calls[KB_PEER_CALLS];
+    uint64_t fetches; /* sent */
     struct kw_timer timer;
     int64_t not_before_us;    /* dial or fetch */
     int64_t patience_until_us; /* what is being written is waited for so long: then the others go on without it */
@@ -70,12 +80,16 @@ struct kb_peer { /* a broker that leads something that we follow */
     bool said;
     struct kw_list followers;
     size_t count, writing;
+    uint64_t appended_turn; /* when something last came */
     struct kw_list changed; /* those that the next request has to name, or to forget */
     struct kw_list delays[KB_DELAY_COUNT]; /* each in the order of until_us */
     /* the session, KIP-227 */
     int32_t session_id, session_epoch;
     size_t session_count; /* partitions that the leader has in it */
-    uint32_t session_serial, call_serial; /* an answer of another session is worth nothing */
+    uint32_t session_serial;
+    bool reads_ahead; /* the leader knows readFrom: what is being written is not waited for */
+    bool progress;    /* something was written that it has not been told of */
+    struct kw_list soon; /* in kb_followers.soon: to be looked at in the next turn */
     struct kb_forgotten *forgotten;
     size_t forgotten_count, forgotten_cap;
 };
@@ -88,7 +102,8 @@ struct kb_followers {
     } set;
     struct kw_arena arena; /* of one request being built, or one answer being taken */
     struct kw_map peers; /* broker id -> struct kb_peer */
-    struct kw_list dirty;
+    struct kw_list dirty, soon;
+    uint64_t turn;
     struct kw_timer timer; /* tries again what found no memory */
     bool starved, stopped;
     int64_t moved_us; /* when a partition last began to follow */
@@ -100,6 +115,10 @@ static inline int64_t kb_follower_mark(const struct kb_follower *f) {
     return f->p->log_config.flush_on_ack ? f->p->log->synced : f->p->log->written;
 }
 
+/* Of one that is being written more may be asked for: it stays in the session. Not where acknowledged is what is synced. */
+static inline bool kb_peer_goes_ahead(const struct kb_peer *peer) { return peer->reads_ahead && peer->session_id != 0; }
+size_t kb_peer_calls(const struct kb_peer *peer); /* under way */
+
 /* follower.c */
 void kb_peer_touch(struct kb_peer *peer); /* to be looked at by the end of the turn */
 void kb_follower_changed(struct kb_follower *f);
@@ -109,6 +128,8 @@ void kb_follower_delay(struct kb_follower *f, enum kb_delay why);
 void kb_peer_session_reset(struct kb_peer *peer);
 /* follower_fetch.c */
 bool kb_follower_is_ready(const struct kb_follower *f); /* can be fetched for */
+bool kb_follower_is_behind(const struct kb_follower *f); /* its log's end cannot be named yet */
+bool kb_follower_is_usable(const struct kb_follower *f); /* but for that */
 kw_err kb_peer_fetch(struct kb_peer *peer, struct kb_now now) KW_CHECK;
 /* follower_answer.c */
 void kb_peer_answered(struct kb_call *c, kw_err err, struct kw_in *body, struct kw_blk *blk, struct kb_now now);

@@ -41,6 +41,7 @@ static struct kb_remote new_remote(const struct kb_partition *p, int32_t id, str
                               .end = -1,
                               .log_start = -1,
                               .leader_end = INT64_MAX,
+                              .goal_end = -1,
                               .broker_epoch = -1,
                               .fetched_us = -1,
                               .caught_up_us = in_isr(p, id) ? now.mono_us : -1};
@@ -141,6 +142,11 @@ void kb_isr_fetched(struct kb_partition *p, const struct kb_replica_fetch *f, st
         r->caught_up_us = now.mono_us;
     else if (f->offset >= r->leader_end) /* all that there was at its last fetch */
         r->caught_up_us = KW_MAX(r->caught_up_us, r->fetched_us);
+    if (f->offset >= r->goal_end) {
+        if (r->goal_end >= 0) r->caught_up_us = KW_MAX(r->caught_up_us, r->goal_us);
+        r->goal_end = end;
+        r->goal_us = now.mono_us;
+    }
     r->leader_end = end;
     r->fetched_us = now.mono_us;
     bool start_moved = r->log_start != f->log_start, end_moved = r->end != f->offset;

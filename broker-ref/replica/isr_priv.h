@@ -13,6 +13,7 @@ struct kb_remote { /* another replica */
     int64_t broker_epoch; /* of its last fetch; -1: not known */
     int64_t fetched_us;   /* its last fetch, and this log's end then */
     int64_t leader_end;
+    int64_t goal_us, goal_end; /* the same of an earlier one, until it has that: who reads ahead never tells of all that was there at the last fetch */
     int64_t caught_up_us; /* the last time at which it had all that there was; -1: never */
 };
 struct kb_isr { /* of a partition that leads */

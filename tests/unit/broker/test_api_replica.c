@@ -100,6 +100,76 @@ static void test_who_is_woken(void **state) {
     lead_down(&l);
 }
 
+/* A replica reads ahead of what it has written: it is sent what comes behind what it has, each once; only what is written counts; and a fetch that waits
+ * is answered when the next one is there. Who did not say that it does so notices nothing. */
+static void test_read_ahead(void **state) {
+    (void)state;
+    struct lead l;
+    struct kw_fetch_response resp;
+    lead_up(&l, 3, 2, 2);
+    lead_fill(&l, 0, 3);
+    struct rig_fetch_msg *m = lead_fetch_msg(&l, BY(.id = 1, .max_wait_ms = 60000));
+    m->part.partition_max_bytes = 200; /* one record */
+    m->req.session_epoch = 0;
+    m->req.reads_ahead = true;
+    rig_call(l.f[1], KW_API_FETCH, 17, &m->req, &resp);
+    assert_true(resp.reads_ahead);
+    assert_true(resp.responses.v[0].partitions.v[0].records.len > 0);
+    m->req.reads_ahead = false;
+    m->req.session_id = resp.session_id;
+    m->req.session_epoch = 1;
+    m->req.topics.n = 0;
+    rig_request(l.f[1], KW_API_FETCH, 17, 1, &m->req); /* the same again, as nothing is named: that was sent */
+    rig_pass(&l.r, 1000000);
+    assert_false(rig_response(l.f[1], KW_API_FETCH, 17, 1, &resp));
+    m->req.session_epoch = 2;
+    m->req.topics.n = 1;
+    m->part.fetch_offset = 0;
+    m->part.read_from = 1;
+    m->part.last_fetched_epoch = 5;
+    rig_request(l.f[1], KW_API_FETCH, 17, 2, &m->req);
+    rig_settle(&l.r);
+    assert_true(rig_response(l.f[1], KW_API_FETCH, 17, 1, &resp)); /* it need not wait any longer */
+    assert_int_equal(resp.responses.n, 0);
+    assert_true(rig_response(l.f[1], KW_API_FETCH, 17, 2, &resp));
+    struct kw_batch_header h;
+    const struct kw_records *got = &resp.responses.v[0].partitions.v[0].records;
+    assert_int_equal(kw_batch_parse(got->p, (size_t)got->len, &h), KW_OK);
+    assert_int_equal(h.base_offset, 1);
+    assert_int_equal(lead_part(&l, 0)->hw, 0);
+    m->req.session_epoch = 3; /* the answer to the last is on its way: this one only tells */
+    m->part.fetch_offset = 1;
+    rig_request(l.f[1], KW_API_FETCH, 17, 3, &m->req);
+    rig_pass(&l.r, 5000);
+    assert_false(rig_response(l.f[1], KW_API_FETCH, 17, 3, &resp));
+    assert_int_equal(lead_part(&l, 0)->hw, 1);
+    m->req.session_epoch = 4;
+    m->part.fetch_offset = m->part.read_from = 2;
+    rig_request(l.f[1], KW_API_FETCH, 17, 4, &m->req);
+    rig_settle(&l.r);
+    assert_true(rig_response(l.f[1], KW_API_FETCH, 17, 3, &resp));
+    assert_true(rig_response(l.f[1], KW_API_FETCH, 17, 4, &resp));
+    got = &resp.responses.v[0].partitions.v[0].records;
+    assert_int_equal(kw_batch_parse(got->p, (size_t)got->len, &h), KW_OK);
+    assert_int_equal(h.base_offset, 2);
+    assert_int_equal(lead_part(&l, 0)->hw, 2);
+    /* Another session, of one that did not say so: the same is given again, and read_from is nothing to it. */
+    m->req.session_id = 0;
+    m->req.session_epoch = 0;
+    m->part.fetch_offset = 1;
+    m->part.read_from = 3;
+    for (int i = 0; i < 2; i++) {
+        rig_call(l.f[1], KW_API_FETCH, 17, &m->req, &resp);
+        assert_false(resp.reads_ahead);
+        got = &resp.responses.v[0].partitions.v[0].records;
+        assert_int_equal(kw_batch_parse(got->p, (size_t)got->len, &h), KW_OK);
+        assert_int_equal(h.base_offset, 1);
+        m->req.session_id = resp.session_id;
+        m->req.session_epoch = i + 1;
+    }
+    lead_down(&l);
+}
+
 /* Rule 25: a partition with much to give does not keep the others from their turn. */
 static void test_no_starving(void **state) {
     (void)state;
@@ -394,6 +464,7 @@ int main(void) {
         cmocka_unit_test(test_acks_table),
         cmocka_unit_test(test_acks_time_out),
         cmocka_unit_test(test_who_is_woken),
+        cmocka_unit_test(test_read_ahead),
         cmocka_unit_test(test_no_starving),
         cmocka_unit_test(test_br06_latest_after_election),
         cmocka_unit_test(test_becomes_follower),

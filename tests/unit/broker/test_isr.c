@@ -152,6 +152,25 @@ static void test_burst_keeps_isr(void **state) {
     lead_down(&l);
 }
 
+/* The same of one that reads ahead: what it tells was there two fetches ago. One that does not get on falls behind all the same. */
+static void test_ahead_keeps_isr(void **state) {
+    (void)state;
+    for (int stuck = 0; stuck < 2; stuck++) {
+        struct lead l;
+        lead_up(&l, 4, 2, 2);
+        int64_t has = 0, sent = 0;
+        for (int round = 0; round < 20; round++) {
+            lead_fill(&l, 0, 20);
+            lead_fetch(&l, BY(.id = 1, .offset = has, .last_epoch = has ? 5 : -1));
+            if (!stuck || round < 5) has = sent;
+            sent = lead_part(&l, 0)->log->written;
+            rig_pass(&l.r, LAG_US / 6);
+        }
+        assert_int_equal(l.asks > 0, stuck);
+        lead_down(&l);
+    }
+}
+
 /* Rule 17, BR-10: a shrink has no effect before it is committed; then the high watermark moves, and who waited for that is answered. */
 static void test_br10_shrink(void **state) {
     (void)state;
@@ -674,6 +693,7 @@ int main(void) {
         cmocka_unit_test(test_new_epoch),
         cmocka_unit_test(test_epoch_unknown_here),
         cmocka_unit_test(test_burst_keeps_isr),
+        cmocka_unit_test(test_ahead_keeps_isr),
         cmocka_unit_test(test_br10_shrink),
         cmocka_unit_test(test_silent_but_whole),
         cmocka_unit_test(test_below_min),
