@@ -174,7 +174,7 @@ static struct kb_partition *partition_on(struct sim_broker *b, int index) {
 /* ---- Deaths and starts ---- */
 
 void sim_check_compact_dead(struct sim_run *r, enum sim_death how) {
-    if (r->compact && how == SIM_DEATH_POWER) r->compact->lossy = true;
+    for (int i = 0; i < SIM_COMPACT_PARTS && r->compact && how == SIM_DEATH_POWER; i++) r->compact->lossy[i] = true;
 }
 
 static void lose_from(struct sim_compact *s, int partition, int64_t from) {
@@ -191,10 +191,10 @@ void sim_check_compact_ready(struct sim_run *r, struct sim_broker *b) {
     for (int i = 0; i < SIM_COMPACT_PARTS; i++) {
         const struct kb_partition *p = partition_on(b, i);
         if (!p || p->log->busy) continue;
-        if (r->compact->lossy && !r->model.flush_on_ack) lose_from(r->compact, i, p->log->leo);
+        if (r->compact->lossy[i] && !r->model.flush_on_ack) lose_from(r->compact, i, p->log->leo);
+        r->compact->lossy[i] = false; /* one that could not be read at this start tells at a later one what was lost */
         check_log(r, b, p, true, false);
     }
-    r->compact->lossy = false;
 }
 
 /* ---- The end ---- */

@@ -20,7 +20,8 @@ struct sim_compact_record { /* by its number, which is in its header */
     int64_t acked_us;
 };
 struct sim_compact {
-    bool on, lossy;      /* lossy: the power went, and the node has not been ready since */
+    bool on;
+    bool lossy[SIM_COMPACT_PARTS]; /* the power went, and the log was not looked at since */
     bool steady_clocks;  /* no clock jumps or drifts: times can be told */
     bool enough;         /* nothing more is written */
     int rf;

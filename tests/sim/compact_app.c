@@ -207,7 +207,7 @@ static void fetched(struct app *a, struct kc_request *rq, struct kw_in *body, st
     int64_t *at = &a->position[a->partition];
     if (p->error_code == KE_OFFSET_OUT_OF_RANGE) *at = 0;
     if (p->error_code) return;
-    if (p->records.len > 0 && !a->run->compact->lossy) *at = judge(a, p->records.p, (size_t)p->records.len, *at);
+    if (p->records.len > 0 && !a->run->compact->lossy[a->partition]) *at = judge(a, p->records.p, (size_t)p->records.len, *at);
     if (*at >= p->high_watermark) *at = 0; /* once more */
 }
 
