@@ -145,11 +145,11 @@ struct sim_cluster {
         char file[160];
         struct sim_damage v[2];
     } rot;
-    struct { /* the file that says whom a node has voted for is damaged; as it was */
+    struct { /* the file that says whom a node has voted for is damaged; as it was, and what was left of it */
         int node; /* -1: none's is */
         uint64_t ready_lives;
-        size_t size;
-        uint8_t was[1024];
+        size_t size, left_size;
+        uint8_t was[1024], left[1024];
     } state;
     bool ending;
 };

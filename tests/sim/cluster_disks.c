@@ -219,8 +219,17 @@ static void damage_state(struct sim_cluster *c, struct sim_broker *b) {
         uint8_t zeros[sizeof c->state.was] = {0};
         sim_disk_poke(b->disk, STATE, zeros, n);
     }
+    p = sim_disk_peek(b->disk, STATE, &c->state.left_size);
+    memcpy(c->state.left, p, c->state.left_size);
     sim_fire(w, SIM_F_STATE);
     sim_trace(w, "%s: its quorum-state is damaged", b->host.name);
+}
+
+/* A cut of the last, blank byte does not keep it from starting: it may have voted since, and died before it was ready. */
+static bool is_written_anew(const struct sim_cluster *c, const struct sim_broker *b) {
+    size_t n;
+    const uint8_t *p = sim_disk_peek(b->disk, STATE, &n);
+    return !p || n != c->state.left_size || memcmp(p, c->state.left, n) != 0;
 }
 
 static void restore_state(struct sim_cluster *c) {
@@ -232,7 +241,7 @@ static void restore_state(struct sim_cluster *c) {
 
 void sim_disks_after_death(struct sim_cluster *c, struct sim_broker *b) {
     if (c->state.node != b->index) return;
-    if (c->state.ready_lives == b->ready_lives) restore_state(c); /* else it did without, or has written it anew */
+    if (c->state.ready_lives == b->ready_lives && !is_written_anew(c, b)) restore_state(c); /* else it did without */
     c->state.node = -1;
 }
 
