@@ -540,6 +540,7 @@ static kw_err scan_segment(struct kb_recover *r, struct kb_found *g, size_t i, b
     if (!err && w.split >= 0 && !(i + 1 < r->base_count && r->bases[i + 1] == w.split)) err = insert_base(r, i + 1, w.split);
     if (w.split >= 0) last = false;
     *cut = w.cut;
+    g->ends_damaged = w.resynced && !w.cut;
     g->facts.size = size;
     g->scanned = true;
     if (!err && !last && !w.cut) {
@@ -610,7 +611,7 @@ static kw_err segment(struct kb_recover *r, size_t i, bool trusted, bool *cut) {
 static kw_err lost_tail(struct kb_recover *r, size_t i, bool trusted, bool *lost) {
     if (trusted || i + 1 >= r->base_count || (r->recovery_point < 0 && !r->has_metadata)) return KW_OK;
     int64_t gap = r->bases[i + 1] - KW_MAX(r->expected, r->bases[i]);
-    if (gap <= 0 || gap > GAP_MAX) return KW_OK;
+    if (gap <= 0 || gap > GAP_MAX || r->segs[r->seg_count - 1].ends_damaged) return KW_OK;
     *lost = true;
     kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost",
                     r->dir, r->bases[i], r->expected, gap);

@@ -15,6 +15,7 @@ struct kb_found { /* a segment */
     struct kb_facts facts;       /* indexes: those of the last segment, and of one whose files could not be stored */
     int64_t mtime_ms;
     bool scanned;                /* every batch of it was checked, but for the gaps between the ranges */
+    bool ends_damaged;           /* by what is kept: that is why it ends short of the next one */
     bool synced;
     bool indexed;                /* its index files are whole and durable; else facts has the indexes, of a sealed one too */
     int64_t checked[KB_FOUND_RANGES_MAX][2];
