@@ -34,8 +34,9 @@ static kw_err take_offset(struct kb_shard *s, const struct kb_group_key *k, stru
         if (e) kb_committed_forget(&e->offsets, k->topic, k->partition, at);
         return KW_OK;
     }
-    kw_err err = kb_group_value_offset(value, a, &v);
-    if (err || !e) return err ? err : KW_ENOMEM;
+    if (!e) return KW_ENOMEM;
+    kw_err err = kb_group_value_offset(value, a, &v); /* v owns metadata, which the next takes */
+    if (err) return err;
     return kb_committed_load(&e->offsets, k->topic, k->partition, at, &v);
 }
 
