@@ -195,6 +195,11 @@ static kw_err reassign_one(struct kb_controller *k, struct kb_reassign *a) {
     if (err || a->result.code) return err;
     bool led = x.leader < 0 || kb_elect_has(x.isr, x.isr_count, x.leader);
     if (!led || x.isr_count == 0) err = kb_target_elect(k, t, p, &x);
+    if (!err && x.isr_count == 0) { /* where unclean elections are allowed: nobody lives who could win one */
+        kb_result_set(&a->result, KE_INVALID_REPLICA_ASSIGNMENT,
+                      "none of the replicas that the partition had before is in sync or alive: none could lead");
+        return KW_OK;
+    }
     return err ? err : kb_target_record(k, t, p, &x, &made);
 }
 

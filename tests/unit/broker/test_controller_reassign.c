@@ -93,6 +93,8 @@ static void test_reassignments_cancelled_and_replaced(void **state) {
     MOVING("t", 0, "0 (0) of 0,1,2,3 +0 +1 -2 -3");
     assert_int_equal(reassign("t", 0, NULL, false), KE_INVALID_REPLICA_ASSIGNMENT); /* none of those is in sync */
     assert_int_equal(rig_config(&r, 2, "t", "unclean.leader.election.enable", "true"), 0);
+    assert_int_equal(reassign("t", 0, NULL, false), KE_INVALID_REPLICA_ASSIGNMENT); /* nor alive: nobody would be (simulator, cluster seed 371) */
+    MOVING("t", 0, "0 (0) of 0,1,2,3 +0 +1 -2 -3");
     rig_up(&r, 3, -2);
     assert_int_equal(reassign("t", 0, NULL, false), 0);
     MOVING("t", 0, "3 (3) of 2,3");
