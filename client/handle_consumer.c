@@ -298,9 +298,15 @@ static bool ended(const kc_consumer *c) {
     return atomic_load(&c->closed) || atomic_load(&c->client->closed);
 }
 
+/* The session is over by the clock, and the loop has not looked yet. A consumer that is no member reads no clock for it. */
+static bool lapsed(kc_consumer *c) {
+    return atomic_load(&c->consume.session_by_us) != KW_NEVER && kc_group_lapsed(&c->consume, kc_clock_now().mono_us);
+}
+
+/* While it is over nothing is there to take: whoever waits must have the loop look. */
 static bool something(void *ctx) {
     kc_consumer *c = ctx;
-    return ended(c) || kc_consume_ready(&c->consume);
+    return ended(c) || (kc_consume_ready(&c->consume) && !lapsed(c));
 }
 
 /* Before anything is taken: a loop that KC_WOKEN ends must end under load too. */
@@ -312,7 +318,7 @@ static kc_err woken(kc_consumer *c) {
 static kc_err await_event(kc_consumer *c, int64_t deadline_us) {
     if (ended(c)) return KC_CLOSED;
     kc_ready_rearm(c->client, &c->ready);
-    if (kc_consume_ready(&c->consume)) return KC_OK;
+    if (something(c)) return KC_OK;
     kc_polls_add(&c->consume, 1); /* whoever waits in poll has called it */
     kc_err err = kc_drive_until(c->client, NULL, something, c, deadline_us, &c->wake);
     kc_polls_add(&c->consume, 1);
@@ -328,11 +334,9 @@ static void hand_out(kc_consumer *c, kc_event *e, kc_event **event) {
     *event = e;
 }
 
-/* Nothing while the session is over by the clock and the loop has not looked yet. */
 static kc_err take(kc_consumer *c, bool one, kc_event **event) {
-    struct kc_consume *k = &c->consume;
-    if (atomic_load(&k->session_by_us) != KW_NEVER && kc_group_lapsed(k, kc_clock_now().mono_us)) return KC_BUSY;
-    return one ? kc_consume_one(k, event) : kc_consume_take(k, event);
+    if (lapsed(c)) return KC_BUSY;
+    return one ? kc_consume_one(&c->consume, event) : kc_consume_take(&c->consume, event);
 }
 
 kc_err kc_consumer_poll(kc_consumer *c, kc_event **event, int64_t timeout_us) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "consume_server.h"
+#include "handle_consumer.h"
 
 /* A group of one member. */
 static struct {
@@ -447,11 +448,34 @@ static void test_patterns(void **state) {
     rig_free(&r);
 }
 
+/* The application's own loop, and the session over by the clock before the loop has looked: nothing that is there may be handed out, and poll neither
+ * waits for longer than it may nor without running the loop. */
+static void test_poll_waits_for_a_look_at_the_session(void **state) {
+    (void)state;
+    struct rig r = group_rig(modes[1], PAIRS("group.id", "g", "auto.offset.reset", "earliest"));
+    append(0, 10);
+    assert_int_equal(subscribe(&r), KC_OK);
+    kc_event_free(wait_for(&r, KC_EVENT_ASSIGNED, NULL));
+    kc_event *e = NULL;
+    assert_int_equal(kc_consumer_poll(r.consumer, &e, 0), KC_TIMED_OUT); /* acknowledges it */
+    for (int i = 0; i < 2; i++) {
+        while (!kc_consume_ready(&r.consumer->consume)) assert_int_equal(kc_client_run_once(r.client, 10000, 0), KC_OK);
+        atomic_store(&r.consumer->consume.session_by_us, 1);
+        assert_int_equal(kc_consumer_poll(r.consumer, &e, 0), KC_TIMED_OUT);
+        if (i == 1) assert_int_equal(kc_client_run_once(r.client, 0, 0), KC_OK);
+        assert_int_equal(kc_consumer_poll(r.consumer, &e, i == 1 ? 0 : LONG_US), KC_OK);
+        assert_int_equal(kc_event_kind(e), KC_EVENT_RECORDS);
+        kc_event_free(e);
+        append(1, 10);
+    }
+    rig_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_subscribe_and_read), cmocka_unit_test(test_rebalance_and_events),
         cmocka_unit_test(test_threads),            cmocka_unit_test(test_cx13_connections_drop),
-        cmocka_unit_test(test_close_keeps_its_limit),
+        cmocka_unit_test(test_close_keeps_its_limit), cmocka_unit_test(test_poll_waits_for_a_look_at_the_session),
         cmocka_unit_test(test_wrong_arguments),    cmocka_unit_test(test_patterns),
     };
     kw_arena_init(&group.arena, 0);
