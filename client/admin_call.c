@@ -185,9 +185,11 @@ kc_err kc_admin_decode(struct kc_admin *a, const struct kw_desc *d, struct kw_in
 kc_err kc_admin_whole(struct kc_admin *a, int16_t code, struct kw_str text, kc_error **error) {
     char message[256];
     if (code == KE_NONE) return KC_OK;
+    bool open = a->kind->unsure && kc_admin_leaves_open(code);
+    if (open) a->kind->unsure(a);
     if (kc_admin_again(a, code)) return ADMIN_AGAIN;
     kc_admin_message(message, sizeof message, text, code);
-    kc_error_make(error, code, KC_NOT_PERSISTED, a->attempts, "%s: %s", a->kind->what, message);
+    kc_error_make(error, code, open ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s: %s", a->kind->what, message);
     return code;
 }
 
@@ -197,6 +199,12 @@ bool kc_admin_again(struct kc_admin *a, int16_t code) {
     a->last = code;
     if (info->refresh_metadata || code == KE_NOT_CONTROLLER) kc_metadata_refresh(a->op.client->core, info->name);
     return kc_admin_time_left_ms(a) > 0;
+}
+
+/* A controller that lost its office while the change waited to be committed says NOT_CONTROLLER, as one that never began: its successor may find
+ * the change in its own log. */
+bool kc_admin_leaves_open(int16_t code) {
+    return code == KE_REQUEST_TIMED_OUT || code == KE_NOT_CONTROLLER;
 }
 
 int32_t kc_admin_time_left_ms(const struct kc_admin *a) {

@@ -22,7 +22,7 @@ struct kc_admin_kind {
     kw_err (*encode)(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out);
     /* KC_OK: done. Another code without an *error gets one that names the call and what was tried. */
     kc_err (*read)(struct kc_admin *a, struct kw_in *body, struct kw_arena *arena, kc_error **error);
-    void (*unsure)(struct kc_admin *a); /* may be NULL: a request was lost on the way and may have had its effect; it is sent again */
+    void (*unsure)(struct kc_admin *a); /* may be NULL: a request was lost, or its answer leaves open whether it had its effect; it is sent again */
     /* May be NULL: the step's broker cannot be reached, or does not speak the API of a step behind the first. It may set another step, and
      * answers as read does: ADMIN_AGAIN, ADMIN_NEXT, KC_OK. */
     kc_err (*unreachable)(struct kc_admin *a, kc_err err);
@@ -77,6 +77,7 @@ kc_err kc_admin_whole(struct kc_admin *a, int16_t code, struct kw_str text, kc_e
 kc_err kc_admin_run(kc_client *c, const struct kc_admin_kind *kind, void *call, int64_t timeout_us, kc_op **op, kc_error **error);
 /* For read: whether an item's error means "ask again" (asks for fresh metadata where that helps). */
 bool kc_admin_again(struct kc_admin *a, int16_t code);
+bool kc_admin_leaves_open(int16_t code); /* the change of which a broker says so may have happened, or happen yet */
 int32_t kc_admin_time_left_ms(const struct kc_admin *a);
 int64_t kc_admin_again_at_us(const struct kc_admin *a); /* when ADMIN_AGAIN would send; from deadline_us on it ends the call */
 void kc_admin_message(char *out, size_t size, struct kw_str text, int16_t code); /* the broker's own words, or the table's */

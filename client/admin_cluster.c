@@ -206,7 +206,6 @@ static kc_err unregister_read(struct kc_admin *a, struct kw_in *body, struct kw_
     struct kw_unregister_broker_response m;
     kc_err err = kc_admin_decode(a, &kw_unregister_broker_response_desc, body, arena, &m, &m.throttle_time_ms);
     if (err != KC_OK) return err;
-    if (m.error_code == KE_REQUEST_TIMED_OUT) u->unsure = true;
     if (m.error_code == KE_BROKER_ID_NOT_REGISTERED && u->unsure) return KC_OK;
     return kc_admin_whole(a, m.error_code, m.error_message, error);
 }

@@ -138,7 +138,7 @@ bool kc_items_take_one(struct kc_admin *a, size_t i, const struct result *result
         kc_items_settle(it, i, KC_OK, kw_str_null());
         return false;
     }
-    if (r->code == KE_REQUEST_TIMED_OUT) mark->unsure = true; /* begun, and not over in time */
+    if (kc_admin_leaves_open(r->code)) mark->unsure = true;
     bool final = (shape->unknown_is_final && r->code == KE_UNKNOWN_TOPIC_OR_PARTITION) || (shape->final && shape->final(r->code));
     if (!done_before && !final && kc_admin_again(a, r->code)) return true;
     kc_items_settle(it, i, r->code, r->text);
@@ -159,7 +159,7 @@ kc_err kc_items_end(struct kc_admin *a, kc_error **error) {
         if (err == KC_OK || err == it->shape->quiet_code) continue;
         char number[16] = "";
         if (it->shape->partitioned) snprintf(number, sizeof number, " [%d]", (int)item_resource(it, i));
-        kc_error_make(error, err, err == KE_REQUEST_TIMED_OUT ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s%s%s: %s",
+        kc_error_make(error, err, kc_admin_leaves_open((int16_t)err) ? KC_MAYBE_PERSISTED : KC_NOT_PERSISTED, a->attempts, "%s %s%s%s: %s",
                       it->shape->verb, item_name(it, i), number, it->about ? it->about : "", item_message(it, i));
         return err;
     }

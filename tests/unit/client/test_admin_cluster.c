@@ -305,6 +305,13 @@ static void test_elections(void **state) {
     drop(1);
     assert_int_equal(kc_admin_elect_leaders(client, KC_ELECT_PREFERRED, p, sizeof p[0], 1, 20000000, NULL), KC_OK);
     assert_int_equal(p[0].err, KC_OK);
+    /* And after one that left it open, of the whole or of the partition. */
+    begin_with(KE_REQUEST_TIMED_OUT, KE_ELECTION_NOT_NEEDED, 0);
+    assert_int_equal(kc_admin_elect_leaders(client, KC_ELECT_PREFERRED, p, sizeof p[0], 1, 20000000, NULL), KC_OK);
+    assert_int_equal(p[0].err, KC_OK);
+    begin_with(0, KE_NOT_CONTROLLER, KE_ELECTION_NOT_NEEDED);
+    assert_int_equal(kc_admin_elect_leaders(client, KC_ELECT_PREFERRED, p, sizeof p[0], 1, 20000000, NULL), KC_OK);
+    assert_int_equal(p[0].err, KC_OK);
     begin();
     assert_int_equal(kc_admin_elect_leaders(client, 2, p, sizeof p[0], 1, 0, NULL), KC_INVALID);
     assert_int_equal(kc_admin_elect_leaders(client, 0, p, 8, 1, 0, NULL), KC_INVALID);
@@ -393,6 +400,8 @@ static void test_moves(void **state) {
     begin_with(0, KE_NO_REASSIGNMENT_IN_PROGRESS, 0); /* stopped by the try whose answer was lost */
     drop(1);
     assert_int_equal(kc_admin_alter_reassignments(client, p, sizeof p[0], 1, 20000000, NULL), KC_OK);
+    begin_with(KE_NOT_CONTROLLER, KE_NO_REASSIGNMENT_IN_PROGRESS, 0); /* by one whose controller lost its office meanwhile */
+    assert_int_equal(kc_admin_alter_reassignments(client, p, sizeof p[0], 1, 20000000, NULL), KC_OK);
     begin_with(KE_CLUSTER_AUTHORIZATION_FAILED, 0, 0);
     kc_error *e = NULL;
     assert_int_equal(kc_admin_alter_reassignments(client, p, sizeof p[0], 1, 20000000, &e), KE_CLUSTER_AUTHORIZATION_FAILED);
@@ -433,6 +442,11 @@ static void test_unregister(void **state) {
     begin_with(KE_BROKER_ID_NOT_REGISTERED, 0, 0); /* by the try whose answer was lost */
     drop(1);
     assert_int_equal(kc_admin_unregister_broker(client, 7, 20000000, NULL), KC_OK);
+    for (int k = 0; k < 2; k++) { /* by the try that ended in the open */
+        begin_with(k == 0 ? KE_REQUEST_TIMED_OUT : KE_NOT_CONTROLLER, 0, 0);
+        script.whole[1] = KE_BROKER_ID_NOT_REGISTERED;
+        assert_int_equal(kc_admin_unregister_broker(client, 7, 20000000, NULL), KC_OK);
+    }
     assert_int_equal(kc_admin_unregister_broker(client, -1, 0, NULL), KC_INVALID);
     kc_op *op = NULL;
     begin();
