@@ -177,6 +177,7 @@ void cli_topics_free(struct cli_topics *t);
 struct cli_part { /* views into a kc_cluster_info */
     const char *topic;
     kc_partition_info p;
+    int word; /* the place of the one that names it; 0 too where none were given */
 };
 struct cli_parts {
     struct cli_part *v;

@@ -139,11 +139,8 @@ kc_err group_log_ask(struct cli_session *s, struct group_log *log, const struct 
     kc_err err = open_log(s, log, error);
     if (err != KC_OK) return err;
     for (size_t i = 0; i < p->count; i++) {
-        const struct cli_topic *t = cli_topics_find(topics, p->v[i].topic);
         kc_partition_info part;
-        /* in order of their numbers, from 0 */
-        bool there = t && p->v[i].partition >= 0 && kc_cluster_info_partition(topics->info, t->index, (size_t)p->v[i].partition, &part) == KC_OK &&
-                     part.partition == p->v[i].partition;
+        bool there = cli_part_find(topics, p->v[i].topic, p->v[i].partition, &part);
         p->v[i].log_err = !there ? KE_UNKNOWN_TOPIC_OR_PARTITION : part.leader < 0 ? KE_LEADER_NOT_AVAILABLE : KC_OK;
     }
     err = ask(s, log, p, KC_OFFSET_BEGINNING, offsetof(struct group_part, start), limit_us, error);

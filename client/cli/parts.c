@@ -60,97 +60,98 @@ bool cli_part_find(const struct cli_topics *topics, const char *topic, int32_t p
     return false;
 }
 
-static bool add(struct cli_parts *out, const char *topic, const kc_partition_info *p, size_t *cap) {
-    if (out->count == *cap) {
-        *cap = *cap ? *cap * 2 : 64;
-        struct cli_part *grown = realloc(out->v, *cap * sizeof *grown);
+struct finding {
+    struct cli_topics topics;
+    struct cli_parts *out;
+    size_t cap;
+    int word; /* at hand */
+};
+
+static bool add(struct finding *f, const char *topic, const kc_partition_info *p) {
+    if (f->out->count == f->cap) {
+        size_t cap = f->cap ? f->cap * 2 : 64;
+        struct cli_part *grown = realloc(f->out->v, cap * sizeof *grown);
         if (!grown) return false;
-        out->v = grown;
+        f->out->v = grown;
+        f->cap = cap;
     }
-    out->v[out->count++] = (struct cli_part){topic, *p};
+    f->out->v[f->out->count++] = (struct cli_part){topic, *p, f->word};
     return true;
 }
 
-static bool add_all(const struct cli_topics *topics, const struct cli_topic *t, struct cli_parts *out, size_t *cap) {
+static bool add_all(struct finding *f, const struct cli_topic *t) {
     kc_partition_info p;
-    for (size_t k = 0; kc_cluster_info_partition(topics->info, t->index, k, &p) == KC_OK; k++)
-        if (!add(out, t->said.name, &p, cap)) return false;
+    for (size_t k = 0; kc_cluster_info_partition(f->topics.info, t->index, k, &p) == KC_OK; k++)
+        if (!add(f, t->said.name, &p)) return false;
     return true;
 }
 
-static bool add_every_topic(const struct cli_topics *topics, struct cli_parts *out, size_t *cap) {
+static bool add_every_topic(struct finding *f) {
     kc_topic_info t;
-    for (size_t i = 0; kc_cluster_info_topic(topics->info, i, &t) == KC_OK; i++)
-        if (!add_all(topics, &(struct cli_topic){t, i}, out, cap)) return false;
+    for (size_t i = 0; kc_cluster_info_topic(f->topics.info, i, &t) == KC_OK; i++)
+        if (!add_all(f, &(struct cli_topic){t, i})) return false;
     return true;
 }
 
-static bool add_named(const struct cli_topics *topics, const char *text, struct cli_parts *out, size_t *cap) {
+static bool add_named(struct finding *f, const char *text) {
     struct word w = {0};
     kc_partition_info p;
     (void)split(text, &w); /* checked before */
-    const struct cli_topic *t = cli_topics_find(topics, w.topic);
+    const struct cli_topic *t = cli_topics_find(&f->topics, w.topic);
     if (!t) return true;
-    if (w.partition < 0) return add_all(topics, t, out, cap);
-    return !cli_part_find(topics, w.topic, (int32_t)w.partition, &p) || add(out, t->said.name, &p, cap);
+    if (w.partition < 0) return add_all(f, t);
+    return !cli_part_find(&f->topics, w.topic, (int32_t)w.partition, &p) || add(f, t->said.name, &p);
 }
 
-struct named { /* a partition, and which word names it */
-    const struct cli_part *part;
-    int word;
-};
+static bool is_same(const struct cli_part *x, const struct cli_part *y) {
+    return x->p.partition == y->p.partition && !strcmp(x->topic, y->topic);
+}
 
 static int by_place(const void *a, const void *b) {
-    const struct named *x = a, *y = b;
-    int topics = strcmp(x->part->topic, y->part->topic);
+    const struct cli_part *x = *(const struct cli_part *const *)a, *y = *(const struct cli_part *const *)b;
+    int topics = strcmp(x->topic, y->topic);
     if (topics != 0) return topics;
-    if (x->part->p.partition != y->part->p.partition) return x->part->p.partition < y->part->p.partition ? -1 : 1;
+    if (x->p.partition != y->p.partition) return x->p.partition < y->p.partition ? -1 : 1;
     return x->word < y->word ? -1 : x->word > y->word;
 }
 
-/* The first word that names a partition once more. -1: none does; else the exit code. */
-static int check_twice(const struct cli_command *c, const char *const *words, const struct cli_parts *parts, struct named *v) {
-    int first = -1, second = -1;
-    if (parts->count > 0) qsort(v, parts->count, sizeof *v, by_place);
+/* Tells of the first word that names a partition once more. CLI_OK: none does. */
+static int check_twice(const struct cli_command *c, const char *const *words, const struct cli_parts *parts) {
+    const struct cli_part **v = calloc(parts->count + 1, sizeof(const struct cli_part *)); /* in order */
+    const struct cli_part *first = NULL, *second = NULL;
+    if (!v) return cli_fail(c->name, KC_NO_MEMORY, NULL);
+    for (size_t i = 0; i < parts->count; i++) v[i] = &parts->v[i];
+    qsort(v, parts->count, sizeof(const struct cli_part *), by_place);
     for (size_t i = 1; i < parts->count; i++) {
-        bool same = v[i].part->p.partition == v[i - 1].part->p.partition && !strcmp(v[i].part->topic, v[i - 1].part->topic);
-        if (!same || (second >= 0 && v[i].word >= second)) continue;
-        first = v[i - 1].word;
-        second = v[i].word;
+        if (!is_same(v[i - 1], v[i]) || (second && v[i]->word >= second->word)) continue;
+        first = v[i - 1];
+        second = v[i];
     }
-    return second < 0 ? -1 : cli_usage_error(c, "'%s' and '%s' name the same partition", words[first], words[second]);
+    free(v);
+    return second ? cli_usage_error(c, "'%s' and '%s' name the same partition", words[first->word], words[second->word]) : CLI_OK;
+}
+
+static int find_named(const struct cli_command *c, const char *const *words, int count, struct finding *f) {
+    for (; f->word < count; f->word++) {
+        const char *word = words[f->word];
+        size_t before = f->out->count;
+        if (!add_named(f, word)) return cli_fail(c->name, KC_NO_MEMORY, NULL);
+        if (f->out->count > before) continue;
+        fprintf(stderr, "kc: %s: there is no %s %s\n  kc topic list shows which topics there are\n", c->name, strchr(word, ':') ? "partition" : "topic", word);
+        return CLI_FAILURE;
+    }
+    return check_twice(c, words, f->out);
 }
 
 int cli_parts_find(const struct cli_command *c, const kc_cluster_info *info, const char *const *words, int count, struct cli_parts *out) {
-    size_t cap = 0, *ends = calloc((size_t)count + 1, sizeof *ends); /* how many there are with each word */
-    struct cli_topics topics;
-    *out = (struct cli_parts){0};
-    bool ok = cli_topics_make(&topics, info) && ends && (count > 0 || add_every_topic(&topics, out, &cap));
-    int none = -1; /* the first word that names nothing */
-    for (int i = 0; ok && none < 0 && i < count; i++) {
-        ok = add_named(&topics, words[i], out, &cap);
-        ends[i] = out->count;
-        if (ok && out->count == (i > 0 ? ends[i - 1] : 0)) none = i;
-    }
-    struct named *v = ok ? calloc(out->count + 1, sizeof *v) : NULL;
-    for (size_t k = 0, i = 0; v && count > 0 && none < 0 && k < out->count; k++) {
-        while (ends[i] <= k) i++;
-        v[k] = (struct named){&out->v[k], (int)i};
-    }
+    struct finding f = {.out = out};
     int rc = CLI_OK;
-    if (!v) {
+    *out = (struct cli_parts){0};
+    if (!cli_topics_make(&f.topics, info) || (count == 0 && !add_every_topic(&f)))
         rc = cli_fail(c->name, KC_NO_MEMORY, NULL);
-    } else if (none >= 0) {
-        fprintf(stderr, "kc: %s: there is no %s %s\n  kc topic list shows which topics there are\n", c->name, strchr(words[none], ':') ? "partition" : "topic",
-                words[none]);
-        rc = CLI_FAILURE;
-    } else if (count > 0) {
-        int twice = check_twice(c, words, out, v);
-        rc = twice >= 0 ? twice : CLI_OK;
-    }
-    free(v);
-    free(ends);
-    cli_topics_free(&topics);
+    else if (count > 0)
+        rc = find_named(c, words, count, &f);
+    cli_topics_free(&f.topics);
     return rc;
 }
 
