@@ -58,11 +58,8 @@ static kc_err items_of_answer(struct items *it, const struct result *r, size_t c
     struct item_mark *marks = kw_arena_calloc(&it->arena, count + 1, sizeof *marks);
     if (!v || !marks) return KC_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
-        size_t size = (size_t)KW_MAX(r[i].name.len, 0);
-        char *name = kw_arena_alloc(&it->arena, size + 1);
+        const char *name = kc_admin_keep_str(&it->arena, r[i].name);
         if (!name) return KC_NO_MEMORY;
-        if (size > 0) memcpy(name, r[i].name.p, size);
-        name[size] = 0;
         v[i] = (kc_partition_item){.topic = name, .partition = r[i].resource};
     }
     it->v = v;
