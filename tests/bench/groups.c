@@ -308,30 +308,30 @@ static void idle(int groups, int n, double seconds) {
 
 /* What the kernel alone takes for so many heartbeats: a process that receives and sends as many bytes, and knows no protocol. */
 static void echo(int total, double seconds) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t at_size = sizeof at;
+    socklen_t size = sizeof address;
     enum { REQUEST = 90, ANSWER = 14 };
     char bytes[4096] = {0};
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    if (bind(listener, (void *)&at, at_size) || getsockname(listener, (void *)&at, &at_size) || listen(listener, 1000)) die("listen");
+    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (bind(listener, (void *)&address, size) || getsockname(listener, (void *)&address, &size) || listen(listener, 1000)) die("listen");
     pid_t child = fork();
+    if (child < 0) die("fork");
     int epoll = epoll_create1(0);
     int *fds = calloc((size_t)total, sizeof *fds);
     for (int i = 0; i < total; i++) {
-        fds[i] = child ? accept(listener, NULL, NULL) : socket(AF_INET, SOCK_STREAM, 0);
-        if (!child && connect(fds[i], (void *)&at, at_size)) die("connect");
+        fds[i] = child ? accept(listener, NULL, NULL) : dial();
         setsockopt(fds[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         if (fds[i] < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &e)) die("epoll");
     }
     double start = now_ms(), period = 3000;
     clock_t cpu = clock();
-    for (long sent = 0, took = 0; now_ms() - start < seconds * 1000;) {
+    for (long sent = 0; now_ms() - start < seconds * 1000;) {
         struct epoll_event e[256];
         for (; !child && sent < (long)((now_ms() - start) / period * total); sent++)
             if (send(fds[sent % total], bytes, REQUEST, MSG_NOSIGNAL) < 0) die("send");
         int k = epoll_wait(epoll, e, 256, child ? 100 : 1);
-        for (int i = 0; i < k; i++, took++)
+        for (int i = 0; i < k; i++)
             if (recv(fds[e[i].data.u32], bytes, sizeof bytes, 0) > 0 && child) (void)!send(fds[e[i].data.u32], bytes, ANSWER, MSG_NOSIGNAL);
     }
     if (!child) exit(0);
