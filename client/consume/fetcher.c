@@ -371,7 +371,7 @@ static kw_err encode_fetch(struct kc_request *rq, struct kw_out *out) {
 
 /* The smallest reservation: a consumer's floor has room for one. */
 static int64_t reserve_least(const struct kc_consume *c) {
-    int64_t each = atomic_load(&c->purse->budget->purse_floor);
+    int64_t each = kc_purse_floor(c->purse);
     return each > 0 && each < RESERVE_MIN ? KW_MAX(each, RESERVE_LEAST) : RESERVE_MIN;
 }
 

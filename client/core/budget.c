@@ -8,14 +8,18 @@ void kc_budget_init(struct kc_budget *b, int64_t max) {
 
 /* ---- Two sides ---- */
 
-/* Over its floor a role may use only what the other has neither used nor been promised; the producers also leave room for one consumer that goes
- * without. */
+/* What a role may use in all: over its floor only what the other has neither used nor been promised; the producers also leave room for one consumer
+ * that goes without. */
+static int64_t top(const struct kc_budget *b, enum kc_role role) {
+    int64_t other = atomic_load_explicit(&b->used[!role], memory_order_relaxed);
+    if (role == KC_ROLE_PRODUCE) other += atomic_load_explicit(&b->purse_floor, memory_order_relaxed);
+    return KW_MAX(b->floor[role], b->max - KW_MAX(other, b->floor[!role]));
+}
+
 bool kc_budget_take(struct kc_budget *b, enum kc_role role, size_t n) {
     int64_t size = n > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)n;
     int64_t mine = atomic_fetch_add_explicit(&b->used[role], size, memory_order_relaxed) + size;
-    int64_t other = atomic_load_explicit(&b->used[!role], memory_order_relaxed);
-    if (role == KC_ROLE_PRODUCE) other += atomic_load_explicit(&b->purse_floor, memory_order_relaxed);
-    if (mine <= b->floor[role] || mine + KW_MAX(other, b->floor[!role]) <= b->max) return true;
+    if (mine <= top(b, role)) return true;
     atomic_fetch_sub_explicit(&b->used[role], size, memory_order_relaxed);
     return false;
 }
@@ -72,25 +76,26 @@ static int64_t used(const struct kc_purse *p) {
     return atomic_load_explicit(&p->used, memory_order_relaxed);
 }
 
+int64_t kc_purse_floor(const struct kc_purse *p) {
+    return atomic_load_explicit(&p->budget->purse_floor, memory_order_relaxed);
+}
+
 int64_t kc_purse_room(const struct kc_purse *p) {
     struct kc_budget *b = p->budget;
-    int64_t each = atomic_load_explicit(&b->purse_floor, memory_order_relaxed), promised = 0;
+    int64_t each = kc_purse_floor(p), promised = 0;
     for (const struct kw_list *it = b->purses.next; it != &b->purses; it = it->next) {
         const struct kc_purse *o = KW_CONTAINER_OF(it, struct kc_purse, link);
         if (o != p) promised += KW_MAX(each - used(o), 0);
     }
-    int64_t producing = atomic_load_explicit(&b->used[KC_ROLE_PRODUCE], memory_order_relaxed);
-    int64_t top = KW_MAX(b->floor[KC_ROLE_FETCH], b->max - KW_MAX(producing, b->floor[KC_ROLE_PRODUCE]));
-    int64_t left = top - atomic_load_explicit(&b->used[KC_ROLE_FETCH], memory_order_relaxed);
+    int64_t left = top(b, KC_ROLE_FETCH) - atomic_load_explicit(&b->used[KC_ROLE_FETCH], memory_order_relaxed);
     return KW_MAX(left - promised, each - used(p));
 }
 
 /* Up to its floor a purse is never refused, even where others hold more than they may: an answer is larger than what was reserved for it when
  * its first batch is. */
 bool kc_purse_take(struct kc_purse *p, int64_t n) {
-    int64_t each = atomic_load_explicit(&p->budget->purse_floor, memory_order_relaxed);
     if (n > kc_purse_room(p)) return false;
-    if (used(p) + n <= each)
+    if (used(p) + n <= kc_purse_floor(p))
         kc_purse_add(p, n);
     else if (kc_budget_take(p->budget, KC_ROLE_FETCH, (size_t)n))
         atomic_fetch_add_explicit(&p->used, n, memory_order_relaxed);

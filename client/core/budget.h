@@ -17,7 +17,7 @@ enum kc_role { KC_ROLE_PRODUCE, KC_ROLE_FETCH };
 struct kc_budget {
     _Atomic int64_t used[2]; /* KC_ROLE_PRODUCE, KC_ROLE_FETCH */
     int64_t max, floor[2];
-    _Atomic int64_t purse_floor; /* of each consumer, where there are several; else 0 */
+    _Atomic int64_t purse_floor; /* kc_purse_floor */
     struct kw_list purses;       /* struct kc_purse.link; loop context */
     size_t purse_count;
 };
@@ -37,6 +37,7 @@ struct kc_purse *kc_purse_new(struct kc_budget *b); /* NULL: no memory */
 /* Loop context. Closed, it is promised nothing; what it holds still counts. */
 void kc_purse_open(struct kc_purse *p);
 void kc_purse_close(struct kc_purse *p);
+int64_t kc_purse_floor(const struct kc_purse *p); /* what it can count on; 0: it is the only one, and has the side's */
 int64_t kc_purse_room(const struct kc_purse *p); /* how much may be taken now; may be negative */
 bool kc_purse_take(struct kc_purse *p, int64_t n); /* false: there is not so much room */
 /* Any thread. */
