@@ -347,11 +347,15 @@ static void watch_polls(struct kc_group *g, int64_t now_us) {
     kc_group_enter(g, KC_GROUP_LEAVE);
 }
 
+/* When the group will put it out, unless it is heard of; KW_NEVER: it has no session. */
+static int64_t session_end(const struct kc_group *g) {
+    return kc_group_is_in(g) && g->generation >= 0 ? kc_after(g->heard_us, g->consume->settings->session_timeout_us) : KW_NEVER;
+}
+
 /* For poll. */
 static void show_session(struct kc_group *g, int64_t now_us) {
     struct kc_consume *c = g->consume;
-    bool member = !g->stopped && !c->closed && kc_group_is_in(g) && g->generation >= 0;
-    int64_t by_us = member ? kc_after(g->heard_us, c->settings->session_timeout_us) : KW_NEVER;
+    int64_t by_us = g->stopped || c->closed ? KW_NEVER : session_end(g);
     if (atomic_exchange(&c->session_by_us, by_us) <= now_us) c->notify(c->ctx); /* it may have waited for this look */
 }
 
@@ -362,7 +366,7 @@ static void watch_session(struct kc_group *g, int64_t now_us) {
     struct kc_coordinator *co = kc_commits_coordinator(c->commits);
     bool waits_there = g->state == KC_GROUP_JOIN && co && kc_core_in_flight(c->core, kc_coordinator_broker(co), g->lane) > 0;
     if (waits_there) g->heard_us = now_us; /* whoever waits in JoinGroup is not put out for being silent */
-    if (now_us >= kc_after(g->heard_us, c->settings->session_timeout_us))
+    if (now_us >= session_end(g))
         kc_group_lose(g, false, "no heartbeat was answered for session.timeout.ms");
     else if (g->revoking && now_us >= atomic_load(&g->revoking->deadline_us))
         kc_group_lose(g, false, "REVOKED was not acknowledged in time");
@@ -471,10 +475,9 @@ static bool stable(struct kc_group *g, int64_t now_us) {
     }
     if (g->search_at_us <= now_us) kc_group_search(g); /* whether other topics match by now */
     if (g->survey_due && !g->rejoin && g->survey_at_us <= now_us) kc_group_survey(g, now_us);
-    if (g->metadata_changed && kc_group_led_changed(g) && !g->rejoin) {
+    if (g->metadata_changed && !g->rejoin && kc_group_led_changed(g)) {
+        kc_group_rebalance(g, now_us);
         g->why = "topics have other partitions than when they were shared out";
-        g->rebalance_since_us = now_us;
-        g->rejoin = true;
     }
     g->metadata_changed = false;
     if (!g->rejoin) return false;
@@ -563,7 +566,7 @@ static int64_t next_look(const struct kc_group *g) {
     const struct kc_settings *s = g->consume->settings;
     int64_t at_us = KW_NEVER;
     if (kc_group_is_in(g)) at_us = kc_after(g->polled_us, s->poll_interval_max_us);
-    if (kc_group_is_in(g) && g->generation >= 0) at_us = KW_MIN(at_us, kc_after(g->heard_us, s->session_timeout_us));
+    at_us = KW_MIN(at_us, session_end(g));
     if (g->revoking) at_us = KW_MIN(at_us, atomic_load(&g->revoking->deadline_us));
     if (beats(g) && !g->beat_busy) at_us = KW_MIN(at_us, g->beat_due_us);
     if (g->state == KC_GROUP_BACKOFF) at_us = KW_MIN(at_us, g->not_before_us);
@@ -576,8 +579,9 @@ static int64_t next_look(const struct kc_group *g) {
 
 void kc_group_run(struct kc_consume *c, int64_t now_us) {
     struct kc_group *g = atomic_load(&c->group);
-    if (!g || g->stopped || c->closed) {
-        if (g) show_session(g, now_us);
+    if (!g) return;
+    if (g->stopped || c->closed) {
+        show_session(g, now_us);
         return;
     }
     take_wish(g);
