@@ -85,10 +85,12 @@ int64_t kc_purse_room(const struct kc_purse *p) {
     int64_t each = kc_purse_floor(p), promised = 0;
     for (const struct kw_list *it = b->purses.next; it != &b->purses; it = it->next) {
         const struct kc_purse *o = KW_CONTAINER_OF(it, struct kc_purse, link);
-        if (o != p) promised += KW_MAX(each - used(o), 0);
+        int64_t owed = o != p ? each - used(o) : 0; /* read once: events are freed meanwhile */
+        promised += KW_MAX(owed, 0);
     }
     int64_t left = top(b, KC_ROLE_FETCH) - atomic_load_explicit(&b->used[KC_ROLE_FETCH], memory_order_relaxed);
-    return KW_MAX(left - promised, each - used(p));
+    int64_t own = each - used(p);
+    return KW_MAX(left - promised, own);
 }
 
 /* Up to its floor a purse is never refused, even where others hold more than they may: an answer is larger than what was reserved for it when
