@@ -315,8 +315,10 @@ static kc_err take_rest(struct seat *s, const void *msg) {
         return KC_OK;
     }
     int16_t code = ((const struct kw_heartbeat_response *)msg)->error_code;
-    if (!code && told_by_coordinator(s)) sim_group_sign(s->a->r, s->g);
-    return code;
+    if (code || !told_by_coordinator(s)) return code;
+    sim_group_sign(s->a->r, s->g);
+    sim_group_beat(s->a->r, s->g, s->generation, s->sent_us);
+    return KC_OK;
 }
 
 static kc_err take(struct seat *s, const void *m) {
@@ -510,7 +512,7 @@ void sim_commits_new(struct sim_run *r, int client) {
 
 static bool seat_is_through(const struct seat *s, int64_t since_us, char *why, size_t size) {
     const struct app *a = s->a;
-    bool in = alone(s) || (s->stable && s->generation >= s->g->synced); /* above it: who told it did not hold the office any more, so the model took no note */
+    bool in = alone(s) || (s->stable && (s->generation == s->g->synced || s->g->synced == 0)); /* 0: the model has forgotten */
     if (in && s->ok_us > KW_MAX(since_us, a->w->now_us - SILENT_S * SIM_S)) return true;
     snprintf(why, size, "%s, client %d: %s, generation %d of %d, asks broker %d (%s%s), the last answer was good %lld ms ago", s->g->id,
              a->role.client->index, s->stable ? "stable" : "not stable", s->generation, s->g->synced, s->coordinator, names[s->step],

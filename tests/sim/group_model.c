@@ -50,12 +50,16 @@ static void stored(struct sim_cell *c, int64_t value, int32_t generation) {
         if (c->unsure[i].generation < generation) take_unsure(c, c->unsure[i].value);
 }
 
+static bool is_before_loss(const struct sim_run *r, int64_t asked_us) {
+    return r->groups.losses > 0 && asked_us <= r->groups.lost_us;
+}
+
 void sim_commit_ended(struct sim_run *r, struct sim_group *g, int cell, int64_t value, int32_t generation, int64_t sent_us, enum sim_commit_end end) {
     struct sim_cell *c = &g->cells[cell];
     if (end == SIM_COMMIT_REFUSED) take_unsure(c, value);
     if (end != SIM_COMMIT_ACKED) return;
     r->groups.acked++;
-    if (r->groups.losses > 0 && sent_us <= r->groups.lost_us) return; /* the answer was on its way when what it tells of was lost */
+    if (is_before_loss(r, sent_us)) return; /* the answer was on its way when what it tells of was lost */
     if (g->crew && generation < g->synced && sent_us > g->synced_us)
         sim_fail(&r->w, 33, "%s: %lld was committed for partition %d by generation %d, long after generation %d had begun", g->id, (long long)value, cell,
                  generation, g->synced);
@@ -118,17 +122,24 @@ void sim_group_sign(struct sim_run *r, struct sim_group *g) {
     g->sign_us = r->w.now_us;
 }
 
+static void began(struct sim_run *r, struct sim_group *g, int32_t generation) {
+    if (generation <= g->synced) return;
+    g->synced = generation;
+    g->synced_us = r->w.now_us;
+}
+
+void sim_group_beat(struct sim_run *r, struct sim_group *g, int32_t generation, int64_t asked_us) {
+    if (!is_before_loss(r, asked_us)) began(r, g, generation);
+}
+
 void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation, const char *member, const uint8_t *cells, int count,
                       int64_t asked_us) {
     r->groups.syncs++;
-    if (r->groups.losses > 0 && asked_us <= r->groups.lost_us) return;
+    if (is_before_loss(r, asked_us)) return;
     if (generation == 1 && !has_committed(g)) begin_anew(g);
     if (generation < g->synced && asked_us > g->synced_us)
         sim_fail(&r->w, 33, "%s: member %s is told what it owns in generation %d, when generation %d had begun", g->id, member, generation, g->synced);
-    if (generation > g->synced) {
-        g->synced = generation;
-        g->synced_us = r->w.now_us;
-    }
+    began(r, g, generation);
     int at = generation % SIM_OWNERS;
     if (g->owners[at].generation != generation) {
         memset(&g->owners[at], 0, sizeof g->owners[at]);

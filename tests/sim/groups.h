@@ -94,6 +94,8 @@ void sim_commit_ended(struct sim_run *r, struct sim_group *g, int cell, int64_t 
 void sim_commit_read(struct sim_run *r, struct sim_group *g, int cell, int64_t value, uint64_t version);
 /* A member (a static one by that name) was told what it owns, by who was the coordinator all the while; asked_us: when it asked. */
 void sim_group_synced(struct sim_run *r, struct sim_group *g, int32_t generation, const char *member, const uint8_t *cells, int count, int64_t asked_us);
+/* One that had been told says that it lives, and who is the coordinator all the while agrees: it may have been told by one that lost its office just then. */
+void sim_group_beat(struct sim_run *r, struct sim_group *g, int32_t generation, int64_t asked_us);
 void sim_group_sign(struct sim_run *r, struct sim_group *g);
 void sim_groups_lost(struct sim_run *r); /* of one node alone: what was not synced may be gone */
 
