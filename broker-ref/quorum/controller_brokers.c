@@ -15,21 +15,24 @@ static bool claim_broker(int32_t id, char key[KB_CLAIM_SIZE], size_t *n) {
 
 /* ---- Registration ---- */
 
-/* May the broker have lost what it acknowledged? What it says it had last must be what the image has, or what that was registered over without ever
- * having served. */
-static bool is_lost(const struct kb_broker_register *r, const struct kb_image_broker *b, const struct kb_session *s) {
+/* Is it not the one that served last? What it says it had last must be what the image has, or what that was registered over without ever having served. */
+static bool is_another(const struct kb_broker_register *r, const struct kb_image_broker *b, const struct kb_session *s) {
     if (!b) return r->previous_epoch < 0;
     if (r->previous_epoch == b->epoch) return false;
     return r->previous_epoch < 0 || s->served || s->epoch != b->epoch || r->previous_epoch < s->base_epoch;
 }
 
-/* One that has none has nothing that it could have lost: a broker that is new is as good as any. */
 static bool has_replicas(const struct kb_controller *k, int32_t id) {
     const struct kb_image_topic *t;
     for (size_t it = 0; (t = kw_map_next(&k->o.image->topics_by_id, &it));)
         for (int32_t i = 0; i < t->partition_count; i++)
             if (kb_elect_has(t->partitions[i].replicas, t->partitions[i].replica_count, id)) return true;
     return false;
+}
+
+/* May the broker have lost what it acknowledged? Without a replica there is nothing: a broker that is new is as good as any. */
+static bool is_lost(const struct kb_controller *k, const struct kb_broker_register *r, const struct kb_image_broker *b, const struct kb_session *s) {
+    return is_another(r, b, s) && has_replicas(k, r->id);
 }
 
 static bool is_duplicate(const struct kb_controller *k, const struct kb_broker_register *r, const struct kb_image_broker *b) {
@@ -75,7 +78,7 @@ static kw_err prepare(struct kb_controller *k, struct kb_broker_register *r) {
     if (is_duplicate(k, r, b) || (b && kw_uuid_eq(b->incarnation, r->incarnation))) return KW_OK;
     if (b && !b->fenced) s->want |= KB_BROKER_FENCE;
     s->want &= (uint8_t)~KB_BROKER_UNFENCE;
-    if (is_lost(r, b, s) && has_replicas(k, r->id)) s->want |= KB_BROKER_LOST;
+    if (is_lost(k, r, b, s)) s->want |= KB_BROKER_LOST;
     if (s->want) kb_sweep_request(k);
     return KW_OK;
 }
@@ -123,7 +126,7 @@ static kw_err run_register(struct kb_controller *k, struct kb_change *c) {
         return KW_OK;
     }
     if (!registration_ok(k, r, b)) return KW_OK;
-    bool lost = is_lost(r, b, s) && has_replicas(k, r->id);
+    bool lost = is_lost(k, r, b, s);
     kw_err err = register_record(k, r);
     if (err) return err;
     s->base_epoch = !b || s->served || s->epoch != b->epoch ? (b ? b->epoch : r->epoch) : KW_MIN(s->base_epoch, b->epoch);
