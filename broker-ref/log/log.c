@@ -274,7 +274,6 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     o->recover.interval = in->config->index_interval_bytes;
     o->recover.others = in->others;
     o->recover.compacted = in->config->compact_policy;
-    o->recover.guarded = in->guarded;
     o->recover.killed = in->killed;
     o->recover.committed = in->committed;
     o->log = log;

@@ -94,7 +94,7 @@ struct kb_log_open {
     bool identity;                  /* partition.metadata is to be as durable as the rest */
     int64_t start_checkpoint, recovery_point;
     enum kb_others others;
-    bool guarded, killed;           /* as in recover.h */
+    bool killed;                    /* as in recover.h */
     int64_t committed;
     void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now); /* log is NULL on error; the reason was logged */
     void *ctx;

@@ -8,7 +8,7 @@
  * is told by what is around it, or not at all: a lower one behind it, be it past damage; the next segment's base; and the recovery point, which was the
  * log's end once, so that no gap reaches over it. Below it a gap was synced as it is. Above it nothing vouches for one. A single replica keeps it: it may be
  * compaction's, and nobody else has what is behind it. Where others have all of it (enum kb_others), a log that ends above such a gap must neither lead nor
- * count: its start has the controller told first (guarded, killed), and cuts it off. At the worst what was right is fetched once more. The same goes for
+ * count: its start has the controller told first, and cuts it off. At the worst what was right is fetched once more. The same goes for
  * damage to what was synced: in sync, this replica could come to lead and not serve it.
  *
  * A compacted log may not be cut far back so: of a key whose deletion the leader has forgotten meanwhile, what lies below would be back. There gaps are
@@ -306,9 +306,9 @@ static kw_err tell_first(const struct walk *w) {
 /* The log ends at pos, if that may be. */
 static kw_err cut_here(struct walk *w, bool rot) {
     struct kb_recover *r = w->r;
-    bool loss = rot || w->unvouched;
-    kw_err err = r->guarded && !loss && r->killed ? was_whole(w, &loss) : KW_OK;
-    if (err || r->others != KB_OTHERS_MAY_COUNT || !loss) {
+    bool may_count = r->others == KB_OTHERS_MAY_COUNT, loss = rot || w->unvouched;
+    kw_err err = may_count && r->killed && !loss ? was_whole(w, &loss) : KW_OK;
+    if (err || !may_count || !loss) {
         w->cut = !err;
         return err;
     }
@@ -615,7 +615,7 @@ static kw_err lost_tail(struct kb_recover *r, size_t i, bool trusted, bool *lost
     *lost = true;
     kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: ends at offset %" PRId64 ", %" PRId64 " short of the next: its tail was lost",
                     r->dir, r->bases[i], r->expected, gap);
-    return r->guarded && r->killed ? KW_ECRC : KW_OK; /* no kill takes a tail */
+    return r->others == KB_OTHERS_MAY_COUNT && r->killed ? KW_ECRC : KW_OK; /* no kill takes a tail */
 }
 
 /* The next one begins before this one ends: it would hide what stands here. It goes, with what comes behind it, and this one is the last: it is looked at
@@ -694,6 +694,12 @@ static kw_err sync_all(struct kb_recover *r) {
     return err;
 }
 
+/* Others count on all that was written where the process alone ended, on all that was synced where the machine did and this log synced what it
+ * acknowledged: what is missing at its end is then as bad as what is wrong. */
+static bool holds_committed(const struct kb_recover *r) {
+    return r->others == KB_OTHERS_MAY_COUNT && (r->killed || r->sync);
+}
+
 void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
     r->fs = fs;
     r->expected = 0;
@@ -709,7 +715,7 @@ void kb_recover_run(struct kb_recover *r, struct kb_fs *fs) {
     if (!err && !r->seg_count && r->start_checkpoint > 0)
         kb_recover_note(r, KB_ERROR, "%s: no segment, though the log starts at %" PRId64 ": nothing of it is left", r->dir, r->start_checkpoint);
     if (!err && (!r->seg_count || r->start_checkpoint > r->leo)) err = fresh(r, KW_MAX(r->start_checkpoint, 0));
-    if (!err && r->guarded && r->committed > r->leo) {
+    if (!err && r->committed > r->leo && holds_committed(r)) {
         kb_recover_note(r, KB_ERROR, "%s: ends at offset %" PRId64 ", and was committed up to %" PRId64, r->dir, r->leo, r->committed);
         err = KW_ECRC;
     }

@@ -32,9 +32,8 @@ struct kb_recover {
     int32_t interval;
     enum kb_others others;
     bool compacted;    /* or to be: gaps are everywhere */
-    bool guarded;      /* they count on all that was written, or synced (KB_OTHERS_MAY_COUNT): what is missing at the end is as bad as what is wrong */
-    bool killed;       /* guarded: the process alone ended, so that all that was written is whole, but for the end of what was on its way */
-    int64_t committed; /* guarded: what is below was committed, and here */
+    bool killed;       /* the process alone ended, so that all that was written is whole, but for the end of what was on its way */
+    int64_t committed; /* what is below was committed, and here, as far as it was kept (holds_committed) */
     /* out */
     kw_err err;
     struct kb_found *segs;       /* ascending, at least one */

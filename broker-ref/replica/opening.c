@@ -174,6 +174,7 @@ static void log_opened(void *ctx, struct kb_log *log, kw_err err, struct kb_now 
         lower_point(o, now);
 }
 
+/* The controller takes it for whole as it registers. */
 static bool may_count(const struct kb_opening *o) {
     return o->p->node->lifecycle && o->first && !o->told && o->p->replica_count > 1;
 }
@@ -190,12 +191,6 @@ static enum kb_others others_of(const struct kb_opening *o) {
     return p->leader_id >= 0 ? KB_OTHERS_LEAD : KB_OTHERS_HAVE_IT;
 }
 
-/* The controller takes it for whole as it registers: all that it had written where the process alone ended, all that it had synced where the machine did and
- * it synced what it acknowledged. */
-static bool is_guarded(const struct kb_opening *o) {
-    return may_count(o) && (!o->p->node->start_unclean || o->p->log_config.flush_on_ack);
-}
-
 static void open_log(void *ctx, struct kb_now now) {
     struct kb_opening *o = ctx;
     struct kb_partition *p = o->p;
@@ -210,7 +205,6 @@ static void open_log(void *ctx, struct kb_now now) {
                                .start_checkpoint = p->points[KB_POINT_START],
                                .recovery_point = p->points[KB_POINT_RECOVERY],
                                .others = others_of(o),
-                               .guarded = is_guarded(o),
                                .killed = !p->node->start_unclean,
                                .committed = p->points[KB_POINT_HW],
                                .done = log_opened,

@@ -27,7 +27,7 @@ struct rig {
     struct kb_log_config config;
     struct kb_log *log;
     struct kb_now now;
-    bool clean, whole, guarded, killed;
+    bool clean, whole, killed;
     enum kb_others others;
     int64_t start_checkpoint, recovery_point, committed;
     kw_err open_err, done_err;
@@ -116,7 +116,7 @@ static inline void rig_opened(void *ctx, struct kb_log *log, kw_err err, struct 
 static inline kw_err rig_open_start(struct rig *r) {
     struct kb_log_open o = {.env = &r->env, .config = &r->config, .owner = {rig_marks_moved, rig_failed, rig_cut_back, r}, .dir = RIG_DIR, .create = true,
                             .clean = r->clean, .whole = r->whole, .start_checkpoint = r->start_checkpoint, .recovery_point = r->recovery_point,
-                            .others = r->others, .guarded = r->guarded, .killed = r->killed, .committed = r->committed, .done = rig_opened, .ctx = r};
+                            .others = r->others, .killed = r->killed, .committed = r->committed, .done = rig_opened, .ctx = r};
     r->opened = false;
     r->open_err = KW_OK;
     r->log = NULL;

@@ -31,7 +31,6 @@ static void expect_ends(struct rig *r, int how, bool killed, bool clean, int64_t
     static const enum kb_others roles[] = {KB_OTHERS_NONE, KB_OTHERS_MAY_COUNT, KB_OTHERS_HAVE_IT, KB_OTHERS_LEAD};
     uint64_t before = sim_disk_hash(r->disk);
     r->others = roles[how];
-    r->guarded = how == 1 && killed;
     r->killed = killed;
     r->clean = clean;
     if (how == 1) {
@@ -93,7 +92,6 @@ static void test_vouched_gaps_stay(void **state) {
             r.recovery_point = point == 7 ? -1 : point;
             r.config.compact_policy = point == 7;
             r.others = (enum kb_others)how;
-            r.guarded = how == KB_OTHERS_MAY_COUNT;
             r.killed = true;
             r.clean = false;
             rig_open(&r);
@@ -153,7 +151,6 @@ static void test_bl13_segments_that_do_not_meet(void **state) {
         r.clean = false;
         r.recovery_point = 0;
         r.others = told ? KB_OTHERS_HAVE_IT : KB_OTHERS_MAY_COUNT;
-        r.guarded = !told;
         r.killed = true;
         assert_int_equal(rig_open_start(&r), KW_OK);
         rig_idle(&r);
