@@ -3,7 +3,8 @@
  * meaning, which only says so (elect.h). And says when no log is left that works: then it is the disk. KIP-858.
  *
  * Called by partition (logs that fail or open), partitions (the image, life). Calls channel, lifecycle. Nothing is kept of what was told: what the image
- * says is compared with how the logs are, whenever one of them changes, until both agree. Only partitions with other replicas are told.
+ * says is compared with how the logs are, whenever one of them changes, until both agree. That a log failed is told only of partitions with other
+ * replicas.
  */
 #include <stdlib.h>
 
@@ -30,8 +31,8 @@ typedef struct kw_assign_replicas_to_dirs_response_topic_data topic_told;
 /* The log failed and the image does not say so, or the other way round. */
 static bool differs(const struct kb_partition *p, const struct kb_image_partition *ip) {
     if (p->state == KB_PART_LOADING) return kb_opening_lacks(p);
-    if (ip->replica_count <= 1) return false;
-    return kb_elect_is_lost(ip, p->node->id) ? p->state == KB_PART_ONLINE : p->state == KB_PART_OFFLINE;
+    if (kb_elect_is_lost(ip, p->node->id)) return p->state == KB_PART_ONLINE; /* alone, too: others may have been replicas when it was told */
+    return p->state == KB_PART_OFFLINE && ip->replica_count > 1;
 }
 
 static bool is_untold(const struct kb_partition *p) {

@@ -177,6 +177,44 @@ static void test_a_single_replicas_log_fails(void **state) {
     assert_int_equal(kb_node_state(c.h[leader].r.node), KB_NODE_READY);
     teardown_hosts();
 }
+static void reassign_first(int32_t *to, int32_t n) { /* n -1: not any more */
+    struct kw_alter_partition_reassignments_request_reassignable_partition x = {.replicas = {to, n}};
+    struct kw_alter_partition_reassignments_request_reassignable_topic t = {.name = kw_str_of("t"), .partitions = {&x, 1}};
+    struct kw_alter_partition_reassignments_request m = {.timeout_ms = 5000, .allow_replication_factor_change = true, .topics = {&t, 1}};
+    struct kw_alter_partition_reassignments_response answer;
+    ask(0, KW_API_ALTER_PARTITION_REASSIGNMENTS, 1, &m, &answer);
+    assert_int_equal(answer.error_code, KE_NONE);
+    assert_int_equal(answer.responses.v[0].partitions.v[0].error_code, KE_NONE);
+}
+
+/* It is to have a second one, so that the controller hears that its log failed; and then it is to be alone again. When its log is back it must lead again
+ * (simulator, cluster seed 1071). */
+static void test_a_single_replica_that_was_told_is_back(void **state) {
+    (void)state;
+    begin(3, 3, 97);
+    assert_int_equal(create(0, "t", 2, 1, 5000), KE_NONE);
+    cl_pass(&c, 500000);
+    int was = seen_by(0, 0)->leader, other = (was + 1) % 3;
+    put(was, 0, 0);
+    sim_disk_faults(c.h[was].r.disk)->eio_write_at = 0;
+    assert_int_equal(try_put(was, 0), KE_KAFKA_STORAGE_ERROR);
+    reassign_first((int32_t[]){was, other}, 2);
+    until_led_by_another(other, 0, was);
+    reassign_first(NULL, -1);
+    cl_pass(&c, 500000);
+    assert_int_equal(seen_by(other, 0)->replica_count, 1);
+    assert_true(kb_elect_is_lost(seen_by(other, 0), was));
+    cl_kill(&c.h[was], false);
+    cl_pass(&c, 500000);
+    up(was);
+    until_ready(was, was + 1, 10000000);
+    cl_pass(&c, 2000000);
+    assert_int_equal(seen_by(other, 0)->leader, was);
+    assert_false(kb_elect_is_lost(seen_by(other, 0), was));
+    put(was, 0, 1);
+    teardown_hosts();
+}
+
 /* ---- Logs that lack something ---- */
 
 /* Three copies of what was acknowledged, on 1, 2 and 3; all are killed at once, and a bit of the last batch of one turns: nothing of it need have been
@@ -412,6 +450,7 @@ int main(void) {
         cmocka_unit_test(test_a_followers_log_fails),
         cmocka_unit_test(test_a_disk_fails),
         cmocka_unit_test(test_a_single_replicas_log_fails),
+        cmocka_unit_test(test_a_single_replica_that_was_told_is_back),
         cmocka_unit_test(test_a_rotten_tail_does_not_lead),
         cmocka_unit_test(test_a_rotten_tail_of_the_last),
         cmocka_unit_test(test_rot_amidst_a_log_is_fetched_anew),
