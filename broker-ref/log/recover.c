@@ -298,8 +298,8 @@ static kw_err was_whole(struct walk *w, bool *yes) {
 
 /* Others may count on it. */
 static kw_err tell_first(const struct walk *w) {
-    kb_recover_note(w->r, KB_ERROR, "%s/%020" PRId64 ".log: damaged at position %" PRId64 " (%s), offset %" PRId64 ": what stood there was whole once",
-                    w->r->dir, w->g->facts.base, w->pos, w->why, w->r->expected);
+    kb_recover_note(w->r, KB_ERROR, "%s/%020" PRId64 ".log: %s at position %" PRId64 " (%s), offset %" PRId64 ": left as it is while others may count on it",
+                    w->r->dir, w->g->facts.base, w->unvouched ? "not to be trusted" : "damaged", w->pos, w->why, w->r->expected);
     return KW_ECRC;
 }
 

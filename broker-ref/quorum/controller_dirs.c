@@ -80,7 +80,7 @@ static kw_err lacks(struct kb_controller *k, const struct kb_dirs_request *d, co
     if (!kb_elect_has(p->isr, p->isr_count, d->broker)) return KW_OK;
     kw_err err = elect(k, t, p, place, true, &e);
     if (err) return err;
-    bool last = kb_elect_has(e.isr, e.isr_count, d->broker);
+    bool last = e.gave_up || kb_elect_has(e.isr, e.isr_count, d->broker);
     kb_say(k->o.logger, KB_WARN, "%s-%d: the log of broker %d lacks something that was acknowledged: %s", t->name, (int)p->index, (int)d->broker,
            last ? "it was the last in sync, so that is lost unless it was still on its way" : "it is not in sync any more");
     if (!e.changed) return KW_OK;
