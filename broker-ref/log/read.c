@@ -200,13 +200,11 @@ static void fill(struct kb_cursor *c, struct kb_read *r) {
     struct kb_slice *s = &r->slices[0];
     s->len = r->bytes = (size_t)(c->stop - c->at);
     r->slice_count = 1;
-    if (from_memory(c, s)) {
-        /* nothing to be read */
-    } else if (r->into_memory) {
+    if (r->into_memory) {
         s->blk = c->blk;
         s->p = c->blk->data;
         c->blk = NULL;
-    } else {
+    } else if (!from_memory(c, s)) {
         s->file = kb_file_ref(c->seg->file);
         s->offset = c->at;
     }

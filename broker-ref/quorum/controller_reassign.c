@@ -197,7 +197,7 @@ static kw_err reassign_one(struct kb_controller *k, struct kb_reassign *a) {
     if (!led || x.isr_count == 0) err = kb_target_elect(k, t, p, &x);
     if (!err && x.isr_count == 0) { /* where unclean elections are allowed: nobody lives who could win one */
         kb_result_set(&a->result, KE_INVALID_REPLICA_ASSIGNMENT,
-                      "none of the replicas that the partition had before is in sync or alive: none could lead");
+                      "none of the replicas that the partition had before is in sync or alive: start one of their brokers first");
         return KW_OK;
     }
     return err ? err : kb_target_record(k, t, p, &x, &made);
