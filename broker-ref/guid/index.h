@@ -1,0 +1,89 @@
+/* index.h - the ids of one partition's records: where a record with a given id lies (message.guid.dedup). A small LSM over offset ranges:
+ * a table in memory for the newest, sorted run files in the log's folder for the rest, each with a filter in memory.
+ *
+ * It is a pure function of the log, and a cache of its replay: all in [from, end) that carries an id is in it, unless it is older than the
+ * window. Whatever appends to the log or cuts it tells the index; what it has missed it reads from the log (guids.c). An entry counts while
+ * log start <= offset < log end and its run is alive: the run's newest append is less than the window ago, by this process's monotonic
+ * clock, and, across a restart, by the wall clock.
+ *
+ * Called by guids.c (life, catching up, cutting, retention) and by guid/dedup.c, api/lookup_guid.c (finding). Calls table, run, merge, the disk.
+ */
+#ifndef KB_GUID_INDEX_H
+#define KB_GUID_INDEX_H
+
+#include "../event.h"
+#include "../log/log.h"
+
+#define KB_GUID_SIZE 16
+
+struct kb_guid_entry { /* as it is stored: 24 bytes, the offset relative to its run's */
+    uint8_t id[KB_GUID_SIZE];
+    int64_t offset;
+    uint32_t payload; /* CRC-32C of key and value, their lengths included: the same payload or not, without a read of the log */
+};
+
+struct kb_guid_env { /* of a node; outlives its indexes and their requests */
+    struct kb_disk *disk;
+    const struct kb_logger *logger;
+    struct kw_rng *rng;     /* keys of the hashes */
+    bool ephemeral;         /* nothing is synced */
+    int64_t memory_max;     /* tables of all indexes (guid.index.memory.bytes): over it the largest is written out first */
+    int64_t memory_used;
+    struct kw_list indexes;
+};
+void kb_guid_env_init(struct kb_guid_env *env, struct kb_disk *disk, const struct kb_logger *logger, struct kw_rng *rng);
+
+struct kb_guid_index;
+struct kb_guid_open {
+    struct kb_guid_env *env;
+    struct kb_log *log;     /* open; outlives the index */
+    int64_t window_ms;
+    int64_t trust_to;       /* runs that end above it are dropped and their records read again: after the machine went down the recovery point,
+                               else the log's end */
+    /* Once, in a later turn, unless the index is freed before. What the folder held and could not be read is dropped, and said. */
+    void (*done)(void *ctx, struct kb_guid_index *index, kw_err err, struct kb_now now);
+    void *ctx;
+};
+kw_err kb_guid_open(const struct kb_guid_open *o, struct kb_guid_index **index, struct kb_now now) KW_CHECK;
+void kb_guid_free(struct kb_guid_index *index); /* operations in flight finish behind it; tables that were not written are read from the log again */
+/* Writes what is in memory; done once. For a clean stop: after it a start reads nothing of the log. */
+kw_err kb_guid_shutdown(struct kb_guid_index *index, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now) KW_CHECK;
+void kb_guid_window_set(struct kb_guid_index *index, int64_t window_ms);
+
+int64_t kb_guid_end(const struct kb_guid_index *index);   /* all below was looked at */
+/* The lowest offset whose record a live run (or the table) may name; the log's end: none. Retention by time and compaction stay below it. */
+int64_t kb_guid_hold_from(const struct kb_guid_index *index);
+
+/* What was appended: ids in offset order, then the batch's end. `base` below the index's end: what was there before has been taken back
+ * (a full disk), and is dropped here. `base` above it: KW_EINVAL, it must catch up. KW_ENOMEM: nothing has changed, and the index stays
+ * behind until it has caught up. */
+kw_err kb_guid_add(struct kb_guid_index *index, int64_t base, int64_t end, const struct kb_guid_entry *v, size_t n, struct kb_now now) KW_CHECK;
+/* The log will be cut to end at `to` (INT64_MIN: emptied): masks of runs that reach beyond are durable before done comes; only then may the log be
+ * cut. 1: at once, done is not called. */
+int32_t kb_guid_cut(struct kb_guid_index *index, int64_t to, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
+/* End of turn, and now and then (housekeeping): tables that are full or old are written, runs merged, dead ones removed. */
+void kb_guid_work(struct kb_guid_index *index, struct kb_now now);
+
+/* In memory only: the newest copies. Exact for offsets from kb_guid_table_from on. */
+bool kb_guid_probe(const struct kb_guid_index *index, const uint8_t id[KB_GUID_SIZE], struct kb_guid_entry *out);
+/* Everywhere. The answers are those of the moment of the return, or of the call of done: probe again for what was added since. */
+struct kb_guid_find {
+    struct kb_guid_index *index;
+    const uint8_t (*ids)[KB_GUID_SIZE]; /* live until done */
+    size_t count;
+    struct kb_guid_entry *found; /* out: offset -1: nowhere. Of several copies (a topic that was not always deduped) the lowest offset */
+    kw_err err;                  /* out: KW_EIO: a run could not be read. It is dropped, the index goes back and has to catch up */
+    void (*done)(struct kb_guid_find *f, struct kb_now now);
+    void *ctx;
+    void *priv;
+};
+int32_t kb_guid_find(struct kb_guid_find *f, struct kb_now now); /* 1: answered now; 0: done will be called in a later turn; < 0: kw_err */
+void kb_guid_find_cancel(struct kb_guid_find *f);
+
+struct kb_guid_stats {
+    int64_t from, end, entries, runs, disk_bytes, memory_bytes, window_ms;
+    int64_t finds, run_reads, hits, flushes, merges, forgotten; /* counted since it was opened; forgotten: ids that went with their records within the window */
+};
+void kb_guid_stats(const struct kb_guid_index *index, struct kb_guid_stats *out);
+
+#endif
