@@ -117,5 +117,7 @@ void kb_effective_partition(const struct kb_image *im, const struct kb_config *c
         .timestamp_after_max_ms = kb_effective_topic_int(im, c, topic, "message.timestamp.after.max.ms"),
         .compact = topic_list_has(im, c, topic, "cleanup.policy", "compact"),
         .compression = compression_of(compression.value),
+        .guid_dedup = kb_effective_topic_int(im, c, topic, "message.guid.dedup") > 0,
+        .guid_window_ms = kb_effective_topic_int(im, c, topic, "message.guid.window.ms"),
     };
 }

@@ -91,6 +91,7 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
     kw_list_init(&p->dirty_link);
     kw_list_init(&p->config_link);
     kw_list_init(&p->link);
+    p->internal = t->internal;
     kb_partition_configure(p);
     kb_partition_take_image(p, t, ip, n->now);
     kw_list_push(&n->partitions->all, &p->link);

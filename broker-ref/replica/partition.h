@@ -35,6 +35,8 @@ struct kb_partition {
         int64_t timestamp_before_max_ms, timestamp_after_max_ms;
         bool compact;
         int8_t compression; /* -1 producer */
+        bool guid_dedup;        /* message.guid.dedup; never of an internal topic */
+        int64_t guid_window_ms; /* message.guid.window.ms */
     } config;
     int64_t hw;
     int64_t points[3];          /* recovery point, log start, high watermark as the checkpoint files have them, until it is online; -1: not in them */

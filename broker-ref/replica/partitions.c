@@ -73,6 +73,7 @@ void kb_partition_configure(struct kb_partition *p) {
     struct kw_str topic = kw_str_of(p->topic);
     kb_effective_log(&n->image, n->parts.config, topic, &p->log_config);
     kb_effective_partition(&n->image, n->parts.config, topic, &p->config);
+    p->config.guid_dedup &= !p->internal;
 }
 
 static void drop_removed(struct kb_node *n, struct kb_now now) {
