@@ -27,9 +27,11 @@ struct kb_guid_env { /* of a node; outlives its indexes and their requests */
     const struct kb_logger *logger;
     struct kw_rng *rng;     /* keys of the hashes */
     bool ephemeral;         /* nothing is synced */
-    int64_t memory_max;     /* tables of all indexes (guid.index.memory.bytes): over it the largest is written out first */
+    int64_t memory_max;     /* tables of all indexes (guid.index.memory.bytes, 64 MiB): over it the largest is written out first, at twice nothing is
+                               added before something was */
     int64_t memory_used;
-    struct kw_list indexes;
+    int32_t open_files_max, open_files; /* runs, all indexes: least recently used go first (256) */
+    struct kw_list indexes, file_lru;   /* the indexes' own */
 };
 void kb_guid_env_init(struct kb_guid_env *env, struct kb_disk *disk, const struct kb_logger *logger, struct kw_rng *rng);
 
@@ -38,20 +40,28 @@ struct kb_guid_open {
     struct kb_guid_env *env;
     struct kb_log *log;     /* open; outlives the index */
     int64_t window_ms;
-    int64_t trust_to;       /* runs that end above it are dropped and their records read again: after the machine went down the recovery point,
-                               else the log's end */
-    /* Once, in a later turn, unless the index is freed before. What the folder held and could not be read is dropped, and said. */
+    int64_t trust_to;       /* of runs nothing above it counts, and is read again: after the machine went down the recovery point, else the log's
+                               end. Of a run whose last offset has another leader epoch in the log than it was written under nothing counts */
+    /* Once, in a later turn, unless the index is freed before. What the folder held and could not be read is dropped, and said. What does not count
+     * is masked durably by then: only then may the log be appended to. */
     void (*done)(void *ctx, struct kb_guid_index *index, kw_err err, struct kb_now now);
     void *ctx;
 };
 kw_err kb_guid_open(const struct kb_guid_open *o, struct kb_guid_index **index, struct kb_now now) KW_CHECK;
-void kb_guid_free(struct kb_guid_index *index); /* operations in flight finish behind it; tables that were not written are read from the log again */
-/* Writes what is in memory; done once. For a clean stop: after it a start reads nothing of the log. */
+/* Operations in flight finish behind it, and keep the log's folder where it is until then; tables that were not written are read from the log again.
+ * Finds under way were cancelled before. */
+void kb_guid_free(struct kb_guid_index *index);
+/* The same, and then the files go; gone (may be NULL) in a later turn, once. */
+kw_err kb_guid_remove(struct kb_guid_index *index, void (*gone)(void *ctx, struct kb_now now), void *ctx) KW_CHECK;
+/* Writes what is in memory (which waits for the log to be written, so kb_guid_work is called while it is); done once, in a later turn, also when that
+ * failed: then the next start reads it from the log. After a clean stop a start reads nothing of the log. */
 kw_err kb_guid_shutdown(struct kb_guid_index *index, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now) KW_CHECK;
 void kb_guid_window_set(struct kb_guid_index *index, int64_t window_ms);
 
 int64_t kb_guid_end(const struct kb_guid_index *index);   /* all below was looked at */
-/* The lowest offset whose record a live run (or the table) may name; the log's end: none. Retention by time and compaction stay below it. */
+/* All below `to` that was not looked at is gone, or older than the window: it need not be. An index without a run begins there. */
+void kb_guid_skip(struct kb_guid_index *index, int64_t to);
+/* The lowest offset whose record a live run (or the table) may name; INT64_MAX: none. Retention by time and compaction stay below it. */
 int64_t kb_guid_hold_from(const struct kb_guid_index *index);
 
 /* What was appended: ids in offset order, then the batch's end. `base` below the index's end: what was there before has been taken back
@@ -64,25 +74,29 @@ int32_t kb_guid_cut(struct kb_guid_index *index, int64_t to, void (*done)(void *
 /* End of turn, and now and then (housekeeping): tables that are full or old are written, runs merged, dead ones removed. */
 void kb_guid_work(struct kb_guid_index *index, struct kb_now now);
 
-/* In memory only: the newest copies. Exact for offsets from kb_guid_table_from on. */
+/* In memory only: what was added lately, whatever has been added since the last find among it. */
 bool kb_guid_probe(const struct kb_guid_index *index, const uint8_t id[KB_GUID_SIZE], struct kb_guid_entry *out);
-/* Everywhere. The answers are those of the moment of the return, or of the call of done: probe again for what was added since. */
+/* Everywhere. The answers are those of the moment of the return, or of the call of done, with whatever was added, cut or deleted meanwhile: who decides
+ * and adds in that same step needs no probe. */
 struct kb_guid_find {
     struct kb_guid_index *index;
-    const uint8_t (*ids)[KB_GUID_SIZE]; /* live until done */
+    const uint8_t *ids; /* the first of them; live until done */
+    size_t stride;      /* from one to the next: KB_GUID_SIZE, or sizeof(struct kb_guid_entry) */
     size_t count;
-    struct kb_guid_entry *found; /* out: offset -1: nowhere. Of several copies (a topic that was not always deduped) the lowest offset */
-    kw_err err;                  /* out: KW_EIO: a run could not be read. It is dropped, the index goes back and has to catch up */
+    struct kb_guid_entry *found; /* out: `count` of them; offset -1: nowhere. Of several copies (a topic that was not always deduped) the lowest
+                                    offset from the log's start on */
+    kw_err err;                  /* out: KW_EIO: a run could not be read. It is dropped, the index goes back and has to catch up. KW_ENOMEM */
     void (*done)(struct kb_guid_find *f, struct kb_now now);
     void *ctx;
     void *priv;
 };
 int32_t kb_guid_find(struct kb_guid_find *f, struct kb_now now); /* 1: answered now; 0: done will be called in a later turn; < 0: kw_err */
-void kb_guid_find_cancel(struct kb_guid_find *f);
+void kb_guid_find_cancel(struct kb_guid_find *f);               /* done will not be called; of one that was answered: nothing */
 
 struct kb_guid_stats {
     int64_t from, end, entries, runs, disk_bytes, memory_bytes, window_ms;
-    int64_t finds, run_reads, hits, flushes, merges, forgotten; /* counted since it was opened; forgotten: ids that went with their records within the window */
+    /* Counted since it was opened. forgotten: ids that went with their records within the window; of a run of which a part went, in proportion. */
+    int64_t finds, run_reads, hits, flushes, merges, rotten, forgotten;
 };
 void kb_guid_stats(const struct kb_guid_index *index, struct kb_guid_stats *out);
 
