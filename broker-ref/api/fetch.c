@@ -1,19 +1,21 @@
 /* fetch.c - Fetch v0-18: reads from the partitions that a consumer or a replica names, or waits until there is something to read.
  *
- * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), replica/isr (what replicas have),
- * leader_hint. KIP-74 (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903. Partitions are read one after the other, since what
- * one takes the next may not; in a session those that gave something go to the end, so that none starves the others. What moves while a fetch waits
- * is looked at alone, whatever else is in the session.
+ * Called by dispatch. Calls fetch_session, log (read), purgatory (waits), fetch_old (formats v0 and v1), fetch_cover (batches without records),
+ * replica/isr (what replicas have), leader_hint. KIP-74 (the first batch whole), 98, 101, 107, 110, 227, 320, 392, 516, 595, 903. Partitions are
+ * read one after the other, since what one takes the next may not; in a session those that gave something go to the end, so that none starves the
+ * others. What moves while a fetch waits is looked at alone, whatever else is in the session.
  *
  * Consumers read below the high watermark, of the leader or, when they name their rack, of a follower. Other replicas read up to what is written,
  * of the leader alone, and each fetch of theirs tells what they have. A replica's fetch waits for records; news of the high watermark and the log's
  * start alone reach it within NEWS_US.
  */
 #include "api.h"
+#include "fetch_cover.h"
 #include "fetch_old.h"
 #include "fetch_session.h"
 #include "leader_hint.h"
 #include "lifecycle.h"
+#include "log/epochs.h"
 #include "log/log.h"
 #include "node_priv.h"
 #include "quorum/raft.h"
@@ -113,6 +115,10 @@ static void take_result(struct part *pt) {
         kb_read_release(pt->read);
         return;
     }
+    /* Consumers take an answer without records for too small, or for the end, and would stand still. */
+    if (pt->read->bytes == 0 && pt->read->skipped_to > pt->offset && !old_format(f) &&
+        kb_fetch_cover(pt->read, pt->offset, kb_epochs_at(pt->p->log->epochs, pt->read->skipped_to - 1)) != KW_OK)
+        pt->read->next_offset_hint = -1; /* without it the client asks again */
     pt->holds = true;
     f->bytes += pt->read->bytes;
     pt->full = pt->read->bytes > 0 && pt->read->next_offset_hint < pt->read->limit;
@@ -124,7 +130,12 @@ static void take_result(struct part *pt) {
 
 /* Old formats: true when the read gave messages, or there is nothing more to try. */
 static bool convert(struct part *pt) {
-    if (!old_format(pt->f) || pt->read->err != KW_OK || pt->read->bytes == 0) return true;
+    if (!old_format(pt->f) || pt->read->err != KW_OK) return true;
+    if (pt->read->bytes == 0 && pt->read->skipped_to > pt->old_offset) {
+        pt->old_offset = pt->read->skipped_to; /* as many batches without records as one read passes over */
+        return false;
+    }
+    if (pt->read->bytes == 0) return true;
     int64_t next;
     kw_err err = kb_fetch_old_convert(pt->read, pt->f->rq->head.version <= 1 ? 0 : 1, pt->offset, pt->f->rq->node->compressor, &next);
     if (err != KW_OK) pt->read->err = err;
@@ -194,6 +205,7 @@ static int read_part(struct part *pt, struct kb_now now) {
                                      .bytes_max = KW_MIN((size_t)KW_MAX(pt->max_bytes, 0), f->bytes_max - f->bytes),
                                      .min_one = f->bytes == 0,
                                      .into_memory = old_format(f),
+                                     .skip_empty = f->replica < 0,
                                      .done = read_done,
                                      .ctx = pt};
         int32_t r = kb_log_read(pt->read, now);

@@ -415,7 +415,8 @@ kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now 
     place_commit(log, &pl, blk, p, a->size, seg->size, last + 1);
     kw_blk_unref(blk);
     if (h.producer_id >= 0) log->priv->last_pid_offset = last;
-    tail_push(&log->priv->tail, (struct kb_tail_entry){base, last + 1, seg->size, seg, size});
+    tail_push(&log->priv->tail, (struct kb_tail_entry){base, last + 1, seg->size, seg, size, h.record_count});
+    if (h.record_count == 0) seg->empties = true;
     index_batch(seg, last, size, max_timestamp);
     if (seg->size == 0) seg->first_timestamp = max_timestamp;
     seg->batch_size_max = KW_MAX(seg->batch_size_max, size);

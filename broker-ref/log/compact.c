@@ -202,6 +202,7 @@ static struct kb_segment *segment_of(struct kb_compact *c, struct kb_compact_res
     s->since_index = f->since_index;
     s->batch_size_max = f->batch_size_max;
     s->dense = f->dense;
+    s->empties = f->empties;
     kb_index_trim(&f->offsets);
     kb_index_trim(&f->times);
     s->offsets = f->offsets;

@@ -220,6 +220,7 @@ static bool place_cached(struct kb_cursor *c) {
         c->entry.size = t->size;
         c->entry.base = t->base;
         c->entry.last = t->end - 1;
+        c->entry.record_count = t->record_count;
         c->entry_known = true;
         return true;
     }

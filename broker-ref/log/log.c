@@ -163,6 +163,7 @@ static struct kb_segment *take_found(struct kb_log *log, struct kb_found *g, boo
     s->since_index = f->since_index;
     s->batch_size_max = f->batch_size_max;
     s->dense = f->dense;
+    s->empties = f->empties;
     s->sealed = !active;
     s->index_durable = g->indexed;
     s->index_state = active || !g->indexed ? KB_PRESENT : KB_ABSENT;

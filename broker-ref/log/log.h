@@ -153,6 +153,7 @@ struct kb_read {
     size_t bytes_max;
     bool min_one;                   /* the first batch whole even when larger than bytes_max (KIP-74) */
     bool into_memory;               /* the caller needs the bytes (down-conversion, controller): memory slices only */
+    bool skip_empty;                /* begin at the first batch that has records: compaction and dedup leave batches without any */
     void (*done)(struct kb_read *r, struct kb_now now);
     void *ctx;
     /* out */
@@ -160,6 +161,7 @@ struct kb_read {
     struct kb_slice slices[KB_READ_SLICES_MAX];
     size_t slice_count, bytes;
     int64_t next_offset_hint;       /* first offset not covered, when known; else -1 */
+    int64_t skipped_to;             /* skip_empty: below it, from offset on, there are only batches without records; else -1 */
     void *priv;                     /* the log's */
 };
 /* 1: answered now (done is not called); 0: done will be called in a later turn; < 0: kw_err. */

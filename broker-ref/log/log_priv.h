@@ -40,6 +40,7 @@ struct kb_segment {
     int64_t since_index;        /* bytes since the last index entry */
     int64_t batch_size_max;     /* INT64_MAX: unknown */
     bool dense;                 /* every batch but the first has an index entry: a lookup needs no scan */
+    bool empties;               /* among what was checked, or written, there are batches without records */
     bool gone;                  /* truncated away or deleted: reads start over */
     bool fresh;                 /* its file is not there yet */
     bool sealed;
@@ -100,6 +101,7 @@ struct kb_tail_entry { /* a batch near the end of the log */
     int64_t base, end, position;
     struct kb_segment *seg;
     int64_t size;
+    int32_t record_count;
 };
 #define KB_TAIL_MAX 256
 struct kb_tail { /* ring, oldest first */
@@ -265,6 +267,7 @@ struct kb_cursor {
     /* read */
     int phase;
     int64_t end, stop, check_at, scan_at, next_offset;
+    int64_t skip_from, skipped_bytes;
     struct kb_entry_sum sum;
     struct kb_entry checking;
     int64_t checked_last;       /* last offset of the last batch that passed */

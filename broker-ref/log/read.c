@@ -7,7 +7,8 @@
 
 enum { COPY_MAX = 16 << 10 }; /* what was written just now, up to so many bytes, is given from memory: cheaper than to read it back */
 
-enum { READ_FIND, READ_BOUND, READ_BOUND_SCAN, READ_SIZE, READ_CHECK, READ_MEMORY, READ_FILE };
+enum { READ_FIND, READ_BOUND, READ_BOUND_SCAN, READ_SIZE, READ_CHECK, READ_SKIP, READ_MEMORY, READ_FILE };
+#define SKIP_MAX KB_IO_MAX /* bytes of batches without records that one read passes over */
 
 static void remember(struct kb_log *log, struct kb_segment *s, int64_t offset, int64_t position) {
     struct kb_log_private *p = log->priv;
@@ -78,7 +79,7 @@ static int32_t size(struct kb_cursor *c, const struct kb_read *r) {
         c->next_offset = -1;
         c->stop = kb_tail_whole(c->log, c->seg, c->at, c->stop);
     }
-    c->check_at = c->at;
+    c->check_at = c->skip_from = c->at;
     c->phase = READ_CHECK;
     return KB_STEP_DONE;
 }
@@ -111,6 +112,7 @@ static int32_t check_one(struct kb_cursor *c) {
             c->stop = c->check_at;
             return KB_STEP_DONE;
         }
+        if (e.record_count == 0) s->empties = true;
         c->checking = e;
         kb_entry_sum_begin(&c->sum, &e, p);
         c->summing = true;
@@ -153,11 +155,38 @@ static int32_t check(struct kb_cursor *c, const struct kb_read *r) {
     }
     if (c->check_at > c->at && c->check_at == c->stop) c->next_offset = c->checked_last + 1;
     else if (c->stop < c->end) c->next_offset = -1;
-    c->phase = r->into_memory ? READ_MEMORY : READ_FILE;
+    c->phase = r->skip_empty && s->empties ? READ_SKIP : r->into_memory ? READ_MEMORY : READ_FILE;
     return KB_STEP_DONE;
 }
 
-static int32_t phase(struct kb_cursor *c, const struct kb_read *r) {
+/* Past the batches without records in front of what was checked; from the first other one on all is reckoned anew. */
+static int32_t skip(struct kb_cursor *c, struct kb_read *r) {
+    struct kb_entry e = c->entry;
+    for (; c->at < c->stop; c->at += e.size) {
+        int32_t x = c->entry_known ? KB_STEP_DONE : kb_cursor_entry(c, c->at, &e);
+        if (x != KB_STEP_DONE) return x;
+        if (e.record_count > 0) break;
+        c->entry_known = false;
+        r->skipped_to = e.last + 1;
+    }
+    if (c->at == c->skip_from) {
+        c->phase = r->into_memory ? READ_MEMORY : READ_FILE;
+        return KB_STEP_DONE;
+    }
+    c->skipped_bytes += c->at - c->skip_from;
+    c->from_index = false;
+    if (c->at < c->stop) {
+        c->entry = e;
+        c->entry_known = true;
+    } else if (c->skipped_bytes >= SKIP_MAX) {
+        return KB_STEP_END;
+    }
+    c->find = KB_FIND_PLACE;
+    c->phase = c->at < c->end ? READ_BOUND : READ_FIND;
+    return KB_STEP_DONE;
+}
+
+static int32_t phase(struct kb_cursor *c, struct kb_read *r) {
     int32_t x;
     switch (c->phase) {
     case READ_FIND:
@@ -172,6 +201,8 @@ static int32_t phase(struct kb_cursor *c, const struct kb_read *r) {
         return size(c, r);
     case READ_CHECK:
         return check(c, r);
+    case READ_SKIP:
+        return skip(c, r);
     case READ_MEMORY:
         x = c->stop > c->at ? kb_cursor_load(c, c->at, c->stop) : KB_STEP_DONE;
         return x == KB_STEP_DONE ? KB_STEP_END : x;
@@ -219,10 +250,13 @@ static int32_t run(struct kb_cursor *c, struct kb_read *r) {
             r->err = KW_EIO;
             return 1;
         }
-        if (kb_cursor_stale(c)) kb_cursor_restart(c);
+        if (kb_cursor_stale(c)) {
+            kb_cursor_restart(c);
+            r->skipped_to = -1; /* it may have been cut off */
+        }
         if (c->phase == READ_FIND) {
             r->limit = KW_MIN(r->limit, c->log->written);
-            c->target = KW_MAX(r->offset, c->log->start);
+            c->target = KW_MAX(KW_MAX(r->offset, r->skipped_to), c->log->start);
             if (c->target >= r->limit) return 1; /* nothing (any more): an empty answer */
         }
         int32_t x = phase(c, r);
@@ -248,7 +282,7 @@ int32_t kb_log_read(struct kb_read *r, struct kb_now now) {
     r->err = KW_OK;
     r->slice_count = r->bytes = 0;
     memset(r->slices, 0, sizeof(r->slices));
-    r->next_offset_hint = -1;
+    r->next_offset_hint = r->skipped_to = -1;
     r->priv = NULL;
     if (log->poisoned) return KW_EIO;
     if (r->offset < log->start || r->offset > log->leo) return KW_EINVAL;

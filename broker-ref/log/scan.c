@@ -100,6 +100,7 @@ kw_err kb_facts_add(struct kb_facts *f, const struct kb_entry *e, int64_t pos) {
         f->dense = false;
     }
     if (pos == 0) f->first_timestamp = e->max_timestamp;
+    if (e->record_count == 0) f->empties = true;
     f->since_index += e->size;
     f->batch_size_max = KW_MAX(f->batch_size_max, e->size);
     f->end = e->last + 1;

@@ -30,7 +30,7 @@ struct kb_facts {
     int64_t base, end, size;
     int32_t interval;
     int64_t since_index, first_timestamp, max_timestamp, max_timestamp_offset, batch_size_max;
-    bool dense;
+    bool dense, empties; /* empties: there are batches without records */
     struct kb_index offsets, times;
 };
 void kb_facts_init(struct kb_facts *f, int64_t base, int32_t interval);
