@@ -263,7 +263,7 @@ static int32_t run(struct kb_cursor *c, struct kb_read *r) {
         if (x == KB_STEP_DONE) continue;
         if (x == KB_STEP_WAIT) return 0;
         if (x == KB_STEP_END) fill(c, r);
-        else r->err = x;
+        else if (x != KW_ECRC || r->skipped_to < 0) r->err = x; /* what lies in front of damage is given first */
         return 1;
     }
 }
