@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-enum { CHUNK = 32, HEADERS_INLINE = 64, GUID_SIZE = 16 };
+enum { CHUNK = 32, HEADERS_INLINE = 64 };
 
 struct kc_producer {
     kc_client *client;             /* held */
@@ -175,7 +175,7 @@ static kc_err record_in(const kc_record *rec, struct kw_header_view *headers, st
     }
     r->header_count = rec->header_count;
     if (rec->guid) {
-        memcpy(r->guid, rec->guid, GUID_SIZE);
+        memcpy(r->guid, rec->guid, KC_GUID_SIZE);
         r->has_guid = true;
     }
     return KC_OK;
@@ -370,8 +370,8 @@ static kc_err read_flat(const struct source *src, const void *rec, struct kw_hea
     r->headers = headers;
     r->header_count = f.header_count;
     if (f.guid_at) {
-        if (!within(src, f.guid_at - 1, GUID_SIZE)) return KC_INVALID;
-        memcpy(r->guid, src->arena + f.guid_at - 1, GUID_SIZE);
+        if (!within(src, f.guid_at - 1, KC_GUID_SIZE)) return KC_INVALID;
+        memcpy(r->guid, src->arena + f.guid_at - 1, KC_GUID_SIZE);
         r->has_guid = true;
     }
     return KC_OK;
@@ -712,7 +712,7 @@ kc_err kc_producer_guid_make(kc_producer *p, uint8_t guid[16]) {
     struct kc_accum *a = &p->produce.accum;
     int64_t wall_ms = kc_clock_now().wall_ms;
     kc_lock_take(&a->lock);
-    kc_guid_make(&a->guid, &a->rng, wall_ms, guid);
+    kc_guid_next(&a->guid, &a->rng, wall_ms, guid);
     kc_lock_give(&a->lock);
     return KC_OK;
 }

@@ -90,6 +90,7 @@ static int take(const struct cli_command *c, const struct cli_option *o, const c
         *(bool *)o->out = true;
         return -1;
     case CLI_TEXT:
+    case CLI_MAYBE:
         *(const char **)o->out = value;
         return -1;
     case CLI_INDEX:
@@ -122,6 +123,7 @@ static int parse_long(const struct cli_command *c, int argc, char **argv, int *i
     }
     if (o->kind == CLI_FLAG) return eq ? cli_usage_error(c, "--%s takes no value", o->name) : take(c, o, NULL);
     if (eq) return take(c, o, eq + 1);
+    if (o->kind == CLI_MAYBE && (*i + 1 >= argc || argv[*i + 1][0] == '-')) return take(c, o, "");
     if (*i + 1 >= argc) return cli_usage_error(c, "--%s needs %s", o->name, o->value);
     return take(c, o, argv[++*i]);
 }

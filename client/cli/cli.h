@@ -18,8 +18,8 @@ enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
 
 /* ---- Command lines (args.c) ---- */
 
-/* CLI_MANY: may be repeated. Numbers: CLI_INDEX from 0, CLI_COUNT from 1, each up to 2^31-1; CLI_TOTAL from 1, 64 bits. */
-enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INDEX, CLI_COUNT, CLI_TOTAL, CLI_MANY };
+/* CLI_MANY: may be repeated. CLI_MAYBE: text, or nothing where the next word is an option, or none: then "". Numbers: CLI_INDEX from 0, CLI_COUNT from 1, each up to 2^31-1; CLI_TOTAL from 1, 64 bits. */
+enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INDEX, CLI_COUNT, CLI_TOTAL, CLI_MANY, CLI_MAYBE };
 struct cli_option {
     char letter;       /* 0: none */
     const char *name;  /* without the dashes */
@@ -252,6 +252,8 @@ struct cli_format *cli_format_new(const char *text, char *why, size_t size); /* 
 void cli_format_print(const struct cli_format *f, FILE *out, const char *topic, const kc_message *m, const kc_header *headers,
                       size_t header_count);
 void cli_format_free(struct cli_format *f);
+/* "guid" is its id, where it has one: a single header guid of 16 bytes. _message: as a line. */
+void cli_json_record(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64);
 void cli_json_message(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64);
 
 /* ---- Commands ---- */
@@ -264,6 +266,7 @@ int cmd_cluster(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_elect(int argc, char **argv);
 int cmd_reassign(int argc, char **argv);
+int cmd_guid(int argc, char **argv);
 int cmd_unregister(int argc, char **argv);
 
 /* Runs the sub-command that argv[1] names. */

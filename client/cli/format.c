@@ -141,7 +141,18 @@ static void json_bytes(FILE *out, kc_bytes b, bool base64) {
     }
 }
 
-void cli_json_message(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64) {
+/* The id that the headers carry; NULL: none. */
+static const uint8_t *id_of(const kc_header *headers, size_t count) {
+    const kc_header *found = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (headers[i].name_size != 4 || memcmp(headers[i].name, "guid", 4) != 0) continue;
+        if (found) return NULL;
+        found = &headers[i];
+    }
+    return found && found->value.size == 16 ? found->value.p : NULL;
+}
+
+void cli_json_record(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64) {
     static const char *const types[] = {"none", "create", "append"};
     fputs("{\"topic\":", out);
     cli_json_text(out, topic, strlen(topic));
@@ -151,6 +162,9 @@ void cli_json_message(FILE *out, const char *topic, const kc_message *m, const k
     json_bytes(out, m->key, base64);
     fputs(",\"value\":", out);
     json_bytes(out, m->value, base64);
+    const uint8_t *id = header_count > 0 ? id_of(headers, header_count) : NULL;
+    char text[KC_GUID_TEXT_SIZE];
+    if (id) fprintf(out, ",\"guid\":\"%s\"", kc_guid_to_text(id, text));
     fputs(",\"headers\":[", out);
     for (size_t i = 0; i < header_count; i++) {
         fputs(i ? ",[" : "[", out);
@@ -159,5 +173,10 @@ void cli_json_message(FILE *out, const char *topic, const kc_message *m, const k
         json_bytes(out, headers[i].value, base64);
         fputc(']', out);
     }
-    fputs("]}\n", out);
+    fputs("]}", out);
+}
+
+void cli_json_message(FILE *out, const char *topic, const kc_message *m, const kc_header *headers, size_t header_count, bool base64) {
+    cli_json_record(out, topic, m, headers, header_count, base64);
+    fputc('\n', out);
 }

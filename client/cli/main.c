@@ -12,6 +12,7 @@ static const struct cli_sub commands[] = {
     {"consume", cmd_consume, "print records"},
     {"group", cmd_group, "list, describe, reset, delete consumer groups"},
     {"config", cmd_config, "describe and alter topic and broker configs; explain client properties"},
+    {"guid", cmd_guid, "find records by their ids; show what the indexes of ids hold"},
     {"cluster", cmd_cluster, "show the cluster's brokers, controller and partitions"},
     {"elect", cmd_elect, "choose leaders of partitions anew"},
     {"reassign", cmd_reassign, "move partitions onto other brokers"},

@@ -1,6 +1,6 @@
 /* produce.c - kc produce: a record a line (or another delimiter, or a JSON line) from stdin or a file; exits when all are answered, 1 if
  * any failed. */
-#include "cli.h"
+#include "produce.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -11,41 +11,46 @@
 
 #define FAILURES_SHOWN 5
 
-struct produce {
-    struct cli_session s;
-    const char *topic, *separator, *delimiter, *key, *codec, *file, *acks;
-    struct cli_many header_words;
-    int64_t partition, rate, count;
-    bool null_empty, json, base64, report, sync;
-    /* working */
-    char separator_text[64], delimiter_byte;
-    size_t separator_size;
-    int32_t topic_id;
-    kc_producer *producer;
-    kc_header *headers; /* those of -H, then the record's own */
-    size_t fixed_headers, header_cap;
-    uint64_t sent, ok, failed, bytes, shown, line;
-    char why[160]; /* a JSON line is no record */
-    struct cli_progress progress;
-};
+
+/* A record's number, and its id where that is told, behind its opaque. */
+static uint64_t opaque_of(const struct produce *k, uint64_t number, const kc_record *r) {
+    struct produce_tag *tag = k->report ? malloc(sizeof *tag) : NULL;
+    if (!tag) return k->report ? 0 : number;
+    *tag = (struct produce_tag){.number = number, .has_id = r->guid != NULL};
+    if (r->guid) memcpy(tag->id, r->guid, sizeof tag->id);
+    return (uint64_t)(uintptr_t)tag;
+}
+
+static void print_report(const kc_report *r, const struct produce_tag *tag) {
+    printf("{\"record\":%llu,\"partition\":%d,\"offset\":%lld,\"timestamp\":%lld,\"error\":\"%s\",\"outcome\":\"%s\"",
+           (unsigned long long)tag->number, (int)r->partition, (long long)r->offset, (long long)r->timestamp_ms,
+           r->err == KC_OK ? "" : kc_err_name(r->err),
+           r->outcome == KC_PERSISTED         ? "persisted"
+           : r->outcome == KC_MAYBE_PERSISTED ? "maybe persisted"
+                                              : "not persisted");
+    char text[KC_GUID_TEXT_SIZE];
+    if (tag->has_id) printf(",\"guid\":\"%s\"", kc_guid_to_text(tag->id, text));
+    if (r->flags & KC_REPORT_DEDUPED) printf(",\"duplicate\":%s", r->flags & KC_REPORT_DUPLICATE ? "true" : "false");
+    if (r->flags & KC_REPORT_OTHER_PAYLOAD) printf(",\"other_payload\":true");
+    printf("}\n");
+    (void)cli_output_ok();
+}
 
 static void show_report(struct produce *k, const kc_report *r, const kc_error *error) {
+    struct produce_tag plain = {.number = r->opaque}, *tag = k->report ? (struct produce_tag *)(uintptr_t)r->opaque : &plain;
+    const uint64_t number = tag->number;
     if (r->err == KC_OK)
         k->ok++;
     else
         k->failed++;
     if (k->report) {
-        printf("{\"record\":%llu,\"partition\":%d,\"offset\":%lld,\"timestamp\":%lld,\"error\":\"%s\",\"outcome\":\"%s\"}\n",
-               (unsigned long long)r->opaque, (int)r->partition, (long long)r->offset, (long long)r->timestamp_ms,
-               r->err == KC_OK ? "" : kc_err_name(r->err),
-               r->outcome == KC_PERSISTED         ? "persisted"
-               : r->outcome == KC_MAYBE_PERSISTED ? "maybe persisted"
-                                                  : "not persisted");
-        (void)cli_output_ok();
+        print_report(r, tag);
+        free(tag);
     }
+    if (r->err == KC_OK) produce_ids_report(k, number, r);
     if (r->err == KC_OK || k->shown >= FAILURES_SHOWN) return;
     k->shown++;
-    fprintf(stderr, "kc: produce: record %llu: %s (%s, %s)\n", (unsigned long long)r->opaque,
+    fprintf(stderr, "kc: produce: record %llu: %s (%s, %s)\n", (unsigned long long)number,
             error ? kc_error_message(error) : kc_err_text(r->err), kc_err_name(r->err),
             r->outcome == KC_NOT_PERSISTED ? "not persisted" : "maybe persisted");
     if (k->shown == 1) cli_attempts(error); /* the others share the story, as a rule */
@@ -67,10 +72,12 @@ static kc_err drain(struct produce *k, int64_t timeout_us) {
 /* -1: go on; else the exit code. */
 static int send_one(struct produce *k, kc_record *r) {
     r->topic = k->topic_id;
-    r->opaque = k->sent + 1;
+    const uint64_t number = k->sent + 1;
+    r->opaque = opaque_of(k, number, r);
+    if (r->opaque == 0) return cli_fail("produce", KC_NO_MEMORY, NULL);
     kc_err err;
     if (k->sync) {
-        kc_report report;
+        kc_report report = {.partition = -1, .offset = -1};
         kc_error *error = NULL;
         err = kc_producer_send_wait(k->producer, r, &report, &error);
         report.opaque = r->opaque;
@@ -85,7 +92,8 @@ static int send_one(struct produce *k, kc_record *r) {
     if (err != KC_OK) {
         kc_error *fatal = kc_producer_fatal(k->producer);
         char what[64];
-        snprintf(what, sizeof what, "produce: record %llu", (unsigned long long)r->opaque);
+        if (k->report) free((void *)(uintptr_t)r->opaque);
+        snprintf(what, sizeof what, "produce: record %llu", (unsigned long long)number);
         return cli_fail(what, err, fatal);
     }
     k->sent++;
@@ -101,6 +109,11 @@ static kc_bytes bytes_of(const struct produce *k, const char *p, size_t n) {
     return (kc_bytes){p, n};
 }
 
+static int no_record(const struct produce *k, const char *why) {
+    fprintf(stderr, "kc: produce: input line %llu is no record: %s\n", (unsigned long long)k->line, why);
+    return CLI_FAILURE;
+}
+
 static int send_line(struct produce *k, char *line, size_t n) {
     kc_record r = {.headers = k->headers, .header_count = (uint32_t)k->fixed_headers};
     if (k->partition >= 0) {
@@ -108,6 +121,7 @@ static int send_line(struct produce *k, char *line, size_t n) {
         r.flags |= KC_HAS_PARTITION;
     }
     if (k->key) r.key = bytes_of(k, k->key, strlen(k->key));
+    kc_bytes id = produce_ids_cut(k, &line, &n);
     char *cut = k->separator_size ? memmem(line, n, k->separator_text, k->separator_size) : NULL;
     if (cut) {
         r.key = bytes_of(k, line, (size_t)(cut - line));
@@ -115,7 +129,7 @@ static int send_line(struct produce *k, char *line, size_t n) {
         line = cut + k->separator_size;
     }
     r.value = bytes_of(k, line, n);
-    return send_one(k, &r);
+    return produce_ids_give(k, &r, id) ? send_one(k, &r) : no_record(k, k->why);
 }
 
 /* ---- a JSON line: what kc consume --json prints ---- */
@@ -153,7 +167,7 @@ static bool json_bytes(struct produce *k, const char *what, const json_t *v, kc_
 
 /* A member that is not known would be lost without a word. */
 static bool json_members(struct produce *k, json_t *o) {
-    static const char *const known[] = {"key",       "value",  "headers",       "timestamp", "partition", /* these are sent */
+    static const char *const known[] = {"key",       "value",  "headers",       "timestamp", "partition", "guid", /* these are sent */
                                         "topic", "offset", "timestamp_type"}; /* kc consume prints these too */
     const char *name;
     json_t *v;
@@ -167,7 +181,7 @@ static bool json_members(struct produce *k, json_t *o) {
         }
         if (found) continue;
         snprintf(k->why, sizeof k->why, "a record has no '%.40s'%s%s%s", name, near.best ? "; did you mean '" : "", near.best ? near.best : "",
-                 near.best ? "'?" : ": key, value, headers, timestamp and partition are sent");
+                 near.best ? "'?" : ": key, value, headers, timestamp, partition and guid are sent");
         return false;
     }
     return true;
@@ -208,6 +222,11 @@ static bool json_record(struct produce *k, json_t *o, kc_record *r, uint8_t *scr
     if (!json_headers(k, json_object_get(o, "headers"), &n, &scratch)) return false;
     r->headers = k->headers;
     r->header_count = (uint32_t)n;
+    const json_t *id = json_object_get(o, "guid");
+    if (id && !json_is_null(id) && !json_is_string(id)) return refuse(k, "guid", "is no text: a UUID is wanted");
+    if (!json_is_string(id)) return produce_ids_give(k, r, (kc_bytes){NULL, 0});
+    if (!produce_ids_give(k, r, (kc_bytes){json_string_value(id), json_string_length(id)})) return false;
+    produce_ids_drop_header(r, k->headers); /* kc consume --json prints the id both ways */
     return true;
 }
 
@@ -222,9 +241,7 @@ static int send_json(struct produce *k, const char *line, size_t n) {
     }
     int rc;
     if (!scratch || !o || !json_record(k, o, &r, scratch)) {
-        fprintf(stderr, "kc: produce: input line %llu is no record: %s\n", (unsigned long long)k->line,
-                !scratch ? "out of memory" : o ? k->why : why.text);
-        rc = CLI_FAILURE;
+        rc = no_record(k, !scratch ? "out of memory" : o ? k->why : why.text);
     } else {
         rc = send_one(k, &r);
     }
@@ -235,16 +252,50 @@ static int send_json(struct produce *k, const char *line, size_t n) {
 
 /* ---- the whole ---- */
 
+/* The next line that is a record; -1: none. */
+static ssize_t next_line(struct produce *k, FILE *in, char **line, size_t *cap) {
+    ssize_t n;
+    do {
+        n = getdelim(line, cap, k->delimiter_byte, in);
+        if (n < 0) return -1;
+        k->line++;
+        if (n > 0 && (*line)[n - 1] == k->delimiter_byte) n--;
+    } while (k->json && n == 0);
+    return n;
+}
+
+/* --guid UUID: one record, and nothing is sent where there are more. */
+static int pump_one(struct produce *k, FILE *in) {
+    char *line = NULL, *more = NULL;
+    size_t cap = 0, more_cap = 0;
+    ssize_t n = next_line(k, in, &line, &cap);
+    int rc = -1;
+    if (n >= 0 && k->count != 1 && next_line(k, in, &more, &more_cap) >= 0) {
+        fprintf(stderr, "kc: produce: the input is more than one record, and --guid names the id of one; nothing was sent\n"
+                        "  --guid-from key|header:NAME|field takes each record's id out of itself, --guid alone makes one for each, -D sets what is between\n"
+                        "  records, -c 1 sends the first\n");
+        rc = CLI_FAILURE;
+    } else if (n >= 0) {
+        k->line = 1;
+        rc = k->json ? send_json(k, line, (size_t)n) : send_line(k, line, (size_t)n);
+    }
+    if (rc < 0 && ferror(in) && !cli_interrupted) {
+        fprintf(stderr, "kc: produce: reading %s: %s\n", k->file ? k->file : "standard input", strerror(errno));
+        rc = CLI_FAILURE;
+    }
+    free(line);
+    free(more);
+    return rc < 0 ? CLI_OK : rc;
+}
+
 static int pump(struct produce *k, FILE *in) {
+    if (k->ids.source == ID_ONE) return pump_one(k, in);
     char *line = NULL;
     size_t cap = 0;
     ssize_t n;
     int rc = -1;
     while (rc < 0 && !cli_interrupted && (k->count <= 0 || k->sent < (uint64_t)k->count) &&
-           (n = getdelim(&line, &cap, k->delimiter_byte, in)) >= 0) {
-        if (n > 0 && line[n - 1] == k->delimiter_byte) n--;
-        k->line++;
-        if (k->json && n == 0) continue;
+           (n = next_line(k, in, &line, &cap)) >= 0) {
         rc = k->json ? send_json(k, line, (size_t)n) : send_line(k, line, (size_t)n);
         cli_pace(k->progress.started_us, k->sent, k->rate);
     }
@@ -268,6 +319,7 @@ static int finish(struct produce *k, int rc) {
     }
     kc_op_free(op);
     cli_progress_end(&k->progress);
+    produce_ids_sum(k);
     if (k->failed) {
         fprintf(stderr, "kc: produce: %llu of %llu records failed\n", (unsigned long long)k->failed, (unsigned long long)k->sent);
         rc = CLI_FAILURE;
@@ -339,7 +391,7 @@ static int prepare(struct produce *k, const struct cli_command *c) {
     if (k->base64 && !k->json) return cli_usage_error(c, "--base64 goes with --json");
     if (k->json && (k->separator || k->key || k->null_empty))
         return cli_usage_error(c, "-K, -k and -Z do not go with --json: a line has its own key, and null");
-    return -1;
+    return produce_ids_prepare(k, c);
 }
 
 int cmd_produce(int argc, char **argv) {
@@ -360,13 +412,20 @@ int cmd_produce(int argc, char **argv) {
         {0, "rate", "N", "at most N records a second", CLI_TOTAL, &k.rate},
         {'J', "json", NULL, "lines are JSON, as kc consume --json prints them", CLI_FLAG, &k.json},
         {0, "base64", NULL, "with --json: keys, values and header values are base64", CLI_FLAG, &k.base64},
-        {0, "reports", NULL, "print a JSON line a record: partition, offset, error, outcome", CLI_FLAG, &k.report},
+        {0, "reports", NULL, "print a JSON line a record: partition, offset, error, outcome, id, duplicate or not", CLI_FLAG, &k.report},
+        {0, "guid", "[UUID]", "one record, under this id; without UUID: an id is made for each record", CLI_MAYBE, &k.guid},
+        {0, "guid-from", "WHERE", "each record's id: key, header:NAME, or field", CLI_TEXT, &k.guid_from},
     };
-    const struct cli_command c = {"produce", "", "Sends records: a line each.", NULL, 0, 0, options, sizeof options / sizeof *options,
+    const struct cli_command c = {"produce", "", "Sends records: a line each.",
+                                  "Ids: a topic with message.guid.dedup=true stores a record with an id once, however often it is sent; a record that was there is told "
+                                  "on stderr, and is no failure. An id is a UUID, or 16 bytes. --guid-from field: what stands before the first blank of a line, or, with "
+                                  "--json, its member guid.",
+                                  0, 0, options, sizeof options / sizeof *options,
                                   "  seq 10 | kc produce -t numbers\n"
                                   "  kc produce -t users -K : -l users.txt -H source=import\n"
                                   "  kc consume -t numbers -o beginning -e --json --base64 |\n"
-                                  "    kc produce -t copy --json --base64\n"};
+                                  "    kc produce -t copy --json --base64\n"
+                                  "  echo paid | kc produce -t payments --guid 01890a5d-ac96-774b-bcce-b302099a8057\n"};
     struct cli_operands none;
     int rc = cli_parse(&c, argc, argv, &none);
     if (rc >= 0) return rc;

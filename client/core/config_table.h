@@ -75,7 +75,7 @@
   ROW("producer.type", "", "producer", K_ENUM, sync, 1, 0, 0, "async", "sync=1,async=0", \
       "What the simple form of send does: sync waits for the outcome.") \
   ROW("enable.guid", "", "producer", K_BOOL, enable_guid, 1, 0, 0, "false", "", \
-      "Gives every record without one a globally unique id (UUIDv7) in the header `guid`.") \
+      "Gives every record without one a globally unique id (UUIDv7) in the header `guid`. A topic with message.guid.dedup=true stores an id once.") \
   ROW("delivery.report.only.error", "", "producer", K_NOT, report_all, 1, 0, 0, "false", "", \
       "Only failed records are reported.") \
   ROW("linger.ms", "queue.buffering.max.ms", "producer", K_DECIMAL, linger_us, MS, 0, 900000, "5", "", \

@@ -21,6 +21,7 @@
     X(KC_NOT_ASSIGNED, 0, "the partition is not assigned to this consumer")                                                                \
     X(KC_LOST, 0, "the assignment that the call belongs to is over")                                                                       \
     X(KC_CANCELLED, 0, "it was cancelled, purged or freed before it ended")                                                                \
+    X(KC_BAD_GUID, 0, "not one 16-byte id: a UUID that is malformed, two ids on a record, or a header `guid` of another length")               \
     X(KC_TIMED_OUT, 1, "the time given for it passed")                                                                                     \
     X(KC_QUEUE_FULL, 1, "the producer's queue had no room within the time given; the record was not accepted")                             \
     X(KC_EXPIRED, 1, "the record's deadline (delivery.timeout.ms or its own) passed before it was acknowledged")                           \

@@ -126,6 +126,7 @@ void kc_batch_free(struct kc_accum *a, struct kc_batch *b) {
     kc_pool_give(&a->pool, b->items, b->items_bytes);
     kc_attempts_unref(b->attempts);
     kw_free(b->detail);
+    kw_free(b->dups);
     if (a->spare_count == SPARE_MAX) {
         kw_free(b);
         return;
@@ -353,11 +354,28 @@ static inline struct kc_part *pick(struct kc_accum *a, struct kc_ptopic *t, cons
 
 /* ---- Records ---- */
 
+/* The id that the record has, or is to have. A header of the caller's may be it: so ids go on with records that are copied. */
+static kc_err id_of(struct kc_rec *r, bool make) {
+    const uint8_t *id;
+    size_t named = r->header_count > 0 ? kc_guid_headers(r->headers, r->header_count, &id) : 0;
+    if (named > 0) {
+        if (r->has_guid || (make && !id)) return KC_BAD_GUID;
+        if (!id) return KC_OK; /* a header like any other, unless the topic knows better */
+        memcpy(r->guid, id, sizeof r->guid);
+        r->has_guid = true;
+    } else if (r->has_guid || make) {
+        r->headers[r->header_count++] = (struct kw_header_view){
+            .key = {KC_GUID_HEADER, (int32_t)sizeof KC_GUID_HEADER - 1}, .value = {r->guid, sizeof r->guid}};
+    }
+    return KC_OK;
+}
+
 kc_err kc_accum_prepare(struct kc_accum *a, struct kc_rec *r) {
     const struct kc_settings *s = a->settings;
-    if (r->has_guid || s->enable_guid)
-        r->headers[r->header_count++] = (struct kw_header_view){
-            .key = {KC_GUID_HEADER, (int32_t)sizeof KC_GUID_HEADER - 1}, .value = {r->guid, 16}};
+    if (r->has_guid || s->enable_guid || r->header_count > 0) {
+        kc_err err = id_of(r, s->enable_guid);
+        if (err) return err;
+    }
     size_t headers = r->header_count > 0 ? kw_record_headers_size(r->headers, r->header_count) : 0;
     if (headers == SIZE_MAX) return KC_TOO_LARGE;
     r->payload = (uint32_t)(KW_MAX(r->key.len, 0)) + (uint32_t)KW_MAX(r->value.len, 0);
@@ -371,17 +389,13 @@ kc_err kc_accum_prepare(struct kc_accum *a, struct kc_rec *r) {
     return KC_OK;
 }
 
-/* An id makes a keyless record's partition, so that the same id meets its first copy whoever sends it again. */
+/* Where no key does, an id decides the partition, so that the same id meets its first copy whoever sends it again. */
 static void give_id(struct kc_accum *a, struct kc_rec *r) {
     if (!r->has_guid) {
-        if (!a->settings->enable_guid) return;
-        kc_guid_make(&a->guid, &a->rng, a->now.wall_ms, r->guid);
+        kc_guid_next(&a->guid, &a->rng, a->now.wall_ms, r->guid);
         r->has_guid = true;
     }
-    if (r->partition < 0 && r->key.len < 0) {
-        r->hash = kc_partitioner_hash_id(a->settings->partitioner, r->guid);
-        r->has_hash = true;
-    }
+    kc_rec_by_id(r);
 }
 
 /* Whether the record may share the batch's deadline: it may end a little early for it, as records that join late do anyway. */
@@ -441,6 +455,7 @@ static inline void write_record(const struct kc_accum *a, struct kc_part *p, str
         flags = KC_ITEM_SILENT;
         b->silent++;
     }
+    b->ids |= r->has_guid;
     struct kc_item *item = &b->items[b->count++];
     item->opaque = KW_UNLIKELY(r->waiter != NULL) ? (uint64_t)(uintptr_t)r->waiter : r->opaque;
     item->size = r->payload | flags;

@@ -46,6 +46,13 @@ struct kc_report_waiter {
     _Atomic bool done;
 };
 
+/* Records of a batch that the broker knew by their ids; their first copies have consecutive offsets. */
+struct kc_dup {
+    uint32_t index, count;
+    int64_t offset;            /* of the first; -1: not known any more */
+    uint32_t flags;            /* enum kc_report_flag */
+};
+
 enum kc_batch_state { KC_BATCH_OPEN, KC_BATCH_SEALED, KC_BATCH_IN_FLIGHT, KC_BATCH_DONE };
 
 struct kc_part;
@@ -66,6 +73,7 @@ struct kc_batch {
     uint64_t gen;              /* which flush waits for it */
     uint8_t state;             /* enum kc_batch_state */
     bool keyed;                /* staged: has records whose partition waits for the count, or is given */
+    bool ids;                  /* has records with an id */
     /* the sender's */
     bool packed;               /* compressed, or found not to shrink */
     bool final;                /* header and CRC are set: these are the bytes, on every attempt (CP-02) */
@@ -85,7 +93,11 @@ struct kc_batch {
     /* the outcome */
     kc_err err;
     int8_t outcome;            /* enum kc_outcome */
-    bool duplicate;
+    bool duplicate;            /* all of it, somewhere: DUPLICATE_SEQUENCE_NUMBER */
+    bool deduped;              /* the topic looks ids up */
+    bool unplaced;             /* … but where the records are could not be kept: no memory */
+    struct kc_dup *dups;       /* records that were stored before, ascending; may be NULL */
+    uint32_t dup_count;
     int64_t base_offset, log_append_ms; /* -1: unknown; CreateTime */
     int32_t bad_index;         /* KIP-467: the record at fault, -1 none */
     char *detail;              /* the broker's words; may be NULL */
@@ -136,6 +148,7 @@ struct kc_ptopic {
     uint32_t generation;       /* of the metadata last seen */
     struct kw_uuid id;
     bool listed, refused;      /* refused: the brokers will not have it (its name, our rights) */
+    bool plain_told;           /* that it does not look ids up */
 };
 
 /* Waits for room in the queue. Granted in order of arrival, each with its place reserved, so that none can be overtaken forever. */
@@ -212,7 +225,7 @@ struct kc_rec {
     int64_t timestamp_ms, timeout_us;
     uint64_t opaque;
     uint32_t hash;
-    uint8_t guid[16];
+    uint8_t guid[KC_GUID_SIZE];
     uint32_t payload;          /* key + value */
     size_t tail;               /* wire bytes behind the offset delta */
     struct kc_report_waiter *waiter;
@@ -222,7 +235,7 @@ kw_err kc_accum_init(struct kc_accum *a, const struct kc_settings *s, struct kc_
                      const struct kc_accum_calls *calls, void *ctx) KW_CHECK;
 void kc_accum_deinit(struct kc_accum *a); /* drops whatever is left */
 
-/* Completes a rec: id, hash, sizes. KC_TOO_LARGE when the record can never be sent. No lock. */
+/* Completes a rec: id, hash, sizes. KC_TOO_LARGE when the record can never be sent; KC_BAD_GUID. No lock. */
 kc_err kc_accum_prepare(struct kc_accum *a, struct kc_rec *r);
 /* Takes the record. now: NULL to use the last one. urgent: seal the batch at once. *wake: the sender wants a turn. KC_QUEUE_FULL, KC_CLOSED,
  * KC_NO_MEMORY, KC_INVALID (no such topic number: after kc_accum_add_topic), the fatal error's code. */
@@ -250,6 +263,12 @@ struct kc_part *kc_accum_make_part(struct kc_ptopic *t, int32_t index);
 static inline struct kc_part *kc_accum_part(struct kc_accum *a, struct kc_ptopic *t, int32_t index) { /* made when missing; NULL: no memory */
     (void)a;
     return KW_LIKELY(index < t->part_cap && t->parts[index]) ? t->parts[index] : kc_accum_make_part(t, index);
+}
+/* Whether an id decides: nothing else does. Sets the rec's hash. */
+static inline void kc_rec_by_id(struct kc_rec *r) {
+    if (r->partition >= 0 || (r->has_hash && r->key.len >= 0)) return;
+    r->hash = kc_partitioner_hash_id(r->guid);
+    r->has_hash = true;
 }
 int32_t kc_accum_choose(struct kc_accum *a, struct kc_ptopic *t, int32_t count); /* a partition, of count, for records without a key */
 /* A staged record into its partition, outside of the queue's limits; `from` gives its age, deadline and generation. */

@@ -142,10 +142,59 @@ static void out_of_sequence(struct kc_sender *s, struct kc_batch *b, int16_t cod
     retry_or_fail(s, b, code, true, bumps > 0, bumps > 0 ? backoff(s, bumps) : 0, text);
 }
 
+/* ---- Ids ---- */
+
+bool kc_sender_knows_ids(struct kc_sender *s, int32_t node) {
+    int16_t min, max;
+    return kc_core_versions(s->core, node, KW_API_LOOKUP_GUID, &min, &max) && max >= 0;
+}
+
+/* Records with ids went to a topic that does not look at them: that is told once. */
+static void tell_plain(struct kc_sender *s, const struct kc_batch *b, int32_t node) {
+    struct kc_ptopic *t = b->part->topic;
+    if (t->plain_told) return;
+    t->plain_told = true;
+    const struct kc_topic_meta *m = kc_metadata_topic(s->core, t->topic);
+    kc_core_log(s->core, 4, "produce: topic %s does not dedup by id: %s. The ids travel as a header; copies are prevented by %s", m ? m->name : "?",
+                kc_sender_knows_ids(s, node) ? "message.guid.dedup=true is not set on it" : "these brokers cannot (no LookupGuid)",
+                s->settings->idempotence ? "idempotence alone, within the life of this producer" : "nothing (enable.idempotence is off)");
+}
+
+/* Ascending, apart, within the batch. */
+static bool are_ranges_sound(const struct kc_batch *b, const struct kw_produce_response_guid_result *g) {
+    int64_t from = 0;
+    for (int32_t i = 0; i < g->ranges.n; i++) {
+        const struct kw_produce_response_guid_range *r = &g->ranges.v[i];
+        if (r->index < from || r->count < 1 || r->first_offset < -1) return false;
+        from = (int64_t)r->index + r->count;
+        if (from > b->count) return false;
+    }
+    return true;
+}
+
+static void take_ranges(struct kc_batch *b, const struct kw_produce_response_guid_result *g) {
+    enum { OTHER_PAYLOAD = 1, OFFSET_UNKNOWN = 2 };
+    b->deduped = g->deduped;
+    if (g->ranges.n <= 0) return;
+    b->dups = kw_malloc((size_t)g->ranges.n * sizeof *b->dups);
+    b->unplaced = !b->dups;
+    for (int32_t i = 0; b->dups && i < g->ranges.n; i++) {
+        const struct kw_produce_response_guid_range *r = &g->ranges.v[i];
+        bool lost = (r->flags & OFFSET_UNKNOWN) || r->first_offset < 0;
+        b->dups[b->dup_count++] = (struct kc_dup){.index = (uint32_t)r->index,
+                                                  .count = (uint32_t)r->count,
+                                                  .offset = lost ? -1 : r->first_offset,
+                                                  .flags = KC_REPORT_DUPLICATE | (r->flags & OTHER_PAYLOAD ? (uint32_t)KC_REPORT_OTHER_PAYLOAD : 0) |
+                                                           (lost ? (uint32_t)KC_REPORT_OFFSET_UNKNOWN : 0)};
+    }
+}
+
 static void succeed(struct kc_sender *s, struct kc_batch *b, const struct kw_produce_response_partition_produce_response *a) {
     b->duplicate = a->error_code == KE_DUPLICATE_SEQUENCE_NUMBER;
     b->base_offset = a->base_offset;
     b->log_append_ms = b->duplicate ? -1 : a->log_append_time_ms;
+    take_ranges(b, &a->guid);
+    if (b->ids && !b->deduped) tell_plain(s, b, b->slot->rq->broker->node);
     b->part->retry_at_us = 0;
     kc_sender_complete(s, b, KC_OK, KC_PERSISTED, NULL);
 }
@@ -175,7 +224,8 @@ static void one_answer(struct kc_sender *s, struct kc_slot *slot, const struct k
     struct kc_batch *b = slot->batch;
     int16_t code = a->error_code;
     if (code == KE_NONE || (code == KE_DUPLICATE_SEQUENCE_NUMBER && numbered(b))) {
-        succeed(s, b, a);
+        if (are_ranges_sound(b, &a->guid)) succeed(s, b, a);
+        else no_answer(s, slot, KC_BAD_MESSAGE);
         return;
     }
     char text[256];
@@ -260,8 +310,11 @@ void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, str
     if (!err && !rq->no_answer) err = answers(s, r, body);
     for (size_t i = 0; i < r->count; i++) {
         struct kc_slot *slot = &r->slots[i];
-        if (slot->batch && !err && rq->no_answer) kc_sender_complete(s, slot->batch, KC_OK, KC_MAYBE_PERSISTED, NULL);
-        else if (slot->batch) no_answer(s, slot, err ? err : KC_BAD_MESSAGE); /* an answer without this partition is none */
+        if (slot->batch && !err && rq->no_answer) {
+            if (slot->batch->ids && !kc_sender_knows_ids(s, r->broker->node)) tell_plain(s, slot->batch, r->broker->node);
+            kc_sender_complete(s, slot->batch, KC_OK, KC_MAYBE_PERSISTED, NULL);
+        }
+        if (slot->batch) no_answer(s, slot, err ? err : KC_BAD_MESSAGE); /* an answer without this partition is none */
         kw_blk_unref(slot->blk);
     }
     kw_free(r);

@@ -40,10 +40,7 @@ static struct kc_part *part_for(struct kc_accum *a, struct kc_ptopic *t, int32_t
     if (r->partition >= 0) return kc_accum_part(a, t, r->partition);
     if (!set->partitioner_ignore_keys)
         r->has_hash = kc_partitioner_hash(set->partitioner, r->key.len < 0 ? NULL : r->key.p, (size_t)KW_MAX(r->key.len, 0), &r->hash);
-    if (r->key.len < 0 && r->has_guid) {
-        r->hash = kc_partitioner_hash_id(set->partitioner, r->guid);
-        r->has_hash = true;
-    }
+    if (r->has_guid) kc_rec_by_id(r);
     int32_t index = r->has_hash ? (int32_t)(r->hash % (uint32_t)count) : kc_accum_choose(a, t, count);
     return kc_accum_part(a, t, index);
 }

@@ -88,7 +88,7 @@ bool kc_partitioner_hash(int kind, const void *key, size_t size, uint32_t *hash)
     return true;
 }
 
-uint32_t kc_partitioner_hash_id(int kind, const uint8_t id[16]) { return hash_by(kind, id, 16); }
+uint32_t kc_partitioner_hash_id(const uint8_t id[16]) { return kc_murmur2(id, 16) & 0x7fffffffU; }
 
 void kc_sticky_init(struct kc_sticky *s) { *s = (struct kc_sticky){.partition = -1, .round = -1}; }
 

@@ -33,8 +33,8 @@ uint32_t kc_fnv1a(const void *key, size_t size);   /* the absolute value of the 
 /* true: the key decides, and *hash % partition count is the partition. false: the choice is free. key NULL: no key (null); size 0 with a
  * key: empty. */
 bool kc_partitioner_hash(int kind, const void *key, size_t size, uint32_t *hash);
-/* The hash of a record's id, for a record without a key: by the partitioner's own function, or murmur2 where it has none. */
-uint32_t kc_partitioner_hash_id(int kind, const uint8_t id[16]);
+/* The hash of a record's id, where no key decides: the same whatever the partitioner is, so that all producers agree. */
+uint32_t kc_partitioner_hash_id(const uint8_t id[16]);
 
 /* The sticky choice of one topic. A partition is kept until batch.size bytes went to it, or sticky.partitioning.linger.ms passed: neither
  * depends on how fast its broker is, so a slow broker does not draw more than its share (KAFKA-10888). */

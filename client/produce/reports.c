@@ -7,6 +7,29 @@
 
 /* ---- From the sender ---- */
 
+/* What the broker said of the record by its id. */
+static void report_by_id(const struct kc_batch *b, uint32_t index, kc_report *out) {
+    const struct kc_dup *d = NULL;
+    if (b->deduped) out->flags |= KC_REPORT_DEDUPED;
+    for (uint32_t low = 0, high = b->dup_count; low < high;) { /* the last that begins at or before it */
+        uint32_t middle = low + (high - low) / 2;
+        if (b->dups[middle].index <= index) {
+            d = &b->dups[middle];
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (b->unplaced) {
+        out->flags |= KC_REPORT_OFFSET_UNKNOWN;
+        out->offset = -1;
+    } else if (d && index - d->index < d->count) {
+        out->flags = (out->flags & ~(uint32_t)KC_REPORT_OFFSET_UNKNOWN) | d->flags;
+        out->offset = d->offset < 0 ? -1 : d->offset + (index - d->index);
+        out->timestamp_ms = b->base_timestamp + b->items[index].ts_delta;
+    }
+}
+
 void kc_batch_report(const struct kc_batch *b, uint32_t index, kc_report *out) {
     const struct kc_item *it = &b->items[index];
     *out = (kc_report){.opaque = it->opaque,
@@ -16,8 +39,9 @@ void kc_batch_report(const struct kc_batch *b, uint32_t index, kc_report *out) {
                        .timestamp_ms = b->log_append_ms >= 0 ? b->log_append_ms : b->base_timestamp + it->ts_delta,
                        .err = b->err,
                        .outcome = b->outcome,
-                       .flags = b->duplicate ? KC_REPORT_DUPLICATE : 0,
+                       .flags = b->duplicate ? KC_REPORT_DUPLICATE | (b->base_offset < 0 ? KC_REPORT_OFFSET_UNKNOWN : 0) : 0,
                        .size = it->size & KC_ITEM_SIZE_MAX};
+    if (KW_UNLIKELY(b->deduped || b->dup_count > 0 || b->unplaced)) report_by_id(b, index, out);
     if (KW_UNLIKELY(b->part->index < 0) && (it->size & KC_ITEM_PLACED)) { /* it failed before the partition count was known */
         out->partition = it->ts_delta;
         out->timestamp_ms = b->base_timestamp;
@@ -32,6 +56,13 @@ void kc_batch_error(const struct kc_batch *b, uint32_t index, kc_error **out) {
                       (int)b->bad_index, text);
     else
         kc_error_make(out, b->err, outcome, b->attempts, "partition %d: %s%s%s", (int)b->part->index, kc_err_text(b->err), *text ? ": " : "", text);
+}
+
+static uint64_t duplicates_of(const struct kc_batch *b) {
+    uint64_t n = 0;
+    if (b->duplicate) return b->count;
+    for (uint32_t i = 0; i < b->dup_count; i++) n += b->dups[i].count;
+    return n;
 }
 
 /* Threads in send_wait get theirs at once, whatever happens to the rest. */
@@ -78,6 +109,7 @@ void kc_sender_deliver(struct kc_sender *s) {
         b->part->waiting_bytes -= (uint32_t)b->bytes;
         if (b->err) a->stats.records_failed += b->count;
         else a->stats.records_ok += b->count;
+        a->stats.records_duplicate += duplicates_of(b);
         forget_gen(a, b, &flushed);
         if (b->err || s->settings->report_all ? b->count > b->waiters + (b->err ? 0 : b->silent) : false) {
             kw_list_push(&a->reports, n);

@@ -429,6 +429,7 @@ static kw_err fill_topics(struct kc_sender *s, struct kc_produce_rq *r, struct k
             last = slot->topic;
         }
         if (!b->final) finish_batch(s, b, r->rq.version);
+        m->include_guid_ranges |= b->ids;
         s->batches_sent++;
         s->bytes_sent += b->len;
         slot->topic_id = topics[n - 1].topic_id;
@@ -452,6 +453,7 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
     m.timeout_ms = (int32_t)KW_MIN(KW_MAX(s->settings->request_timeout_produce_us / 1000, 1), (int64_t)INT32_MAX);
     kw_arena_reset(&s->arena);
     kw_err err = fill_topics(s, r, &m);
+    m.include_guid_ranges = m.include_guid_ranges && kc_sender_knows_ids(s, r->broker->node);
     if (!err) err = kw_encode(&kw_produce_request_desc, rq->version, &m, out);
     if (err)
         for (size_t i = 0; i < r->count; i++) { /* nothing of it goes out */

@@ -95,6 +95,7 @@ bool kc_sender_is_missing(struct kc_sender *s, const struct kc_part *p); /* the 
 void kc_sender_fail_missing(struct kc_sender *s, struct kc_part *p);    /* what is older than the metadata that says so */
 void kc_sender_topics_changed(struct kc_sender *s);             /* assign.c */
 void kc_sender_look_at_refused(struct kc_sender *s);            /* assign.c */
+bool kc_sender_knows_ids(struct kc_sender *s, int32_t node); /* answer.c: a broker that looks ids up, and tells of it in Produce answers */
 void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, struct kw_blk *blk); /* answer.c: done of a Produce request */
 /* The batch has its outcome. `detail` (may be NULL) is copied. */
 void kc_sender_complete(struct kc_sender *s, struct kc_batch *b, kc_err err, enum kc_outcome outcome, const char *detail);

@@ -22,11 +22,11 @@ kc_err kc_rec_read(struct kc_rec *r, const struct kw_record_view *v, struct kc_r
     for (size_t i = 0; i < count; i++) {
         int32_t got = kw_record_header_next(&in, &scratch->headers[i]);
         KW_ASSERT(got == 1); /* we wrote it */
-        const struct kw_header_view *h = &scratch->headers[i];
-        if (h->value.len == 16 && kw_str_eq(h->key, kw_str_of(KC_GUID_HEADER))) {
-            memcpy(r->guid, h->value.p, 16);
-            r->has_guid = true;
-        }
+    }
+    const uint8_t *id;
+    if (kc_guid_headers(scratch->headers, count, &id) > 0 && id) {
+        memcpy(r->guid, id, sizeof r->guid);
+        r->has_guid = true;
     }
     r->payload = (uint32_t)KW_MAX(v->key.len, 0) + (uint32_t)KW_MAX(v->value.len, 0);
     r->tail = kw_varint_size(v->key.len) + kw_varint_size(v->value.len) + kw_uvarint_size(2 * (uint64_t)count) + v->headers_size + r->payload;
@@ -84,6 +84,7 @@ static void copy_record(struct kc_batch *to, const struct kc_item *item, const s
     kw_record_write(to->blk->data + to->len, &in, size);
     to->len += (uint32_t)size;
     to->max_timestamp = KW_MAX(to->max_timestamp, r->timestamp_ms);
+    to->ids |= r->has_guid;
     if (item->size & KC_ITEM_WAITER) to->waiters++;
     else if (item->size & KC_ITEM_SILENT) to->silent++;
     to->items[to->count++] = *item;

@@ -63,6 +63,7 @@ enum {
     KC_NOT_ASSIGNED = -1109, /**< the partition is not assigned to this consumer */
     KC_LOST = -1110,         /**< the assignment that the call belongs to is over */
     KC_CANCELLED = -1111,    /**< kc_op_cancel, purge, or a free ended it */
+    KC_BAD_GUID = -1112,     /**< not one 16-byte id: a text that is no UUID, a record with two ids, or with another length of it */
     /* time and queues: -1200 … */
     KC_TIMED_OUT = -1200,    /**< the caller's own limit passed; the error's attempts say what was tried */
     KC_QUEUE_FULL = -1201,   /**< no room in the producer's queue within the time given; this record was not accepted */
@@ -199,6 +200,21 @@ KC_API uint64_t kc_op_opaque(const kc_op *op); /**< as given to its _start */
 /** Ends it with KC_CANCELLED soon, unless it is done already; what was sent may still take effect. */
 KC_API void kc_op_cancel(kc_op *op);
 KC_API void kc_op_free(kc_op *op);
+
+/* --------------------------------------------------------------- record ids */
+
+/* A record's id is 16 bytes in its header `guid`. A topic with message.guid.dedup=true (kbroker) stores an id once within its window, whoever sends it,
+ * and finds the record by it (kc_admin_lookup_guids). */
+
+#define KC_GUID_TEXT_SIZE 37 /**< of a UUID as text, with its NUL */
+/** A new UUIDv7 (RFC 9562) of the system's clock and random source, for whoever needs an id before there is a producer: stored with the order, say, so
+ * that it is the same when the order is sent again. Those of one millisecond are in no order (kc_producer_guid_make: ascending). KC_TRANSPORT: the system
+ * gives no random bytes. Also in a forked child. */
+KC_API kc_err kc_guid_make(uint8_t guid[16]);
+/** A UUID's text (8-4-4-4-12 or 32 hexadecimal digits, any letter case; any version) as 16 bytes. size 0: up to its NUL. KC_BAD_GUID: it is none. */
+KC_API kc_err kc_guid_from_text(const char *text, size_t size, uint8_t guid[16]);
+/** Writes the text, 36 characters in lower case and a NUL, and returns it. */
+KC_API const char *kc_guid_to_text(const uint8_t guid[16], char text[KC_GUID_TEXT_SIZE]);
 
 /* ------------------------------------------------------------- shared shapes */
 

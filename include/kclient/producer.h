@@ -28,7 +28,7 @@ typedef struct kc_record {
     const kc_header *headers;
     int64_t timestamp_ms;   /**< 0 without its flag: now */
     int64_t timeout_us;     /**< this record's own deadline; 0: delivery.timeout.ms */
-    const uint8_t *guid;    /**< 16 bytes; NULL: none given (enable.guid makes one) */
+    const uint8_t *guid;    /**< its id, 16 bytes; NULL: none given (enable.guid makes one). A header `guid` of 16 bytes is the id too */
     uint64_t opaque;        /**< comes back in the report */
 } kc_record;
 
@@ -42,7 +42,10 @@ KC_API kc_err kc_producer_new(kc_client *c, const kc_config *config, kc_producer
  * Reports not yet taken hold their places in the queue: a thread that both sends and takes reports must not wait here without limit, but take reports
  * on KC_QUEUE_FULL (or mark records KC_NO_REPORT, or set delivery.report.only.error).
  * A record without a timestamp gets the time to within one tick of the system's coarse clock (1 to 4 ms); the first of a batch gets it exactly.
- * With a partitioner of its own (kc_producer_partitioner_set) the first sends to a topic also wait until its partition count is known: KC_TIMED_OUT. */
+ * With a partitioner of its own (kc_producer_partitioner_set) the first sends to a topic also wait until its partition count is known: KC_TIMED_OUT.
+ * A record with an id whose partition is neither given nor decided by its key goes by the id: the same id to the same partition, with every producer
+ * and partitioner, as long as the topic has as many partitions. KC_BAD_GUID: two ids (a header `guid` beside another, or beside the member), or, with
+ * enable.guid, a header `guid` of another length. */
 KC_API kc_err kc_producer_send(kc_producer *p, const kc_record *record, int64_t timeout_us);
 /** Sends records[0 … n): returns how many were accepted (a prefix); *err says why it stopped, KC_OK when all were. stride: bytes from one to the next,
  * sizeof(kc_record) or more, 0 for that. */
@@ -64,7 +67,14 @@ typedef struct kc_flat {
 KC_API size_t kc_producer_send_flat(kc_producer *p, const kc_flat *records, size_t stride, size_t n, const void *arena, size_t arena_size,
                                     int64_t timeout_us, kc_err *err);
 
-enum kc_report_flag { KC_REPORT_DUPLICATE = 1 /**< the broker had it already; offset is the first copy's, or -1 unknown */ };
+enum kc_report_flag {
+    /** The broker had it already, and stored nothing: by an earlier attempt of this send, an earlier send of the same id, or another producer. offset is
+     * the first copy's, or -1 unknown; timestamp_ms as sent. */
+    KC_REPORT_DUPLICATE = 1,
+    KC_REPORT_OTHER_PAYLOAD = 2,  /**< a duplicate by its id whose first copy has another key or value, which is the one that stays */
+    KC_REPORT_OFFSET_UNKNOWN = 4, /**< it is stored, but where is not known (any more) */
+    KC_REPORT_DEDUPED = 8,        /**< the topic looks ids up: where the record has one, it is stored once */
+};
 /** The outcome of one record. */
 typedef struct kc_report {
     uint64_t opaque;
@@ -108,6 +118,7 @@ typedef struct kc_producer_stats {
     uint64_t queued_records, queued_bytes;     /**< accepted, no outcome yet, or report not taken */
     uint64_t in_flight_requests;
     uint64_t records_ok, records_failed, batches_sent, bytes_sent, retries;
+    uint64_t records_duplicate;                /**< of records_ok: those that the broker had already */
 } kc_producer_stats;
 /** size: sizeof(kc_producer_stats) as the caller knows it; so many bytes are filled. */
 KC_API kc_err kc_producer_stats_get(kc_producer *p, kc_producer_stats *out, size_t size);
@@ -128,7 +139,7 @@ KC_API void kc_producer_free(kc_producer *p);
 typedef int32_t (*kc_partitioner_fn)(void *ctx, int32_t topic, const void *key, size_t key_size, int32_t has_key, int32_t partition_count);
 KC_API kc_err kc_producer_partitioner_set(kc_producer *p, kc_partitioner_fn fn, void *ctx);
 
-/** Fills 16 bytes with a UUIDv7, ascending within the producer. */
+/** Fills 16 bytes with a UUIDv7, ascending within the producer, as enable.guid does for each record. */
 KC_API kc_err kc_producer_guid_make(kc_producer *p, uint8_t guid[16]);
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ static void test_layout(void **state) {
     struct kw_rng rng;
     uint8_t id[16];
     kw_rng_init(&rng, 1);
-    kc_guid_make(&g, &rng, 0x0123456789ab, id);
+    kc_guid_next(&g, &rng, 0x0123456789ab, id);
     assert_v7(id);
     static const uint8_t time[6] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab};
     assert_memory_equal(id, time, 6);
@@ -39,7 +39,7 @@ static void test_ascending_whatever_the_clock_does(void **state) {
         case 1: ms -= (int64_t)kw_rng_below(&clock, 3); break;
         default: break;
         }
-        kc_guid_make(&g, &rng, ms, id);
+        kc_guid_next(&g, &rng, ms, id);
         assert_v7(id);
         assert_true(memcmp(id, last, 16) > 0);
         memcpy(last, id, 16);
@@ -52,7 +52,7 @@ static void test_counters_overflow_into_time(void **state) {
     struct kw_rng rng;
     uint8_t id[16];
     kw_rng_init(&rng, 4);
-    kc_guid_make(&g, &rng, 1000, id);
+    kc_guid_next(&g, &rng, 1000, id);
     assert_v7(id);
     assert_int_equal(ms_of(id), 1001);
 }
@@ -63,13 +63,13 @@ static void test_absurd_clocks(void **state) {
     struct kw_rng rng;
     uint8_t a[16], b[16];
     kw_rng_init(&rng, 5);
-    kc_guid_make(&g, &rng, -5, a);
+    kc_guid_next(&g, &rng, -5, a);
     assert_v7(a);
     assert_int_equal(ms_of(a), 0);
-    kc_guid_make(&g, &rng, INT64_MAX, b);
+    kc_guid_next(&g, &rng, INT64_MAX, b);
     assert_v7(b);
     assert_int_equal(ms_of(b), ((int64_t)1 << 48) - 1);
-    kc_guid_make(&g, &rng, INT64_MAX, a);
+    kc_guid_next(&g, &rng, INT64_MAX, a);
     assert_v7(a);
     assert_true(memcmp(a, b, 16) > 0);
 }
@@ -81,8 +81,8 @@ static void test_two_seeds_differ(void **state) {
     uint8_t a[16], b[16];
     kw_rng_init(&r, 6);
     kw_rng_init(&s, 7);
-    kc_guid_make(&g, &r, 1000, a);
-    kc_guid_make(&h, &s, 1000, b);
+    kc_guid_next(&g, &r, 1000, a);
+    kc_guid_next(&h, &s, 1000, b);
     assert_memory_not_equal(a, b, 16);
 }
 
