@@ -1,0 +1,111 @@
+/* fuse.c - making a binary fuse filter. Contract: fuse.h. */
+#include "fuse.h"
+
+#define SLOTS_MAX ((size_t)2 * KB_FUSE_KEYS_MAX)
+
+kw_err kb_fuse_maker_init(struct kb_fuse_maker *m) {
+    *m = (struct kb_fuse_maker){.mixed = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->mixed)),
+                                .degree = kw_malloc(SLOTS_MAX * sizeof(*m->degree)),
+                                .keys = kw_malloc(SLOTS_MAX * sizeof(*m->keys)),
+                                .alone = kw_malloc(SLOTS_MAX * sizeof(*m->alone)),
+                                .order = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->order)),
+                                .place = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->place))};
+    if (m->mixed && m->degree && m->keys && m->alone && m->order && m->place) return KW_OK;
+    kb_fuse_maker_deinit(m);
+    return KW_ENOMEM;
+}
+
+void kb_fuse_maker_deinit(struct kb_fuse_maker *m) {
+    kw_free(m->mixed);
+    kw_free(m->degree);
+    kw_free(m->keys);
+    kw_free(m->alone);
+    kw_free(m->order);
+    kw_free(m->place);
+    *m = (struct kb_fuse_maker){0};
+}
+
+/* Binary logarithm, in sixteenths. */
+static uint32_t log2_16(size_t n) {
+    uint32_t whole = 63 - (uint32_t)__builtin_clzll(n), fraction = (uint32_t)((n << 4 >> whole) & 15);
+    return whole * 16 + fraction;
+}
+
+/* The paper's: segments of 3.33^… slots, and the more room the fewer keys there are. */
+void kb_fuse_shape(struct kb_fuse *f, size_t count) {
+    *f = (struct kb_fuse){.segment_log2 = 2, .segments = 1};
+    if (count < 2) return;
+    uint32_t log16 = log2_16(count);
+    f->segment_log2 = KW_MIN((uint32_t)((log16 * 576 + 2250 * 16) / 16000), 18u);
+    uint64_t permille = KW_MAX(875 + 4983 * 16 / (uint64_t)log16, (uint64_t)1125);
+    uint64_t slots = (uint64_t)count * permille / 1000 + 1, segments = (slots + (1u << f->segment_log2) - 1) >> f->segment_log2;
+    f->segments = segments > 3 ? (uint32_t)segments - 2 : 1;
+}
+
+/* Takes off keys that have a slot for themselves, until none is left; false: some hold each other fast. */
+static bool peel(struct kb_fuse_maker *m, const struct kb_fuse *f, size_t count) {
+    size_t slots = kb_fuse_slots(f), taken = 0;
+    uint32_t at[3];
+    memset(m->degree, 0, slots * sizeof(*m->degree));
+    memset(m->keys, 0, slots * sizeof(*m->keys));
+    for (size_t i = 0; i < count; i++) {
+        kb_fuse_at(f, m->mixed[i], at);
+        for (int k = 0; k < 3; k++) {
+            m->degree[at[k]]++;
+            m->keys[at[k]] ^= (uint32_t)i;
+        }
+    }
+    size_t waiting = 0;
+    for (size_t s = 0; s < slots; s++)
+        if (m->degree[s] == 1) m->alone[waiting++] = (uint32_t)s;
+    while (waiting > 0) { /* a slot comes here once: as it is alone, or becomes so */
+        uint32_t s = m->alone[--waiting];
+        if (m->degree[s] != 1) continue;
+        uint32_t key = m->keys[s];
+        m->order[taken] = key;
+        m->place[taken++] = s;
+        kb_fuse_at(f, m->mixed[key], at);
+        for (int k = 0; k < 3; k++) {
+            m->keys[at[k]] ^= key;
+            if (--m->degree[at[k]] == 1) m->alone[waiting++] = at[k];
+        }
+    }
+    return taken == count;
+}
+
+static void put(uint8_t *bits, uint32_t i, uint32_t v) {
+    uint8_t *p = bits + (size_t)i * 3 / 2;
+    if (i & 1) {
+        p[0] = (uint8_t)((p[0] & 0x0f) | v << 4);
+        p[1] = (uint8_t)(v >> 4);
+    } else {
+        p[0] = (uint8_t)v;
+        p[1] = (uint8_t)((p[1] & 0xf0) | v >> 8);
+    }
+}
+
+void kb_fuse_make(struct kb_fuse_maker *m, struct kb_fuse *f, const uint64_t *hashes, size_t count, uint64_t seed, int tries, uint8_t *bits) {
+    uint32_t at[3];
+    KW_ASSERT(count <= KB_FUSE_KEYS_MAX);
+    kb_fuse_shape(f, count);
+    KW_ASSERT(kb_fuse_slots(f) <= SLOTS_MAX);
+    f->bits = bits;
+    memset(bits, 0, kb_fuse_size(f));
+    for (int n = 0;; n++) {
+        if (n == tries) {
+            f->segments = 0;
+            return;
+        }
+        f->seed = seed = kb_fuse_mix(seed + 0x9e3779b97f4a7c15);
+        for (size_t i = 0; i < count; i++) m->mixed[i] = kb_fuse_mix(hashes[i] ^ f->seed);
+        if (peel(m, f, count)) break;
+    }
+    for (size_t i = count; i-- > 0;) {
+        uint64_t mixed = m->mixed[m->order[i]];
+        kb_fuse_at(f, mixed, at);
+        uint32_t v = kb_fuse_print(mixed);
+        for (int k = 0; k < 3; k++)
+            if (at[k] != m->place[i]) v ^= kb_fuse_get(bits, at[k]);
+        put(bits, m->place[i], v);
+    }
+}

@@ -1,0 +1,118 @@
+/* table.c - ids in memory. Contract: table.h. */
+#include "table.h"
+
+#define INDEX_BITS 19 /* of a slot: an entry's index plus one */
+#define INDEX_MASK ((1u << INDEX_BITS) - 1)
+#define CAP_MIN 32
+
+static inline uint32_t tag_of(uint64_t hash) {
+    return (uint32_t)(hash >> 32) & ~INDEX_MASK;
+}
+
+kw_err kb_guid_table_init(struct kb_guid_table *t, const uint64_t key[2], int64_t base, size_t expected) {
+    *t = (struct kb_guid_table){.base = base, .end = base, .cut_to = INT64_MAX, .slots_from = INT64_MIN, .key = {key[0], key[1]}, .cap = CAP_MIN};
+    while (t->cap < expected && t->cap < KB_GUID_TABLE_MAX) t->cap *= 2;
+    t->slot_cap = 2 * t->cap;
+    t->v = kw_malloc(t->cap * sizeof(*t->v));
+    t->slots = kw_calloc(t->slot_cap, sizeof(*t->slots));
+    if (t->v && t->slots) return KW_OK;
+    kb_guid_table_deinit(t);
+    return KW_ENOMEM;
+}
+
+void kb_guid_table_deinit(struct kb_guid_table *t) {
+    kw_free(t->v);
+    kw_free(t->slots);
+    t->v = NULL;
+    t->slots = NULL;
+    t->count = t->cap = t->slot_cap = 0;
+}
+
+/* The slot of this id, or the free one where it would be. */
+static inline uint32_t *slot_of(const struct kb_guid_table *t, const uint8_t *id, uint64_t hash) {
+    uint32_t tag = tag_of(hash);
+    for (size_t i = (size_t)hash;; i++) {
+        uint32_t *s = &t->slots[i & (t->slot_cap - 1)];
+        if (*s == 0 || ((*s & ~INDEX_MASK) == tag && kb_guid_eq(t->v[(*s & INDEX_MASK) - 1].id, id))) return s;
+    }
+}
+
+static void put(struct kb_guid_table *t, size_t i, uint64_t hash) {
+    uint32_t *s = slot_of(t, t->v[i].id, hash);
+    if (*s)
+        t->repeats = true;
+    else
+        *s = tag_of(hash) | (uint32_t)(i + 1);
+}
+
+static void fill_slots(struct kb_guid_table *t, int64_t from) {
+    memset(t->slots, 0, t->slot_cap * sizeof(*t->slots));
+    t->slots_from = from;
+    for (size_t i = kb_guid_table_below(t, from); i < t->count; i++) put(t, i, kb_guid_hash(t->key, t->v[i].id));
+}
+
+static kw_err grow(struct kb_guid_table *t) {
+    struct kb_guid_slot_entry *v = kw_realloc(t->v, 2 * t->cap * sizeof(*v));
+    if (!v) return KW_ENOMEM;
+    t->v = v;
+    uint32_t *slots = kw_malloc(2 * t->slot_cap * sizeof(*slots));
+    if (!slots) return KW_ENOMEM;
+    kw_free(t->slots);
+    t->slots = slots;
+    t->cap *= 2;
+    t->slot_cap *= 2;
+    fill_slots(t, t->slots_from);
+    return KW_OK;
+}
+
+kw_err kb_guid_table_add(struct kb_guid_table *t, const struct kb_guid_entry *e, uint64_t hash) {
+    KW_ASSERT(!t->frozen && t->count < KB_GUID_TABLE_MAX && e->offset >= t->base && e->offset - t->base <= UINT32_MAX);
+    if (t->count == t->cap) {
+        kw_err err = grow(t);
+        if (err != KW_OK) return err;
+    }
+    struct kb_guid_slot_entry *s = &t->v[t->count];
+    memcpy(s->id, e->id, KB_GUID_SIZE);
+    s->delta = (uint32_t)(e->offset - t->base);
+    s->payload = e->payload;
+    put(t, t->count++, hash);
+    return KW_OK;
+}
+
+bool kb_guid_table_find(struct kb_guid_table *t, const uint8_t id[KB_GUID_SIZE], uint64_t hash, int64_t from, int64_t to, struct kb_guid_entry *out) {
+    if (t->count == 0) return false;
+    /* The log begins later by now: of ids that came twice the slots may have a copy that has gone. Once for each such move, not for each question. */
+    if (KW_UNLIKELY(t->repeats && from > t->base && from > t->slots_from)) fill_slots(t, from);
+    uint32_t s = *slot_of(t, id, hash);
+    if (s == 0) return false;
+    const struct kb_guid_slot_entry *e = &t->v[(s & INDEX_MASK) - 1];
+    int64_t offset = t->base + e->delta;
+    if (offset < from || offset >= to || offset >= t->cut_to) return false;
+    memcpy(out->id, e->id, KB_GUID_SIZE);
+    out->offset = offset;
+    out->payload = e->payload;
+    return true;
+}
+
+size_t kb_guid_table_below(const struct kb_guid_table *t, int64_t offset) {
+    if (offset <= t->base) return 0;
+    size_t lo = 0, hi = t->count; /* entries below lo are */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (t->base + t->v[mid].delta < offset)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+void kb_guid_table_pop(struct kb_guid_table *t, int64_t to) {
+    if (to >= t->end) return;
+    t->end = KW_MAX(to, t->base);
+    size_t count = kb_guid_table_below(t, to);
+    if (count == t->count) return;
+    t->count = count;
+    t->forgotten = KW_MIN(t->forgotten, count);
+    fill_slots(t, t->slots_from);
+}
