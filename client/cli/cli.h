@@ -18,7 +18,8 @@ enum { CLI_OK = 0, CLI_FAILURE = 1, CLI_USAGE = 2 };
 
 /* ---- Command lines (args.c) ---- */
 
-/* CLI_MANY: may be repeated. CLI_MAYBE: text, or nothing where the next word is an option, or none: then "". Numbers: CLI_INDEX from 0, CLI_COUNT from 1, each up to 2^31-1; CLI_TOTAL from 1, 64 bits. */
+/* CLI_MANY: may be repeated. CLI_MAYBE: text, or nothing where the next word is an option, or none: then "".
+ * Numbers: CLI_INDEX from 0, CLI_COUNT from 1, each up to 2^31-1; CLI_TOTAL from 1, 64 bits. */
 enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INDEX, CLI_COUNT, CLI_TOTAL, CLI_MANY, CLI_MAYBE };
 struct cli_option {
     char letter;       /* 0: none */

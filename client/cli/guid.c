@@ -296,9 +296,9 @@ static int guid_stats(int argc, char **argv) {
     const struct cli_command c = {"guid stats",
                                   "",
                                   "Shows what the indexes of a topic's ids hold, a partition a line.",
-                                  "entries: ids known. runs, disk: its sorted files, and their bytes. memory: bytes. window: how long an id is known. finds, hits: ids "
-                                  "looked for and met since the leader opened the index; reads: reads of runs for it. forgotten: ids that went with their records within "
-                                  "the window.",
+                                  "entries: ids known. runs, disk: its sorted files, and their bytes. memory: bytes. window: how long an id is known. "
+                                  "finds, hits: ids looked for and met since the leader opened the index; reads: reads of runs for it. forgotten: ids "
+                                  "that went with their records within the window.",
                                   0,
                                   0,
                                   options,

@@ -417,9 +417,9 @@ int cmd_produce(int argc, char **argv) {
         {0, "guid-from", "WHERE", "each record's id: key, header:NAME, or field", CLI_TEXT, &k.guid_from},
     };
     const struct cli_command c = {"produce", "", "Sends records: a line each.",
-                                  "Ids: a topic with message.guid.dedup=true stores a record with an id once, however often it is sent; a record that was there is told "
-                                  "on stderr, and is no failure. An id is a UUID, or 16 bytes. --guid-from field: what stands before the first blank of a line, or, with "
-                                  "--json, its member guid.",
+                                  "Ids: a topic with message.guid.dedup=true stores a record with an id once, however often it is sent; one that was "
+                                  "there is told on stderr, and is no failure. An id is a UUID, or 16 bytes. --guid-from field: what stands before the "
+                                  "first blank of a line, or, with --json, its member guid.",
                                   0, 0, options, sizeof options / sizeof *options,
                                   "  seq 10 | kc produce -t numbers\n"
                                   "  kc produce -t users -K : -l users.txt -H source=import\n"

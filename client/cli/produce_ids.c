@@ -41,8 +41,8 @@ static bool take(struct produce *k, kc_record *r, const char *what, kc_bytes b) 
         memcpy(k->ids.record, b.p, sizeof k->ids.record);
     } else if (!b.p || b.size == 0 || kc_guid_from_text(b.p, b.size, k->ids.record) != KC_OK) {
         bool shown = b.p && b.size > 0;
-        snprintf(k->why, sizeof k->why, "its %.60s is no id (a UUID, or 16 bytes)%s%.*s%s", what, shown ? ": '" : ": there is none", shown ? (int)(b.size < 60 ? b.size : 60) : 0,
-                 shown ? (const char *)b.p : "", shown ? "'" : "");
+        snprintf(k->why, sizeof k->why, "its %.60s is no id (a UUID, or 16 bytes)%s%.*s%s", what, shown ? ": '" : ": there is none",
+                 shown ? (int)(b.size < 60 ? b.size : 60) : 0, shown ? (const char *)b.p : "", shown ? "'" : "");
         return false;
     }
     r->guid = k->ids.record;

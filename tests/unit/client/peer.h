@@ -75,6 +75,7 @@ struct net {
     int16_t api_max[128], api_min[128]; /* what ApiVersions advertises; -1 not there */
     int32_t throttle_ms;
     int requests[128]; /* counted by API key */
+    bool looks_ids_up; /* it advertises LookupGuid, whose key is beyond those arrays */
     char log[NET_LOG][512];
     int log_level[NET_LOG];
     size_t log_count;
@@ -111,6 +112,7 @@ static inline struct net *net_new(const char *const *pairs) {
     kw_arena_init(&n->arena, 0);
     for (size_t i = 0; i < 128; i++) n->api_max[i] = -1;
     for (size_t i = 0; i < kw_api_count; i++) {
+        if (kw_apis[i].key >= 128) continue;
         n->api_min[kw_apis[i].key] = kw_apis[i].min;
         n->api_max[kw_apis[i].key] = kw_apis[i].max;
     }
@@ -203,7 +205,7 @@ static inline void net_answer(struct request *rq, const void *msg) {
 
 static inline void answer_versions(struct net *n, struct request *rq) {
     struct kw_api_versions_response m;
-    struct kw_api_versions_response_api_version keys[128];
+    struct kw_api_versions_response_api_version keys[129];
     kw_msg_init(&kw_api_versions_response_desc, &m);
     m.api_keys.v = keys;
     for (int16_t i = 0; i < 128; i++) {
@@ -211,6 +213,7 @@ static inline void answer_versions(struct net *n, struct request *rq) {
         keys[m.api_keys.n++] =
             (struct kw_api_versions_response_api_version){.api_key = i, .min_version = n->api_min[i], .max_version = n->api_max[i]};
     }
+    if (n->looks_ids_up) keys[m.api_keys.n++] = (struct kw_api_versions_response_api_version){.api_key = KW_API_LOOKUP_GUID};
     if (rq->head.version > n->api_max[18]) {
         m.error_code = KE_UNSUPPORTED_VERSION;
         rq->head.version = 0;
@@ -271,7 +274,7 @@ static inline void answer_metadata(struct net *n, struct request *rq) {
 }
 
 static inline void net_serve(struct net *n, struct request *rq) {
-    n->requests[rq->head.api_key]++;
+    if (rq->head.api_key < 128) n->requests[rq->head.api_key]++;
     if (n->hook && n->hook(n, rq)) return;
     struct model_broker *b = net_broker_at(n, rq->link->host, rq->link->port);
     if (b && b->silent) return;

@@ -20,6 +20,7 @@ struct stored {
     int32_t key_len, value_len, header_count;
     int64_t timestamp;
     uint8_t guid[16];
+    bool hole;            /* a duplicate's place */
 };
 struct producer_state {
     int64_t id;
@@ -73,6 +74,10 @@ struct world {
     int bad_index;        /* >= 0: record_errors for INVALID_RECORD */
     int32_t max_bytes;    /* 0: no limit */
     bool log_append_time;
+    bool dedups;          /* the topics have message.guid.dedup=true */
+    bool forgets_offsets; /* … but where its duplicates are is not known any more */
+    void (*spoil)(struct kw_produce_response_guid_result *g); /* the answer's ranges, before they go out */
+    int announced;        /* requests that asked for ranges */
     int64_t slow_us[NET_BROKERS];
     kc_report *reports;
     int report_count;
@@ -164,6 +169,36 @@ static inline void store(struct world *w, struct part_log *l, const uint8_t *p, 
     (void)w;
 }
 
+/* What the records of a batch are to the log: duplicates become holes, and ranges of the answer. All of them: nothing but holes is stored. */
+static inline void dedup(struct world *w, struct part_log *l, int64_t base, struct kw_produce_response_partition_produce_response *a, bool asked) {
+    static struct kw_produce_response_guid_range ranges[4096];
+    static const uint8_t none[16];
+    int32_t n = 0;
+    for (int64_t i = base; i < l->count; i++) {
+        struct stored *s = &l->records[i];
+        int64_t first = -1;
+        for (int64_t k = 0; k < i && first < 0; k++)
+            if (!l->records[k].hole && memcmp(l->records[k].guid, s->guid, 16) == 0 && memcmp(s->guid, none, 16) != 0) first = k;
+        if (first < 0) continue;
+        s->hole = true;
+        int8_t flags = (int8_t)((l->records[first].value != s->value ? 1 : 0) | (w->forgets_offsets ? 2 : 0));
+        int32_t index = (int32_t)(i - base);
+        struct kw_produce_response_guid_range *last = n > 0 ? &ranges[n - 1] : NULL;
+        if (last && last->index + last->count == index && last->first_offset + last->count == first && last->flags == flags) {
+            last->count++;
+        } else {
+            assert_true(n < (int32_t)KW_COUNTOF(ranges));
+            ranges[n++] = (struct kw_produce_response_guid_range){.index = index, .count = 1, .first_offset = w->forgets_offsets ? -1 : first, .flags = flags};
+        }
+    }
+    if (!asked) return;
+    a->guid.deduped = true;
+    a->guid.ranges.v = net_calloc(w->net, (size_t)n + 1, sizeof *ranges);
+    memcpy(a->guid.ranges.v, ranges, (size_t)n * sizeof *ranges);
+    a->guid.ranges.n = n;
+    if (w->spoil) w->spoil(&a->guid);
+}
+
 static inline int topic_at(struct net *n, struct kw_str name, struct kw_uuid id, bool by_id) {
     for (size_t i = 0; i < n->topic_count; i++)
         if (by_id ? kw_uuid_eq(n->topics[i].id, id) : kw_str_eq(kw_str_of(n->topics[i].name), name)) return (int)i;
@@ -171,7 +206,7 @@ static inline int topic_at(struct net *n, struct kw_str name, struct kw_uuid id,
 }
 
 static inline void serve_batch(struct world *w, struct request *rq, int32_t broker, int topic, int32_t index, const struct kw_records *rec,
-                               struct kw_produce_response_partition_produce_response *a, enum verdict *worst) {
+                               struct kw_produce_response_partition_produce_response *a, bool asked, enum verdict *worst) {
     struct sent s = {.broker = broker, .partition = index, .topic = topic, .size = (uint32_t)rec->len, .at_us = w->net->now.mono_us,
                      .version = rq->head.version};
     assert_int_equal(kw_batch_parse(rec->p, (size_t)rec->len, &s.h), KW_OK);
@@ -212,12 +247,20 @@ static inline void serve_batch(struct world *w, struct request *rq, int32_t brok
                 a->current_leader.leader_id = t->leader[index];
                 a->current_leader.leader_epoch = t->epoch[index];
             }
-        } else if (dup >= 0) {
+        } else if (dup >= 0) { /* the same batch once more: with ids, each of its records is looked up */
+            struct part_log *l = &w->logs[topic][index];
             a->base_offset = dup;
+            if (w->dedups) {
+                int64_t was = l->count;
+                store(w, l, rec->p, (size_t)rec->len, &s.h);
+                dedup(w, l, was, a, asked);
+                l->count = was;
+            }
         } else {
             a->base_offset = w->logs[topic][index].count;
             store(w, &w->logs[topic][index], rec->p, (size_t)rec->len, &s.h);
             if (w->log_append_time) a->log_append_time_ms = 77;
+            if (w->dedups) dedup(w, &w->logs[topic][index], a->base_offset, a, asked);
         }
     }
     a->error_code = traced->code = code;
@@ -246,6 +289,7 @@ static inline bool serve_produce(struct world *w, struct request *rq, int32_t br
     assert_int_equal(err, KW_OK);
     assert_int_equal(kw_in_left(&rq->body), 0);
     assert_true(q.topic_data.n > 0);
+    w->announced += q.include_guid_ranges;
     kw_msg_init(&kw_produce_response_desc, &m);
     m.responses.v = topics;
     enum verdict worst = V_SERVE;
@@ -259,7 +303,7 @@ static inline bool serve_produce(struct world *w, struct request *rq, int32_t br
         int at = topic_at(w->net, t->name, t->topic_id, rq->head.version >= 13);
         for (int32_t k = 0; k < t->partition_data.n; k++, used++) {
             memset(&parts[used], 0, sizeof parts[used]);
-            serve_batch(w, rq, broker, at, t->partition_data.v[k].index, &t->partition_data.v[k].records, &parts[used], &worst);
+            serve_batch(w, rq, broker, at, t->partition_data.v[k].index, &t->partition_data.v[k].records, &parts[used], q.include_guid_ranges, &worst);
             if (parts[used].error_code == KE_INVALID_RECORD && w->bad_index >= 0) {
                 bad.batch_index = w->bad_index;
                 bad.batch_index_error_message = kw_str_of("this one is bad");
