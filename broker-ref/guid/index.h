@@ -29,7 +29,7 @@ struct kb_guid_env { /* of a node; outlives its indexes and their requests */
     bool ephemeral;         /* nothing is synced */
     int64_t memory_max;     /* tables of all indexes (guid.index.memory.bytes, 64 MiB): over it the largest is written out first, at twice nothing is
                                added before something was */
-    int64_t memory_used;
+    int64_t memory_used, memory_frozen; /* frozen: of what is about to be written */
     int32_t open_files_max, open_files; /* runs, all indexes: least recently used go first (256) */
     struct kw_list indexes, file_lru;   /* the indexes' own */
 };
@@ -45,6 +45,8 @@ struct kb_guid_open {
     /* Once, in a later turn, unless the index is freed before. What the folder held and could not be read is dropped, and said. What does not count
      * is masked durably by then: only then may the log be appended to. */
     void (*done)(void *ctx, struct kb_guid_index *index, kw_err err, struct kb_now now);
+    /* A file could not be read: its run is dropped with all above it, the index ends lower and has to catch up. In a turn of the disk's. May be NULL. */
+    void (*went_back)(void *ctx, struct kb_guid_index *index, struct kb_now now);
     void *ctx;
 };
 kw_err kb_guid_open(const struct kb_guid_open *o, struct kb_guid_index **index, struct kb_now now) KW_CHECK;

@@ -38,6 +38,7 @@ static inline uint32_t *slot_of(const struct kb_guid_table *t, const uint8_t *id
 }
 
 static void put(struct kb_guid_table *t, size_t i, uint64_t hash) {
+    if (t->base + t->v[i].delta < t->slots_from) return; /* the log begins above it */
     uint32_t *s = slot_of(t, t->v[i].id, hash);
     if (*s)
         t->repeats = true;
