@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, by the system's package manager, saying what. Usage: tests/deps.sh [build|test]
+# Installs what building and testing need, by the system's package manager, saying what. Usage: tests/deps.sh [build|examples|test]
 # Sourced or run; does nothing when all is there.
 set -euo pipefail
 what=${1:-test}
 build=(gcc cmake ninja-build pkg-config python3 libuv1-dev libssl-dev libzstd-dev liblz4-dev libsnappy-dev zlib1g-dev libmicrohttpd-dev libjansson-dev)
 test=(libcmocka-dev git curl clang libclang-rt-14-dev ccache kcat librdkafka-dev valgrind python3-venv)
 packages=("${build[@]}")
-[ "$what" = build ] || packages+=("${test[@]}")
+[ "$what" = build ] || packages+=(libsqlite3-dev) # examples/exactly_once.c
+[ "$what" = test ] && packages+=("${test[@]}")
 command -v dpkg-query >/dev/null || { echo "deps: needs Debian 12+ or Ubuntu 22.04+ (no dpkg here): install ${packages[*]} by hand" >&2; exit 1; }
 missing=()
 for p in "${packages[@]}"; do

@@ -63,18 +63,22 @@ static void metadata(struct server_conn *c, struct kw_frame_request *h, struct k
     if (asked) script.metadata++;
     if (asked && old) script.looks_to_tell--;
     for (int32_t i = 0; i < PARTS; i++) /* in any order */
-        parts[PARTS - 1 - i] = (struct kw_metadata_response_partition){.partition_index = i, .leader_id = old ? script.told[i] : script.leader[i], .leader_epoch = 5};
+        parts[PARTS - 1 - i] = (struct kw_metadata_response_partition){
+            .partition_index = i, .leader_id = old ? script.told[i] : script.leader[i], .leader_epoch = 5};
     t.partitions.v = parts;
     t.partitions.n = PARTS;
-    if (script.no_topic) t = (struct kw_metadata_response_topic){.name = kw_str_of("t"), .error_code = KE_UNKNOWN_TOPIC_OR_PARTITION, .topic_authorized_operations = INT32_MIN};
+    if (script.no_topic)
+        t = (struct kw_metadata_response_topic){
+            .name = kw_str_of("t"), .error_code = KE_UNKNOWN_TOPIC_OR_PARTITION, .topic_authorized_operations = INT32_MIN};
     m.topics.v = &t;
     m.topics.n = asked;
     server_reply(c, h, &m);
 }
 
 static struct kw_lookup_guid_response_stats stats_of(int32_t partition) {
-    return (struct kw_lookup_guid_response_stats){.from = 1, .end = 100 + partition, .entries = 50 + partition, .runs = 3, .disk_bytes = 2700, .memory_bytes = 400,
-                                                  .window_ms = 3600000, .finds = 60, .run_reads = 7, .hits = 9, .flushes = 4, .merges = 2, .forgotten = 5};
+    return (struct kw_lookup_guid_response_stats){.from = 1, .end = 100 + partition, .entries = 50 + partition, .runs = 3, .disk_bytes = 2700,
+                                                  .memory_bytes = 400, .window_ms = 3600000, .finds = 60, .run_reads = 7, .hits = 9,
+                                                  .flushes = 4, .merges = 2, .forgotten = 5};
 }
 
 static void lookup(int broker, struct server_conn *c, struct kw_frame_request *h, struct kw_in *body) {
@@ -333,8 +337,10 @@ static void test_stats(void **state) {
         kc_guid_partition p;
         struct kw_lookup_guid_response_stats s = stats_of((int32_t)i);
         assert_int_equal(kc_guid_list_partition(l, i, &p), KC_OK);
-        const int64_t got[] = {p.from, p.end, p.entries, p.runs, p.disk_bytes, p.memory_bytes, p.window_ms, p.finds, p.run_reads, p.hits, p.flushes, p.merges, p.forgotten};
-        const int64_t wanted[] = {s.from, s.end, s.entries, s.runs, s.disk_bytes, s.memory_bytes, s.window_ms, s.finds, s.run_reads, s.hits, s.flushes, s.merges, s.forgotten};
+        const int64_t got[] = {p.from,  p.end,       p.entries, p.runs,    p.disk_bytes, p.memory_bytes, p.window_ms,
+                               p.finds, p.run_reads, p.hits,    p.flushes, p.merges,     p.forgotten};
+        const int64_t wanted[] = {s.from,  s.end,       s.entries, s.runs,    s.disk_bytes, s.memory_bytes, s.window_ms,
+                                  s.finds, s.run_reads, s.hits,    s.flushes, s.merges,     s.forgotten};
         assert_memory_equal(got, wanted, sizeof got);
     }
     kc_guid_list_free(l);

@@ -116,7 +116,8 @@ static void test_text_and_back(void **state) {
 
 static void test_text_that_is_no_uuid(void **state) {
     (void)state;
-    static const char *const bad[] = {"", "x", "01890a5d-ac96-774b-bcce-b302099a805", "01890a5d-ac96-774b-bcce-b302099a80577", "01890a5d-ac96-774b-bcce-b302099a805g",
+    static const char *const bad[] = {"", "x", "01890a5d-ac96-774b-bcce-b302099a805", "01890a5d-ac96-774b-bcce-b302099a80577",
+                                      "01890a5d-ac96-774b-bcce-b302099a805g",
                                       "01890a5dac96-774b-bcce-b302099a8057-", "01890a5d-ac96-774b-bcceb-302099a8057", "{01890a5d-ac96-774b-bcce-b302099a8057}",
                                       "01890a5d ac96 774b bcce b302099a8057", "+1890a5d-ac96-774b-bcce-b302099a8057", "01890a5dac96774bbcceb302099a805", "-"};
     for (size_t i = 0; i < KW_COUNTOF(bad); i++) {

@@ -344,7 +344,8 @@ static int32_t partition_of(const char *partitioner, bool ignore_keys, bool know
 
 static void test_the_same_partition_with_every_producer(void **state) {
     (void)state;
-    static const char *const names[] = {"murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random", "sticky", "round_robin"};
+    static const char *const names[] = {"murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random",
+                                        "fnv1a",          "random",  "sticky",            "round_robin"};
     uint8_t id[16];
     id_of(4711, id);
     int32_t expected = (int32_t)(kc_partitioner_hash_id(id) % 8);

@@ -1,0 +1,132 @@
+"""The three delivery guarantees, as examples/ states them, with both halves killed (kill -9) in the middle of sending and of processing: what each promises is
+checked, and its control, which notes what was done in the other order or sends without ids, is seen to break that promise."""
+import collections
+import random
+import sqlite3
+import subprocess
+
+from scene import BUILD, ROOT, Broker, equal, kc, main, run, test
+
+COUNT, KILLS, RUNS_MAX = 1200, 12, 400
+
+
+def build(folder, name):
+    libraries = ["-lsqlite3"] if name == "exactly_once" else []
+    r = run("gcc", "-O1", "-Wall", "-Werror", "-I", ROOT / "include", ROOT / "examples" / f"{name}.c", "-o", folder / name, f"-L{BUILD}/lib", "-lkclient",
+            *libraries, f"-Wl,-rpath,{BUILD}/lib")
+    equal(r.returncode, 0, r.stderr)
+    return folder / name
+
+
+def under_kills(seed, *args):
+    """Runs the program again and again, killing it at a random moment, until KILLS have hit it; then to its end. It has to end by itself before all work is
+    done in fewer kills, else there is too little work. Returns how often it was killed."""
+    rng = random.Random(seed)
+    kills = 0
+    for _ in range(RUNS_MAX):
+        p = subprocess.Popen([str(a) for a in args], stderr=subprocess.PIPE)
+        try:
+            if kills < KILLS:
+                p.wait(rng.uniform(0.02, 0.11))
+            else:
+                p.wait(60)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            kills += 1
+        error = p.communicate()[1].decode()
+        if p.returncode == -9:
+            continue
+        equal(p.returncode, 0, f"{args}: {error}")
+        if kills < KILLS // 2:
+            raise AssertionError(f"{args}: done after {kills} kills: it was not disturbed enough to show anything")
+        return kills
+    raise AssertionError(f"{args}: never done")
+
+
+def in_topic(b, topic):
+    return collections.Counter(int(x) for x in kc(b, "consume", "-t", topic, "-o", "beginning", "-e").stdout.split())
+
+
+def in_file(path):
+    """Results by number. A line that a kill cut short would be no number: writes of a line are whole."""
+    return collections.Counter(int(x) for x in path.read_text().split())
+
+
+def lost(seen):
+    return [n for n in range(1, COUNT + 1) if seen[n] == 0]
+
+
+def twice(seen):
+    return [n for n, times in seen.items() if times > 1]
+
+
+class Played:
+    """One play of an example: what is in the topic then, and what in its results."""
+
+    def __init__(self, folder, b, program, topic, send_flags=(), process_flags=(), dedup=False):
+        kc(b, "topic", "create", topic, "--partitions", "2", *(["--config", "message.guid.dedup=true"] if dedup else []))
+        state = folder / topic
+        state.mkdir()
+        under_kills(f"{topic} send", program, "send", b.address, topic, state, COUNT, *send_flags)
+        under_kills(f"{topic} process", program, "process", b.address, topic, state, *process_flags)
+        self.sent = in_topic(b, topic)
+        database = state / "results.db"
+        if database.exists():
+            with sqlite3.connect(database) as db:
+                self.done = collections.Counter(n for n, in db.execute("SELECT number FROM results"))
+        else:
+            self.done = in_file(state / "results")
+        equal(set(self.done) <= set(self.sent) <= set(range(1, COUNT + 1)), True, "results of what was never sent")
+
+
+@test
+def at_most_once_loses_and_never_does_twice(folder):
+    b = Broker(folder / "d")
+    program = build(folder, "at_most_once")
+    p = Played(folder, b, program, "most")
+    equal((twice(p.sent), twice(p.done)), ([], []), "twice")
+    equal(len(lost(p.sent)) > 0 and len(lost(p.done)) > len(lost(p.sent)), True, "kills that lost nothing show nothing")
+    control = Played(folder, b, program, "most-control", ["--note-after"], ["--note-after"])
+    equal(len(twice(control.sent)) > 0, True, "the control, which sends before it notes, sends twice")
+    equal(len(twice(control.done)) > len(twice(control.sent)), True, "the control, which processes before it commits, processes twice")
+
+
+@test
+def at_least_once_does_twice_and_never_loses(folder):
+    b = Broker(folder / "d")
+    program = build(folder, "at_least_once")
+    p = Played(folder, b, program, "least")
+    equal((lost(p.sent), lost(p.done)), ([], []), "lost")
+    equal(len(twice(p.sent)) > 0 and sum(p.done.values()) > sum(p.sent.values()), True, "kills that did nothing twice show nothing")
+    control = Played(folder, b, program, "least-control", ["--note-before"], ["--note-before"])
+    equal(len(lost(control.sent)) > 0, True, "the control, which notes before it sends, loses")
+    equal(len(lost(control.done)) > len(lost(control.sent)), True, "the control, which commits before it processes, loses")
+
+
+@test
+def exactly_once_does_each_once(folder):
+    b = Broker(folder / "d")
+    program = build(folder, "exactly_once")
+    p = Played(folder, b, program, "once", dedup=True)
+    once = collections.Counter(range(1, COUNT + 1))
+    equal(p.sent - once, collections.Counter(), "sent twice")
+    equal(once - p.sent, collections.Counter(), "lost on the way in")
+    equal(p.done - once, collections.Counter(), "done twice")
+    equal(once - p.done, collections.Counter(), "not done")
+    control = Played(folder, b, program, "once-control", ["--no-ids"], ["--note-apart"], dedup=True)
+    equal((lost(control.sent), len(twice(control.sent)) > 0), ([], True), "the control, without ids, sends twice")
+    equal(sum(control.done.values()) > sum(control.sent.values()), True, "the control, whose position is stored apart, does twice")
+
+
+@test
+def exactly_once_refuses_a_topic_that_looks_no_ids_up(folder):
+    b = Broker(folder / "d")
+    program = build(folder, "exactly_once")
+    kc(b, "topic", "create", "plain")
+    r = run(program, "send", b.address, "plain", folder, 10)
+    equal((r.returncode, r.stdout), (1, ""))
+    equal("message.guid.dedup=true" in r.stderr, True, r.stderr)
+    equal(run(program, "send", b.address, "plain").returncode, 2)
+
+
+main()
