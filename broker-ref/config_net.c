@@ -297,10 +297,30 @@ static kw_err apply_reliable(struct kb_config *c, char *text, size_t size) {
     return KW_EINVAL;
 }
 
+static int64_t retention_ms(const struct kb_config *c) {
+    int64_t ms = kb_config_int(c, "log.retention.ms"), minutes = kb_config_int(c, "log.retention.minutes"), hours = kb_config_int(c, "log.retention.hours");
+    if (kb_config_is_set(c, "log.retention.ms")) return ms;
+    if (kb_config_is_set(c, "log.retention.minutes")) return minutes < 0 ? -1 : minutes * 60000;
+    return hours < 0 ? -1 : hours * 3600000;
+}
+
+/* As topics are held to when they are made (controller_guid.c). */
+static kw_err check_guids(const struct kb_config *c, char *text, size_t size) {
+    int64_t window = kb_config_int(c, "log.message.guid.window.ms"), retention = retention_ms(c);
+    if (!kb_config_bool(c, "log.message.guid.dedup") || retention < 0 || window <= retention) return KW_OK;
+    if (!kb_config_list_has(kb_config_get(c, "log.cleanup.policy"), "delete")) return KW_OK;
+    kb_config_text(text, size,
+                   "log.message.guid.window.ms=%lld is more than the logs' retention of %lld ms: records would go while their GUIDs have to be "
+                   "known; lower the one, or raise the other",
+                   (long long)window, (long long)retention);
+    return KW_EINVAL;
+}
+
 kw_err kb_config_finish(struct kb_config *c, char *text, size_t size) {
     kw_err err = check_roles(c, text, size);
     if (!err) err = check_network(c, text, size);
     if (!err) err = check_folder(c, text, size);
+    if (!err) err = check_guids(c, text, size);
     if (!err && c->reliable) err = apply_reliable(c, text, size);
     if (err == KW_ENOMEM) kb_config_text(text, size, "configuration: out of memory");
     return err;

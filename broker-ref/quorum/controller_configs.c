@@ -254,6 +254,7 @@ static kw_err run_alter(struct kb_controller *k, struct kb_change *c) {
         if (a->result.code || !resource_ok(k, a, &a->result) || !keys_unique(a, &a->result)) continue;
         for (int32_t j = 0; !err && !a->result.code && j < a->kv_count; j++) err = alter_entry(k, a, &a->kvs[j]);
         if (!err && !a->result.code && a->replace_all) err = drop_unnamed(k, a);
+        if (!err && !a->result.code && a->type == TOPIC) (void)kb_guid_config_ok(k, a->name, mark, &a->result);
         if (a->result.code) k->record_count = mark; /* a resource changes as a whole or not at all */
     }
     return err;

@@ -59,6 +59,7 @@ static kw_err grow_one(struct kb_controller *k, struct kb_topic_grow *g, const s
         if (v == replicas) kb_place_partition(place, i, rf, replicas);
         err = kb_place_record(k, t->id, i, v, rf);
     }
+    if (!err) kb_guid_warn_of_growth(k, t, g->total);
     return err;
 }
 

@@ -195,6 +195,11 @@ void kb_session_renew(struct kb_session *s, int64_t epoch, const void *conn, str
 bool kb_session_lives(const struct kb_controller *k, const struct kb_session *s);
 void kb_sessions_arm(struct kb_controller *k);
 
+/* controller_guid.c */
+/* With the records from `mark` on applied, the topic's GUIDs are known no longer than its records are kept; else the result says why not. */
+bool kb_guid_config_ok(struct kb_controller *k, struct kw_str topic, size_t mark, struct kb_result *r);
+void kb_guid_warn_of_growth(struct kb_controller *k, const struct kb_image_topic *t, int32_t total);
+
 /* controller_configs.c */
 bool kb_config_entry_check(struct kb_controller *k, const struct kb_config_kv *kv, int scope, struct kb_result *r);
 kw_err kb_config_record(struct kb_controller *k, int8_t type, struct kw_str resource, struct kw_str name, struct kw_str value) KW_CHECK;

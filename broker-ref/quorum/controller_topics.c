@@ -124,7 +124,9 @@ static kw_err run_create(struct kb_controller *k, struct kb_change *c) {
                           KB_RECORDS_PER_CHANGE_MAX);
             continue;
         }
+        size_t mark = k->record_count;
         err = create_records(k, t, &place);
+        if (!err && !kb_guid_config_ok(k, t->name, mark, &t->result)) k->record_count = mark;
     }
     return err;
 }

@@ -27,6 +27,18 @@ void kb_guids_appended(struct kb_partition *p, int64_t base, int64_t end, const 
 /* After a find ended with KW_EIO: the index has gone back, and catches up. */
 void kb_guids_lost(struct kb_partition *p, struct kb_now now);
 
+/* Whoever has a find under way hangs on the partition's guid_users. gone comes before the index goes: the find is to be cancelled in it. */
+struct kb_guid_user {
+    struct kw_list link;
+    void (*gone)(struct kb_guid_user *u);
+};
+static inline void kb_guids_tell_users(struct kb_partition *p) { /* in front of kb_guid_free and kb_guid_remove */
+    for (struct kw_list *l; (l = kw_list_shift(&p->guid_users));) {
+        struct kb_guid_user *u = KW_CONTAINER_OF(l, struct kb_guid_user, link);
+        u->gone(u);
+    }
+}
+
 /* ---- Life ---- */
 
 kw_err kb_guids_node_new(struct kb_node *n) KW_CHECK; /* n->guids */

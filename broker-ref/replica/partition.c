@@ -88,6 +88,8 @@ struct kb_partition *kb_partition_new(struct kb_node *n, struct kb_image_topic *
     p->flush_due_us = KW_NEVER;
     for (size_t i = 0; i < KB_POINT_COUNT; i++) p->points[i] = -1;
     kw_list_init(&p->waiters);
+    kw_list_init(&p->guid_gate);
+    kw_list_init(&p->guid_users);
     kw_list_init(&p->dirty_link);
     kw_list_init(&p->config_link);
     kw_list_init(&p->link);

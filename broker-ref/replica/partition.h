@@ -42,6 +42,8 @@ struct kb_partition {
     int64_t points[3];          /* recovery point, log start, high watermark as the checkpoint files have them, until it is online; -1: not in them */
     bool was_online;            /* the log knows better */
     bool known_at_start;        /* what the node found at its start may speak of it */
+    struct kw_list guid_gate;   /* of a deduped topic: produced batches that wait, in order; api/produce_guid.c's */
+    struct kw_list guid_users;  /* struct kb_guid_user: who has asked the index and was not answered yet */
     struct kb_guids *guids;     /* of a deduped topic, while the log is online; guids.c's */
     bool cleaned_known;         /* its log has been told how far it was compacted; cleaner.c's */
     bool untouched;             /* LOADING: nothing was done to its folder yet */
