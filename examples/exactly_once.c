@@ -210,7 +210,8 @@ static int assign(kc_client *client, sqlite3 *db, kc_consumer *consumer, const c
     if (err != KC_OK || t.partition_count > 64) return fail(err ? kc_err_text(err) : "more than 64 partitions", NULL);
     *count = t.partition_count;
     for (size_t i = 0; i < *count; i++)
-        parts[i] = (kc_topic_partition){.topic = kc_client_topic(client, topic), .partition = (int32_t)i, .offset = position_of(db, (int32_t)i), .leader_epoch = -1};
+        parts[i] = (kc_topic_partition){
+            .topic = kc_client_topic(client, topic), .partition = (int32_t)i, .offset = position_of(db, (int32_t)i), .leader_epoch = -1};
     return kc_consumer_assign(consumer, parts, sizeof *parts, *count, &error) == KC_OK ? 0 : fail("assign", error);
 }
 

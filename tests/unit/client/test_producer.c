@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "bench/mini_broker.h"
 
@@ -518,6 +519,50 @@ static void test_send_flat(void **state) {
     rig_free(&r);
 }
 
+/* ---- Ids ---- */
+
+static void test_ids(void **state) {
+    (void)state;
+    struct rig r = rig_new(NULL, 1);
+    uint8_t id[16], other[16];
+    assert_int_equal(kc_guid_make(NULL), KC_INVALID);
+    assert_int_equal(kc_guid_make(id), KC_OK);
+    assert_int_equal(kc_guid_make(other), KC_OK);
+    assert_memory_not_equal(id, other, 16);
+    assert_int_equal(id[6] >> 4, 7);
+    assert_int_equal(id[8] >> 6, 2);
+    int64_t made_ms = (int64_t)(kw_load64(id) >> 16);
+    assert_true(made_ms / 1000 <= time(NULL) && made_ms / 1000 > time(NULL) - 60);
+    kc_header headers[2] = {{.name = "guid", .value = {id, 16}}, {.name = "guid", .value = {other, 16}}};
+    kc_record rec = {.topic = r.topic, .value = {"x", 1}, .guid = id};
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK);
+    rec.headers = headers;
+    rec.header_count = 1;
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_BAD_GUID); /* two */
+    rec.guid = NULL;
+    assert_int_equal(kc_producer_send(r.producer, &rec, 0), KC_OK); /* the header is the id */
+    kc_err err;
+    kc_record many[3] = {rec, rec, rec};
+    many[1].guid = other;
+    assert_int_equal(kc_producer_send_many(r.producer, many, 0, 3, 0, &err), 1);
+    assert_int_equal(err, KC_BAD_GUID);
+    kc_error *e = NULL;
+    assert_int_equal(kc_producer_send_wait(r.producer, &many[1], NULL, &e), KC_BAD_GUID);
+    assert_non_null(strstr(kc_error_message(e), "16-byte id"));
+    assert_int_equal(kc_error_outcome(e), KC_NOT_PERSISTED);
+    kc_error_free(e);
+    uint8_t arena[64] = {0};
+    int32_t sizes[2] = {4, 3};
+    memcpy(arena + 16, sizes, 8);
+    memcpy(arena + 24, "guidabc", 7);
+    kc_flat flat = {.topic = r.topic, .key_size = -1, .value_size = -1, .headers_at = 16, .header_count = 1, .guid_at = 1};
+    assert_int_equal(kc_producer_send_flat(r.producer, &flat, 0, 1, arena, sizeof arena, 0, &err), 0);
+    assert_int_equal(err, KC_BAD_GUID);
+    assert_int_equal(kc_producer_flush(r.producer, 20000000, NULL), KC_OK);
+    assert_int_equal(atomic_load(&r.broker->records), 3);
+    rig_free(&r);
+}
+
 /* ---- Partitioner ---- */
 
 static int calls;
@@ -741,6 +786,7 @@ int main(void) {
         cmocka_unit_test(test_CX_10_statistics_timers_and_failures_at_once),
         cmocka_unit_test(test_send_many),
         cmocka_unit_test(test_send_flat),
+        cmocka_unit_test(test_ids),
         cmocka_unit_test(test_own_partitioner),
         cmocka_unit_test(test_without_a_thread),
         cmocka_unit_test(test_operations),
