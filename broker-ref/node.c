@@ -16,6 +16,7 @@
 #include "lifecycle.h"
 #include "node_priv.h"
 #include "replica/follower.h"
+#include "replica/guids.h"
 #include "quorum/dialer.h"
 #include "replica/partitions_priv.h"
 
@@ -114,6 +115,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     if (err == KW_OK) err = kb_net_configure(n);
     if (err == KW_OK) err = kb_partitions_new(n);
     if (err == KW_OK) err = kb_coordinator_new(n);
+    if (err == KW_OK) err = kb_guids_node_new(n);
     if (err == KW_OK) err = kb_followers_new(n);
     if (err == KW_OK) err = kb_fetch_cache_new(n);
     if (err == KW_OK) err = kb_pid_source_new(n);
@@ -183,6 +185,7 @@ void kb_node_free(struct kb_node *n) {
     if (!n) return;
     kb_node_drop(n);
     for (struct kb_disk_req *r; (r = kb_disk_take(&n->parts.disk));) r->done(r, n->now); /* closes that the shell did not carry out */
+    kb_guids_node_free(n);
     if (n->parts.log_env.disk) kb_log_env_deinit(&n->parts.log_env);
     kw_timers_deinit(&n->parts.timers);
     kb_image_deinit(&n->image);

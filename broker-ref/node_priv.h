@@ -14,6 +14,7 @@ struct kb_fetch_cache;
 struct kb_coordinator;
 struct kb_partitions;
 struct kb_followers;
+struct kb_guids_node;
 struct kb_pid_source;
 struct kb_boot;
 struct kb_channel;
@@ -48,6 +49,7 @@ struct kb_node {
     struct kb_partitions *partitions;
     struct kb_coordinator *coordinator; /* NULL: no broker */
     struct kb_followers *followers;
+    struct kb_guids_node *guids; /* what the GUID indexes share */
     struct kb_fetch_cache *fetch_cache;
     struct kb_pid_source *pid_source;
     struct kb_boot *boot; /* loading and stopping, node.c */

@@ -53,7 +53,7 @@ static bool too_young(const struct kb_log *log, const struct kb_segment *s, stru
 /* Sealed segments that a pass would be over, from the first on. */
 static size_t look(const struct kb_log *log, int64_t hw, struct kb_now now, struct kb_compact_look *out) {
     const struct kb_log_private *p = log->priv;
-    int64_t limit = KW_MIN(hw, log->recovery_point), oldest = INT64_MAX;
+    int64_t limit = KW_MIN(KW_MIN(hw, log->recovery_point), log->hold_from), oldest = INT64_MAX;
     size_t n = 0;
     *out = (struct kb_compact_look){.dirty = first_dirty(log), .end = log->start};
     for (; n + 1 < p->seg_count; n++) {

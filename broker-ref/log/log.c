@@ -126,6 +126,17 @@ bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file) {
     return false;
 }
 
+int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms) {
+    for (size_t i = 0; i < log->priv->seg_count; i++)
+        if (log->priv->segs[i]->appended_wall_ms >= wall_ms) return KW_MAX(log->priv->segs[i]->base, log->start);
+    return log->leo;
+}
+
+int64_t kb_log_next_segment(const struct kb_log *log, int64_t offset) {
+    size_t i = kb_log_seg_at(log, offset) + 1;
+    return i < log->priv->seg_count ? log->priv->segs[i]->base : log->leo;
+}
+
 int64_t kb_log_segment_count(const struct kb_log *log) { return (int64_t)log->priv->seg_count; }
 
 /* ---- Open ---- */
@@ -248,6 +259,7 @@ kw_err kb_log_open(const struct kb_log_open *in) {
     log->env = in->env;
     log->config = in->config;
     log->owner = in->owner;
+    log->hold_from = INT64_MAX;
     log->dir = kw_memdup(in->dir, strlen(in->dir) + 1);
     log->epochs = kw_malloc(sizeof(*log->epochs));
     log->pids = kw_malloc(sizeof(*log->pids));

@@ -63,6 +63,7 @@ struct kb_log {
     int64_t written, synced;        /* offsets: everything below is written / synced */
     int64_t recovery_point;         /* what the checkpoint file may say now: synced, and all that recovery needs below it is on disk */
     int64_t size_bytes;             /* of all segments, queued appends included */
+    int64_t hold_from;              /* the owner's: retention by time and compaction leave alone what reaches above it. INT64_MAX: nothing is held */
     struct kb_epochs *epochs;       /* leader-epoch-checkpoint */
     struct kb_pid_state *pids;
     bool poisoned, read_only;       /* read_only: ENOSPC; clears when an append succeeds again */
@@ -105,6 +106,9 @@ kw_err kb_log_open(const struct kb_log_open *o) KW_CHECK;
 kw_err kb_log_identity(struct kb_log *log, const char *text, size_t n) KW_CHECK;
 /* Drops the log; operations in flight finish behind it. Files are not synced (kb_log_shutdown does). */
 void kb_log_free(struct kb_log *log);
+/* Who works in the log's folder beside it: the log's memory stays, and its folder under its name, until this is taken back. */
+void kb_log_pin(struct kb_log *log);
+void kb_log_unpin(struct kb_log *log);
 /* Writes what is queued, syncs, writes producer snapshot and epochs; done once (or when the log is poisoned). */
 kw_err kb_log_shutdown(struct kb_log *log, void (*done)(void *ctx, struct kb_log *log, kw_err err, struct kb_now now), void *ctx, struct kb_now now) KW_CHECK;
 /* Renames the folder to "<name>.<32 hex digits of uuid>-delete" and unlinks it after file_delete_delay_ms; frees the log. gone (may be NULL) comes in
@@ -199,6 +203,8 @@ kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct 
 int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now);
 void kb_log_expire_producers(struct kb_log *log, struct kb_now now); /* those silent for producer_expiration_ms */
 bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file); /* a segment's, open now */
+int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms); /* all that was appended at or after this time lies there or above */
+int64_t kb_log_next_segment(const struct kb_log *log, int64_t offset); /* where the segment begins that follows the one of this offset; the end: none */
 int64_t kb_log_segment_count(const struct kb_log *log);
 
 #endif

@@ -174,8 +174,6 @@ struct kb_log_private {
 };
 
 /* log.c */
-void kb_log_pin(struct kb_log *log);
-void kb_log_unpin(struct kb_log *log);
 void kb_log_poison(struct kb_log *log, struct kb_now now, const char *what, const char *path, int os_errno);
 void kb_log_tell(struct kb_log *log, struct kb_now now); /* marks_moved, unless closed */
 char *kb_log_path(const struct kb_log *log, const char *name);

@@ -101,6 +101,8 @@ static int32_t drop_while(struct kb_log *log, int64_t hw, struct kb_now now, boo
 
 static bool expired(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
     int64_t ms = log->config->retention_ms, newest = s->max_timestamp >= 0 ? s->max_timestamp : s->appended_wall_ms;
+    int64_t end = log->priv->seg_count > 1 ? log->priv->segs[1]->base : log->leo; /* of the first, which this is */
+    if (end > log->hold_from) return false;
     return log->config->delete_policy && ms >= 0 && now.wall_ms - newest > ms;
 }
 

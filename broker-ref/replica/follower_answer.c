@@ -4,6 +4,7 @@
  * while that is what was asked for: not after it left, moved to another epoch, or its log was cut back.
  */
 #include "follower_priv.h"
+#include "guids.h"
 #include "node_priv.h"
 #include "replicate.h"
 #include "wire/kerror.h"
@@ -57,10 +58,12 @@ void kb_follower_append(struct kb_follower *f, const struct kw_records *records,
         kb_follower_begin_lower(f, base, records, blk, now);
         return;
     }
+    int64_t from = p->log->leo;
     kw_err err = kb_replicate_append(p->log, records->p, (size_t)records->len, blk, f->leader_epoch, p->node->compressor, &r, now);
     if (r.batches > 0) {
         stats->batches += r.batches;
         stats->bytes += r.bytes;
+        kb_guids_followed(p, from, records->p, (size_t)records->len, now);
         kb_partition_dirty(p);
         kb_follower_set_writing(f, true);
         kb_follower_changed(f);

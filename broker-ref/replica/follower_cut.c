@@ -2,12 +2,14 @@
  * begins. KIP-101, 279, 320.
  *
  * Called by follower_answer. Calls replicate (where), log/ (the cut), partitions (the checkpoint). In order: the recovery point in the checkpoint
- * file goes down to where the log will end, and may not say more until the cut is done (a torn write behind it would pass for rot); then the cut.
+ * file goes down to where the log will end, and may not say more until the cut is done (a torn write behind it would pass for rot); then the GUID
+ * index forgets what is above, durably; then the cut.
  * A partition that leaves before the cut has begun is not cut; after that the log is busy until it is done, whoever leads.
  *
  * Below the high watermark nothing is cut, unless an unclean election stands behind it: then the lost records are counted and told.
  */
 #include "follower_priv.h"
+#include "guids.h"
 #include "node_priv.h"
 #include "replicate.h"
 
@@ -108,6 +110,14 @@ static void begin(struct kb_follower *f, int64_t to, bool reset, struct kb_now n
 
 /* ---- The cut ---- */
 
+static void masked_again(void *ctx, struct kb_now now) {
+    struct kb_follower *f = ctx;
+    struct kb_partition *p = f->p;
+    (void)now;
+    store_point(f);
+    kb_partition_unpin(p);
+}
+
 static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now now) {
     struct kb_follower *f = ctx;
     struct kb_partition *p = f->p;
@@ -115,7 +125,8 @@ static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
         p->hw = KW_MIN(p->hw, log->leo);
         f->recovery_max = log->recovery_point;
         f->cut_again = true;
-        store_point(f);
+        kb_partition_pin(p);
+        if (kb_guids_cut(p, log->leo, masked_again, f, now)) masked_again(f, now);
         return;
     }
     end(f);
@@ -124,6 +135,7 @@ static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
         return;
     }
     kb_partitions_point_moved(p->node, KB_POINT_RECOVERY);
+    kb_guids_look(p, now);
     if (f->cut_reset) kb_partitions_point_moved(p->node, KB_POINT_START);
     if (p->role == KB_PART_FOLLOWS) kb_partition_set_hw(p, p->hw, now); /* not below the log's start */
     if (f->held && f->peer && f->cut_generation == f->generation && log->leo == f->cut_to && !log->busy)
@@ -131,7 +143,7 @@ static void cut_done(void *ctx, struct kb_log *log, kw_err err, struct kb_now no
     let_go(f);
 }
 
-static void cut_now(struct kb_follower *f, struct kb_now now) {
+static void cut_log(struct kb_follower *f, struct kb_now now) {
     struct kb_partition *p = f->p;
     struct kb_log *log = p->log;
     struct kb_follower_stats *stats = &p->node->followers->stats;
@@ -151,6 +163,23 @@ static void cut_now(struct kb_follower *f, struct kb_now now) {
     let_go(f);
     end(f);
     if (err != KW_EIO) kb_follower_delay(f, KB_DELAY_TROUBLE); /* no memory, or the disk is full and that cut is under way */
+}
+
+static void masked(void *ctx, struct kb_now now) {
+    struct kb_follower *f = ctx;
+    struct kb_partition *p = f->p;
+    if (f->cut_generation != f->generation || !f->peer || p->state != KB_PART_ONLINE) {
+        let_go(f);
+        end(f);
+    } else {
+        cut_log(f, now);
+    }
+    kb_partition_unpin(p); /* may be the end of both */
+}
+
+static void cut_now(struct kb_follower *f, struct kb_now now) {
+    kb_partition_pin(f->p);
+    if (kb_guids_cut(f->p, f->cut_reset ? INT64_MIN : f->cut_to, masked, f, now)) masked(f, now);
 }
 
 /* ---- Why ---- */

@@ -44,12 +44,14 @@ static inline void kb_guids_tell_users(struct kb_partition *p) { /* in front of 
 kw_err kb_guids_node_new(struct kb_node *n) KW_CHECK; /* n->guids */
 void kb_guids_node_free(struct kb_node *n);
 void kb_guids_look(struct kb_partition *p, struct kb_now now); /* it came online, its log's marks moved, or its settings changed */
-void kb_guids_left(struct kb_partition *p);                    /* it is offline, deleted, or freed: the index goes, its files stay */
+void kb_guids_left(struct kb_partition *p);                    /* it is offline, or deleted: the index goes, its files stay */
+void kb_guids_dropped(struct kb_node *n);                      /* the node is: nobody is told of anything any more */
 /* A follower appended what stands in `records` from the log's end `from` on. */
 void kb_guids_followed(struct kb_partition *p, int64_t from, const uint8_t *records, size_t size, struct kb_now now);
 void kb_guids_cut_back(struct kb_partition *p, struct kb_now now); /* a full disk took back what was appended */
-/* The log is going to be cut to end at `to`, or emptied (INT64_MIN). true: at once; else done comes, in a later turn, unless the partition leaves before.
- * Afterwards the log is cut, and kb_guids_look called. One at a time. */
+/* The log is going to be cut to end at `to`, or emptied (INT64_MIN). true: at once; else done comes, in a later turn, also when the partition leaves
+ * before (the caller has it pinned). The log is cut in that same step, and kb_guids_look called when it is done; a log that is not cut after all is read
+ * again. One at a time. */
 bool kb_guids_cut(struct kb_partition *p, int64_t to, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
 /* Before retention and compaction: expires, removes and writes what is due, and says to the log from where on it has to keep (log->hold_from). */
 void kb_guids_housekeep(struct kb_partition *p, struct kb_now now);

@@ -4,6 +4,7 @@
  */
 #include "api/pid_source.h"
 #include "follower.h"
+#include "guids.h"
 #include "group/coordinator.h"
 #include "log/epochs.h"
 #include "log/pid_state.h"
@@ -238,6 +239,7 @@ static void marks_moved(void *ctx, struct kb_log *log, struct kb_now now) {
         kb_partitions_flush_due(p);
     else
         p->flush_due_us = KW_NEVER;
+    kb_guids_look(p, now);
     kb_purgatory_moved(p, now);
 }
 
@@ -257,6 +259,7 @@ static void log_cut_back(void *ctx, struct kb_log *log, struct kb_now now) {
     struct kb_partition *p = ctx;
     if (p->role == KB_PART_LEADS && p->replica_count > 1 && kb_epochs_assign(log->epochs, p->leader_epoch, log->leo) != KW_OK)
         kb_node_fail(p->node, "no memory for the leader epochs of %s-%d", p->topic, p->index);
+    kb_guids_cut_back(p, now);
     kb_purgatory_moved(p, now);
 }
 
@@ -275,6 +278,7 @@ void kb_partition_set_hw(struct kb_partition *p, int64_t hw, struct kb_now now) 
 void kb_partition_offline(struct kb_partition *p, const char *why) {
     kb_partition_leave_role(p);
     p->state = KB_PART_OFFLINE;
+    kb_guids_left(p);
     kb_cleaner_left(p);
     KB_SAY(p->node, KB_ERROR, "%s-%d is offline: %s; %s until the disk is mended and the broker restarted", p->topic, p->index, why,
            p->replica_count > 1 ? "its other replicas go on without this one" : "its clients get KAFKA_STORAGE_ERROR");

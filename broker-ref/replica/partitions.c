@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "follower.h"
+#include "guids.h"
 #include "group/coordinator.h"
 #include "partitions_priv.h"
 #include "quorum/effective.h"
@@ -33,6 +34,7 @@ static kw_err note_partition(void *ctx, struct kb_image_topic *t, struct kb_imag
 static void remove_partition(struct kb_partitions *ps, struct kb_partition *p) {
     kb_partition_leave_role(p);
     p->state = KB_PART_DELETED;
+    kb_guids_left(p);
     kb_cleaner_left(p);
     kw_list_remove(&p->config_link);
     kw_list_remove(&p->link);
@@ -165,6 +167,7 @@ void kb_partitions_applied(struct kb_node *n, struct kb_now now) {
         struct kb_partition *p = KW_CONTAINER_OF(l, struct kb_partition, config_link);
         if (p->log) kb_log_config_set(p->log, &p->log_config, now);
         kb_cleaner_look(p);
+        kb_guids_look(p, now);
         if (p->in_sync) kb_partition_reckon(p, now); /* min.insync.replicas may be another */
         kb_purgatory_moved(p, now);
     }
@@ -357,6 +360,7 @@ static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
         if (p->state != KB_PART_ONLINE) continue;
         int64_t start = p->log->start;
+        kb_guids_housekeep(p, n->now);
         kb_log_housekeep(p->log, p->hw, n->now);
         if (p->log->start != start) kb_partitions_point_moved(n, KB_POINT_START);
     }
@@ -518,6 +522,7 @@ void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *, bool, 
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
         if (p->state == KB_PART_OFFLINE) ps->failed = true;
         if (p->state != KB_PART_ONLINE) continue;
+        ps->stop_pending += !kb_guids_stop(p, now);
         ps->stop_pending++;
         if (kb_log_shutdown(p->log, log_shut, p, now) != KW_OK) {
             ps->stop_pending--;
@@ -535,6 +540,7 @@ void kb_partitions_free(struct kb_node *n) {
     n->image.observer = (struct kb_image_observer){0};
     kb_isrs_stop(&ps->isrs);
     kb_dirs_stop(&ps->dirs);
+    kb_guids_dropped(n);
     struct kw_list *lists[] = {&ps->all, &ps->removed, &ps->leaving};
     for (size_t i = 0; i < KW_COUNTOF(lists); i++) {
         struct kw_list *l;
