@@ -1,0 +1,570 @@
+/* test_guid_index.c - the index of one log on the simulated disk: random adds, finds, cuts, flushes, merges, restarts, kills and power losses, time that
+ * passes and clocks that jump; each answer is that of a scan of what the log should have (invariant 14). And single cases: rot, a full disk, the memory
+ * of many indexes, files that stayed behind, finds that are under way while things change.
+ */
+#include "log_rig.h"
+
+#include "base/rng.h"
+#include "guid/index_priv.h"
+
+#define IDS 600
+
+struct rec {
+    struct kb_guid_entry e;
+    int64_t added_us; /* -1: the index has not got it */
+};
+static struct rig r;
+static struct kw_rng rng, id_rng;
+static struct kb_guid_env env;
+static struct kb_guid_index *ix;
+static struct rec *recs; /* of the log, by its offsets: those with an id */
+static size_t rec_count, rec_cap;
+static int64_t window_ms;
+static bool opened, went_back_, cut_over, stop_over, gone_;
+static kw_err open_err;
+static int32_t epoch;
+
+static void on_open(void *ctx, struct kb_guid_index *index, kw_err err, struct kb_now now) {
+    (void)ctx, (void)now;
+    opened = true;
+    open_err = err;
+    ix = index;
+}
+static void on_back(void *ctx, struct kb_guid_index *index, struct kb_now now) {
+    (void)ctx, (void)now, (void)index;
+    went_back_ = true;
+}
+static void on_flag(void *ctx, struct kb_now now) {
+    (void)now;
+    *(bool *)ctx = true;
+}
+
+static void catch_up(int64_t to) {
+    while (kb_guid_end(ix) < to) {
+        int64_t from = kb_guid_end(ix), end = KW_MIN(to, from + 1 + (int64_t)kw_rng_below(&rng, 400));
+        struct kb_guid_entry v[400];
+        size_t n = 0;
+        for (size_t i = 0; i < rec_count; i++)
+            if (recs[i].e.offset >= from && recs[i].e.offset < end) {
+                recs[i].added_us = r.now.mono_us;
+                v[n++] = recs[i].e;
+            }
+        kw_err err = kb_guid_add(ix, from, end, v, n, r.now);
+        if (err == KW_ENOMEM) rig_idle(&r);
+        else assert_int_equal(err, KW_OK);
+    }
+}
+
+static void open_index(int64_t trust_to) {
+    struct kb_guid_open o = {.env = &env, .log = r.log, .window_ms = window_ms, .trust_to = trust_to, .done = on_open, .went_back = on_back};
+    opened = false;
+    assert_int_equal(kb_guid_open(&o, &ix, r.now), KW_OK);
+    rig_idle(&r);
+    assert_true(opened);
+    assert_int_equal(open_err, KW_OK);
+    assert_true(kb_guid_end(ix) <= r.log->leo);
+    kb_guid_skip(ix, r.log->start);
+}
+
+static void start(uint64_t seed) {
+    rig_init(&r, seed, NULL);
+    r.config.segment_bytes = 20000;
+    kw_rng_init(&rng, seed);
+    kw_rng_init(&id_rng, seed + 1000);
+    rig_open(&r);
+    kb_guid_env_init(&env, &r.queue, &r.logger, &rng);
+    rec_count = 0;
+    window_ms = 600000;
+    epoch = 1;
+    open_index(INT64_MAX);
+    kb_guid_skip(ix, r.log->start);
+}
+static void end(void) {
+    kb_guid_free(ix);
+    rig_idle(&r);
+    assert_int_equal(env.memory_used, 0);
+    assert_int_equal(env.memory_frozen, 0);
+    assert_int_equal(env.open_files, 0);
+    assert_true(kw_list_empty(&env.indexes));
+    rig_deinit(&r);
+    free(recs);
+    recs = NULL;
+    rec_cap = rec_count = 0;
+}
+
+static void draw_id(uint8_t id[16]) {
+    memset(id, 0, 16);
+    kw_store64(id + 8, kw_rng_below(&id_rng, IDS) * 0x9e3779b97f4a7c15);
+}
+
+/* n records in a batch, of which most have an id; into log, model and index. */
+static void append(int32_t n, bool flush) {
+    struct rig_batch b = RIG_BATCH;
+    struct kb_guid_entry v[64];
+    size_t ids = 0;
+    b.count = n;
+    b.value_size = 20;
+    b.leader_epoch = epoch;
+    int64_t base = rig_append(&r, &b);
+    for (int32_t i = 0; i < n; i++) {
+        if (kw_rng_below(&rng, 10) == 0) continue;
+        struct kb_guid_entry e = {.offset = base + i, .payload = (uint32_t)kw_rng_next(&rng)};
+        draw_id(e.id);
+        v[ids++] = e;
+        if (rec_count == rec_cap) recs = realloc(recs, (rec_cap = rec_cap * 2 + 100) * sizeof(*recs));
+        recs[rec_count++] = (struct rec){e, -1};
+    }
+    if (flush) kb_log_flush(r.log, r.now);
+    if (kb_guid_end(ix) < base) return;
+    kw_err err = kb_guid_add(ix, base, r.log->leo, v, ids, r.now);
+    if (err == KW_ENOMEM) return;
+    assert_int_equal(err, KW_OK);
+    for (size_t i = rec_count - ids; i < rec_count; i++) recs[i].added_us = r.now.mono_us;
+}
+
+static void cut_model(int64_t to) {
+    while (rec_count > 0 && recs[rec_count - 1].e.offset >= to) rec_count--;
+}
+
+/* Which copy, if any: must: added within the window. may: somewhere in the log. */
+static void expect(const uint8_t *id, const struct kb_guid_entry *got) {
+    bool must = false, is = false;
+    int64_t first_must = INT64_MAX;
+    for (size_t i = 0; i < rec_count; i++) {
+        const struct rec *x = &recs[i];
+        if (memcmp(x->e.id, id, 16) != 0 || x->e.offset < r.log->start || x->e.offset >= kb_guid_end(ix)) continue;
+        if (x->added_us >= 0 && r.now.mono_us - x->added_us < window_ms * 1000) {
+            must = true;
+            first_must = KW_MIN(first_must, x->e.offset);
+        }
+        if (got->offset == x->e.offset) {
+            is = true;
+            assert_int_equal(got->payload, x->e.payload);
+        }
+    }
+    if (got->offset >= 0 && !is) fail_msg("an offset (%lld) that has not got this id; log %lld to %lld", (long long)got->offset, (long long)r.log->start, (long long)r.log->leo);
+    if (must && got->offset < 0) fail_msg("an id at offset %lld is not found; index to %lld", (long long)first_must, (long long)kb_guid_end(ix));
+}
+
+static void find_done(struct kb_guid_find *f, struct kb_now now) {
+    (void)now;
+    *(bool *)f->ctx = true;
+}
+
+static void find_some(size_t n) {
+    uint8_t ids[64][16];
+    struct kb_guid_entry found[64];
+    bool done = false;
+    for (size_t i = 0; i < n; i++) draw_id(ids[i]);
+    struct kb_guid_find f = {.index = ix, .ids = ids[0], .stride = 16, .count = n, .found = found, .done = find_done, .ctx = &done};
+    int32_t x = kb_guid_find(&f, r.now);
+    assert_true(x >= 0);
+    if (x == 0) rig_idle(&r);
+    assert_true(x == 1 || done);
+    assert_int_equal(f.err, KW_OK);
+    for (size_t i = 0; i < n; i++) expect(ids[i], &found[i]);
+}
+
+static void do_cut(int64_t to) {
+    to = KW_MAX(to, r.log->start);
+    kb_log_flush(r.log, r.now);
+    rig_idle(&r);
+    cut_over = false;
+    int32_t x = kb_guid_cut(ix, to, on_flag, &cut_over, r.now);
+    if (x == 0) rig_idle(&r);
+    assert_true(x == 1 || cut_over);
+    rig_truncate(&r, to);
+    if (r.log->leo < to) { /* it was inside of a batch */
+        cut_over = false;
+        x = kb_guid_cut(ix, r.log->leo, on_flag, &cut_over, r.now);
+        if (x == 0) rig_idle(&r);
+        assert_true(x == 1 || cut_over);
+    }
+    cut_model(r.log->leo);
+    epoch++;
+    assert_int_equal(kb_guid_end(ix), r.log->leo);
+}
+
+/* What a table of this size does every 256 Ki entries. */
+static void force_flush(void) {
+    kb_guid_freeze(ix);
+    kb_log_flush(r.log, r.now);
+    kb_guid_work(ix, r.now);
+    if (kw_rng_below(&rng, 3)) rig_idle(&r);
+    kb_guid_work(ix, r.now);
+}
+
+static void stop_index(void) {
+    stop_over = false;
+    assert_int_equal(kb_guid_shutdown(ix, on_flag, &stop_over, r.now), KW_OK);
+    rig_idle(&r);
+    if (!stop_over) kb_guid_work(ix, r.now); /* the log is written by now */
+    rig_idle(&r);
+    assert_true(stop_over);
+}
+
+static void restart(int how) { /* 0 clean, 1 killed, 2 power */
+    kb_log_flush(r.log, r.now);
+    if (how == 0 || kw_rng_below(&rng, 2)) rig_idle(&r);
+    if (kw_rng_below(&rng, 2)) kb_log_sync(r.log) == KW_OK ? rig_idle(&r) : (void)0;
+    int64_t point = r.log->recovery_point;
+    if (how == 0) {
+        stop_index();
+        int64_t covered = kb_guid_end(ix);
+        kb_guid_free(ix);
+        rig_restart(&r);
+        open_index(INT64_MAX);
+        if (covered == r.log->leo && !went_back_ && r.log->leo > r.log->start && ix->run_count > 0) assert_int_equal(kb_guid_end(ix), covered); /* nothing is read again */
+    } else {
+        kb_guid_free(ix);
+        rig_kill(&r, how == 2);
+        kb_guid_env_init(&env, &r.queue, &r.logger, &rng);
+        rig_recover(&r, point);
+        cut_model(r.log->leo);
+        epoch++;
+        open_index(how == 2 ? point : INT64_MAX);
+    }
+    catch_up(r.log->leo);
+}
+
+static void test_model(void **state) {
+    (void)state;
+    int64_t flushes = 0, merges = 0, reads = 0;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        start(seed);
+        went_back_ = false;
+        uint64_t busy = seed % 3 ? 30 : 200; /* pages that are read while other things happen */
+        for (int i = 0; i < 1500; i++) {
+            uint64_t what = kw_rng_below(&rng, 1000);
+            if (what < 450) append(1 + (int32_t)kw_rng_below(&rng, 30), kw_rng_below(&rng, 2));
+            else if (what < 800) find_some(1 + kw_rng_below(&rng, 40));
+            else if (what < 800 + busy / 2) force_flush();
+            else if (what < 910) rig_advance(&r, (int64_t)kw_rng_below(&rng, 2) * (int64_t)kw_rng_below(&rng, 20000));
+            else if (what < 915) r.now.wall_ms += (int64_t)kw_rng_below(&rng, 7200000) - 3600000;
+            else if (what < 920 && r.log->leo > r.log->start) do_cut(r.log->leo - (int64_t)kw_rng_below(&rng, kw_rng_below(&rng, 3) ? 60 : 3000));
+            else if (what < 924) restart((int)kw_rng_below(&rng, 3));
+            else if (what < 926) {
+                kb_log_flush(r.log, r.now);
+                rig_idle(&r);
+                int64_t to = r.log->start + (int64_t)kw_rng_below(&rng, (uint64_t)(r.log->leo - r.log->start) / 3 + 1);
+                assert_int_equal(kb_log_raise_start(r.log, to, r.log->leo, r.now), KW_OK);
+            } else if (what < 930) rig_idle(&r);
+            kb_guid_work(ix, r.now);
+            catch_up(r.log->leo);
+        }
+        struct kb_guid_stats s;
+        kb_guid_stats(ix, &s);
+        flushes += s.flushes, merges += s.merges, reads += s.run_reads;
+        assert_true(s.runs <= 24);
+        if (strstr(r.lines, "checksum") || strstr(r.lines, "should be")) fail_msg("%s", r.lines);
+        end();
+    }
+    assert_true(flushes > 200 && merges > 20 && reads > 1000);
+}
+
+static int64_t put(const char *id, struct kb_guid_entry *e) {
+    struct rig_batch b = RIG_BATCH;
+    b.leader_epoch = epoch;
+    *e = (struct kb_guid_entry){.offset = rig_append(&r, &b), .payload = 7};
+    memset(e->id, 0, 16);
+    memcpy(e->id, id, strlen(id));
+    assert_int_equal(kb_guid_add(ix, e->offset, e->offset + 1, e, 1, r.now), KW_OK);
+    kb_log_flush(r.log, r.now);
+    return e->offset;
+}
+static void to_run(void) {
+    kb_guid_freeze(ix);
+    rig_idle(&r);
+    kb_guid_work(ix, r.now);
+    rig_idle(&r);
+    assert_int_equal(ix->table_count, 0);
+}
+static int64_t find_one(const struct kb_guid_entry *e, kw_err *err) {
+    struct kb_guid_entry out;
+    bool done = false;
+    struct kb_guid_find f = {.index = ix, .ids = e->id, .stride = 16, .count = 1, .found = &out, .done = find_done, .ctx = &done};
+    int32_t x = kb_guid_find(&f, r.now);
+    if (x == 0) rig_idle(&r);
+    if (err) *err = x < 0 ? x : f.err;
+    return x < 0 || f.err ? -2 : out.offset;
+}
+
+static void test_rot(void **state) { /* a page, and a run that is gone: read again */
+    (void)state;
+    for (int how = 0; how < 2; how++) {
+        struct kb_guid_entry a, b, c;
+        kw_err err;
+        start(1);
+        put("a", &a);
+        to_run();
+        put("b", &b);
+        to_run();
+        put("c", &c);
+        to_run();
+        assert_int_equal(ix->run_count, 3);
+        assert_int_equal(find_one(&b, &err), 1);
+        kb_guid_run_close(ix->runs[1]);
+        rig_idle(&r);
+        if (how) sim_disk_remove(r.disk, ix->runs[1]->path);
+        else sim_disk_rot(r.disk, ix->runs[1]->path, 3, 1);
+        went_back_ = false;
+        assert_int_equal(find_one(&b, &err), -2);
+        assert_int_equal(err, KW_EIO);
+        assert_true(went_back_);
+        assert_int_equal(kb_guid_end(ix), 1);
+        assert_int_equal(find_one(&a, &err), 0);
+        assert_int_equal(kb_guid_add(ix, 1, 2, &b, 1, r.now), KW_OK);
+        assert_int_equal(kb_guid_add(ix, 2, 3, &c, 1, r.now), KW_OK);
+        assert_int_equal(find_one(&b, &err), 1);
+        assert_int_equal(find_one(&c, &err), 2);
+        rig_idle(&r);
+        size_t names = 0;
+        char **v;
+        for (names = sim_disk_names(r.disk, RIG_DIR "/guid", &v); names > 0; names--) free(v[names - 1]);
+        free(v);
+        end();
+    }
+}
+
+static void test_expiry_and_hold(void **state) {
+    (void)state;
+    struct kb_guid_entry a, b;
+    start(2);
+    assert_true(kb_guid_hold_from(ix) == INT64_MAX);
+    put("a", &a);
+    to_run();
+    rig_advance(&r, window_ms / 2);
+    put("b", &b);
+    assert_int_equal(kb_guid_hold_from(ix), 0);
+    rig_advance(&r, window_ms / 2 - 10000);
+    assert_int_equal(find_one(&a, NULL), 0);
+    r.now.wall_ms += 100 * window_ms; /* not by the wall clock */
+    assert_int_equal(find_one(&a, NULL), 0);
+    rig_advance(&r, 10001);
+    assert_int_equal(find_one(&a, NULL), -1);
+    assert_int_equal(kb_guid_hold_from(ix), 1);
+    kb_guid_work(ix, r.now);
+    rig_idle(&r);
+    char **v;
+    size_t n = sim_disk_names(r.disk, RIG_DIR "/guid", &v); /* its file went */
+    assert_int_equal(n, 1);
+    free(v[0]);
+    free(v);
+    assert_int_equal(find_one(&b, NULL), 1);
+    rig_advance(&r, window_ms);
+    assert_int_equal(find_one(&b, NULL), -1);
+    assert_true(kb_guid_hold_from(ix) == INT64_MAX);
+    end();
+}
+
+static void test_a_restart_knows_the_age(void **state) {
+    (void)state;
+    struct kb_guid_entry a;
+    start(3);
+    put("a", &a);
+    stop_index();
+    kb_guid_free(ix);
+    rig_restart(&r);
+    r.now.wall_ms += window_ms - 60000; /* the machine was off */
+    open_index(INT64_MAX);
+    assert_int_equal(kb_guid_end(ix), 1);
+    assert_int_equal(find_one(&a, NULL), 0);
+    rig_advance(&r, 60001);
+    assert_int_equal(find_one(&a, NULL), -1);
+    end();
+}
+
+/* What the log does not bear out: dedup was off while it was cut and went on under another epoch. */
+static void test_files_that_stayed_behind(void **state) {
+    (void)state;
+    struct kb_guid_entry a, b, c;
+    start(4);
+    put("a", &a);
+    to_run();
+    put("b", &b);
+    put("c", &c);
+    to_run();
+    kb_guid_free(ix);
+    rig_idle(&r);
+    rig_truncate(&r, 2);
+    epoch = 9;
+    struct rig_batch batch = RIG_BATCH;
+    batch.leader_epoch = epoch;
+    batch.count = 10;
+    rig_append(&r, &batch);
+    rig_flush(&r);
+    open_index(INT64_MAX);
+    assert_int_equal(ix->run_count, 1);
+    assert_int_equal(kb_guid_end(ix), 1);
+    assert_int_equal(find_one(&a, NULL), 0);
+    assert_int_equal(find_one(&c, NULL), -1);
+    kb_guid_free(ix);
+    rig_idle(&r);
+    open_index(INT64_MAX); /* and it is gone for good */
+    assert_int_equal(ix->run_count, 1);
+    gone_ = false;
+    assert_int_equal(kb_guid_remove(ix, on_flag, &gone_), KW_OK);
+    rig_idle(&r);
+    assert_true(gone_);
+    assert_false(rig_exists(&r, RIG_DIR "/guid/manifest"));
+    open_index(INT64_MAX);
+    assert_int_equal(kb_guid_end(ix), 0);
+    end();
+}
+
+static void test_a_full_disk(void **state) { /* tables wait; a cut goes on without a list of the files */
+    (void)state;
+    struct kb_guid_entry a, b;
+    start(5);
+    put("a", &a);
+    to_run();
+    put("b", &b);
+    rig_idle(&r);
+    sim_disk_faults(r.disk)->enospc_ppm = 1000000;
+    kb_guid_freeze(ix);
+    kb_guid_work(ix, r.now);
+    rig_idle(&r);
+    assert_int_equal(ix->run_count, 1);
+    assert_int_equal(find_one(&b, NULL), 1);
+    assert_non_null(strstr(r.lines, "cannot be written"));
+    cut_over = false;
+    assert_int_equal(kb_guid_cut(ix, 0, on_flag, &cut_over, r.now), 0);
+    rig_idle(&r);
+    assert_true(cut_over);
+    assert_false(rig_exists(&r, RIG_DIR "/guid/manifest"));
+    sim_disk_faults(r.disk)->enospc_ppm = 0;
+    rig_truncate(&r, 0);
+    epoch++;
+    put("b", &b);
+    rig_idle(&r);
+    rig_advance(&r, 11000);
+    to_run();
+    assert_int_equal(find_one(&b, NULL), 0);
+    assert_int_equal(find_one(&a, NULL), -1);
+    assert_true(rig_exists(&r, RIG_DIR "/guid/manifest"));
+    end();
+}
+
+static void test_memory_of_many(void **state) { /* the largest are written first, and nothing goes far beyond */
+    (void)state;
+    start(6);
+    env.memory_max = 300000;
+    struct rig_batch b = RIG_BATCH;
+    b.value_size = 1;
+    uint64_t n = 0;
+    int64_t most = 0;
+    for (int i = 0; i < 300; i++) {
+        struct kb_guid_entry v[200];
+        b.count = 200;
+        b.leader_epoch = epoch;
+        int64_t base = rig_append(&r, &b);
+        for (int k = 0; k < 200; k++) {
+            v[k] = (struct kb_guid_entry){.offset = base + k};
+            kw_store64(v[k].id, ++n * 0x9e3779b97f4a7c15);
+        }
+        kb_log_flush(r.log, r.now);
+        kw_err err;
+        for (int tries = 0; (err = kb_guid_add(ix, base, base + 200, v, 200, r.now)) == KW_ENOMEM; tries++) {
+            assert_true(tries < 100);
+            rig_advance(&r, 100);
+        }
+        assert_int_equal(err, KW_OK);
+        most = KW_MAX(most, env.memory_used);
+    }
+    assert_true(most < 900000);
+    rig_idle(&r);
+    for (int i = 0; i < 50; i++) {
+        kb_guid_work(ix, r.now);
+        rig_idle(&r);
+    }
+    struct kb_guid_stats s;
+    kb_guid_stats(ix, &s);
+    assert_true(s.runs <= 24);
+    assert_true(s.merges > 0);
+    for (uint64_t i = 1; i <= n; i += 997) {
+        struct kb_guid_entry e = {0};
+        kw_store64(e.id, i * 0x9e3779b97f4a7c15);
+        assert_int_equal(find_one(&e, NULL), (int64_t)i - 1);
+    }
+    end();
+}
+
+/* A find that reads while its log grows, is cut and goes on: its answer is that of the end. */
+static void test_find_meanwhile(void **state) {
+    (void)state;
+    struct kb_guid_entry a, b, out[2];
+    uint8_t ids[2][16];
+    for (int what = 0; what < 5; what++) {
+        bool done = false;
+        start(7);
+        put("a", &a);
+        to_run();
+        memcpy(ids[0], a.id, 16);
+        memset(ids[1], 0, 16);
+        memcpy(ids[1], "b", 1);
+        struct kb_guid_find f = {.index = ix, .ids = ids[0], .stride = 16, .count = 2, .found = out, .done = find_done, .ctx = &done};
+        assert_int_equal(kb_guid_find(&f, r.now), 0);
+        if (what == 0) {
+            put("b", &b);
+        } else if (what == 1) {
+            put("b", &b);
+            kb_guid_freeze(ix);
+            kb_guid_work(ix, r.now);
+        } else if (what == 2) {
+            assert_int_equal(kb_guid_cut(ix, 0, on_flag, &cut_over, r.now), 0);
+        } else if (what == 3) {
+            kb_guid_find_cancel(&f);
+        } else {
+            put("b", &b);
+            rig_idle(&r);
+            assert_int_equal(kb_log_raise_start(r.log, 1, 2, r.now), KW_OK);
+            done = false;
+            assert_int_equal(kb_guid_find(&f, r.now), 1);
+            done = true;
+        }
+        rig_idle(&r);
+        assert_int_equal(done, what != 3);
+        if (what != 3) {
+            assert_int_equal(f.err, KW_OK);
+            assert_int_equal(out[0].offset, what == 2 || what == 4 ? -1 : 0);
+            assert_int_equal(out[1].offset, what == 2 ? -1 : 1);
+        }
+        if (what == 4) {
+            struct kb_guid_stats s;
+            kb_guid_stats(ix, &s);
+            assert_int_equal(s.forgotten, 1);
+        }
+        end();
+    }
+}
+
+static void test_no_memory(void **state) {
+    (void)state;
+    for (int64_t at = 0; at < 60; at++) {
+        struct kb_guid_entry a;
+        start(8);
+        put("a", &a);
+        kw_alloc_fail_after(at);
+        kb_guid_freeze(ix);
+        kb_guid_work(ix, r.now);
+        for (int i = 0; i < 200 && rig_step(&r); i++) (void)0;
+        kb_guid_work(ix, r.now);
+        for (int i = 0; i < 200 && rig_step(&r); i++) (void)0;
+        kw_err err;
+        int64_t x = find_one(&a, &err);
+        kw_alloc_fail_after(-1);
+        assert_true(x == 0 || err == KW_ENOMEM || err == KW_EIO);
+        rig_advance(&r, 11000);
+        catch_up(r.log->leo);
+        if (kb_guid_end(ix) < 1) assert_int_equal(kb_guid_add(ix, 0, 1, &a, 1, r.now), KW_OK);
+        end();
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rot), cmocka_unit_test(test_expiry_and_hold), cmocka_unit_test(test_a_restart_knows_the_age),
+                                       cmocka_unit_test(test_files_that_stayed_behind), cmocka_unit_test(test_a_full_disk),
+                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_model)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
