@@ -47,6 +47,22 @@ def the_groups_run_as_written(folder):
     holds(r.stdout, "\n1000\n", "group billing: Empty", "4 offsets would be set; --execute does it", "4 offsets set", "Empty  classic", "deleted group billing")
 
 
+@test
+def the_guids_run_as_written(folder):
+    tour = next(b for b in blocks("sh") if "kc guid" in b)
+    os.symlink(BUILD, folder / "build")
+    b = Broker(folder / "probe")
+    at = b.address
+    b.stop()
+    tour = re.sub(r"build/bin/kc (topic \w+|guid \w+|produce|consume)", rf"build/bin/kc \1 -b {at}", tour.replace("127.0.0.1:9092", at))
+    tour = re.sub(r"&.*\n", f"& for i in $(seq 100); do build/bin/kc cluster -b {at} >/dev/null 2>&1 && break; sleep 0.1; done\n", tour, count=1)
+    r = subprocess.run(["bash", "-c", "set -eu\ntrap 'kill $! 2>/dev/null; wait' EXIT\n" + tour], cwd=folder, capture_output=True, text=True, timeout=60)
+    equal(r.returncode, 0, r.stderr + r.stdout)
+    equal(r.stdout.count("ann pays 10\n"), 2, r.stdout)  # consumed once, and got once
+    holds(r.stderr, "record 1 was stored before: partition 0, offset 0")
+    holds(r.stdout, "value      ann pays 10", "entries")
+
+
 def three_ports():
     """The first of three free ones in a row."""
     for base in range(21000, 32000, 7):
