@@ -174,10 +174,11 @@ static kw_err add_one(struct kb_guid_index *ix, const struct kb_guid_entry *e, u
     if (t->cap != cap) kb_guid_account(ix);
     if (t->count == 1) {
         t->oldest_us = now.mono_us;
-        t->oldest_wall_ms = now.wall_ms;
+        t->oldest_wall_ms = t->newest_wall_ms = now.wall_ms;
     }
     t->newest_us = now.mono_us;
-    t->newest_wall_ms = now.wall_ms;
+    t->oldest_wall_ms = KW_MIN(t->oldest_wall_ms, now.wall_ms); /* the clock may be set meanwhile */
+    t->newest_wall_ms = KW_MAX(t->newest_wall_ms, now.wall_ms);
     t->end = ix->end = e->offset + 1;
     return KW_OK;
 }

@@ -7,11 +7,10 @@
 #include "base/rng.h"
 #include "guid/index_priv.h"
 
-#define IDS 600
-
 struct rec {
     struct kb_guid_entry e;
-    int64_t added_us; /* -1: the index has not got it */
+    int64_t added_us; /* INT64_MIN: the index has not got it, or may have forgotten it */
+    int64_t added_wall_ms;
 };
 static struct rig r;
 static struct kw_rng rng, id_rng;
@@ -23,6 +22,7 @@ static int64_t window_ms;
 static bool opened, went_back_, cut_over, stop_over, gone_;
 static kw_err open_err;
 static int32_t epoch;
+static bool repeats; /* ids come again, as where a topic was not always deduped: then the log's start stays (of three copies in a run two are known) */
 
 static void on_open(void *ctx, struct kb_guid_index *index, kw_err err, struct kb_now now) {
     (void)ctx, (void)now;
@@ -47,6 +47,7 @@ static void catch_up(int64_t to) {
         for (size_t i = 0; i < rec_count; i++)
             if (recs[i].e.offset >= from && recs[i].e.offset < end) {
                 recs[i].added_us = r.now.mono_us;
+                recs[i].added_wall_ms = r.now.wall_ms;
                 v[n++] = recs[i].e;
             }
         kw_err err = kb_guid_add(ix, from, end, v, n, r.now);
@@ -94,7 +95,13 @@ static void end(void) {
 
 static void draw_id(uint8_t id[16]) {
     memset(id, 0, 16);
-    kw_store64(id + 8, kw_rng_below(&id_rng, IDS) * 0x9e3779b97f4a7c15);
+    if (rec_count > 0 && kw_rng_below(&id_rng, 2)) memcpy(id, recs[kw_rng_below(&id_rng, rec_count)].e.id, 16);
+    else kw_store64(id + 8, kw_rng_below(&id_rng, repeats ? 600 : 60000) * 0x9e3779b97f4a7c15);
+}
+static bool is_there(const uint8_t *id) {
+    for (size_t i = 0; i < rec_count && !repeats; i++)
+        if (recs[i].e.offset >= r.log->start && memcmp(recs[i].e.id, id, 16) == 0) return true;
+    return false;
 }
 
 /* n records in a batch, of which most have an id; into log, model and index. */
@@ -110,16 +117,20 @@ static void append(int32_t n, bool flush) {
         if (kw_rng_below(&rng, 10) == 0) continue;
         struct kb_guid_entry e = {.offset = base + i, .payload = (uint32_t)kw_rng_next(&rng)};
         draw_id(e.id);
+        if (is_there(e.id)) continue;
         v[ids++] = e;
         if (rec_count == rec_cap) recs = realloc(recs, (rec_cap = rec_cap * 2 + 100) * sizeof(*recs));
-        recs[rec_count++] = (struct rec){e, -1};
+        recs[rec_count++] = (struct rec){e, INT64_MIN, 0};
     }
     if (flush) kb_log_flush(r.log, r.now);
     if (kb_guid_end(ix) < base) return;
     kw_err err = kb_guid_add(ix, base, r.log->leo, v, ids, r.now);
     if (err == KW_ENOMEM) return;
     assert_int_equal(err, KW_OK);
-    for (size_t i = rec_count - ids; i < rec_count; i++) recs[i].added_us = r.now.mono_us;
+    for (size_t i = rec_count - ids; i < rec_count; i++) {
+        recs[i].added_us = r.now.mono_us;
+        recs[i].added_wall_ms = r.now.wall_ms;
+    }
 }
 
 static void cut_model(int64_t to) {
@@ -133,7 +144,7 @@ static void expect(const uint8_t *id, const struct kb_guid_entry *got) {
     for (size_t i = 0; i < rec_count; i++) {
         const struct rec *x = &recs[i];
         if (memcmp(x->e.id, id, 16) != 0 || x->e.offset < r.log->start || x->e.offset >= kb_guid_end(ix)) continue;
-        if (x->added_us >= 0 && r.now.mono_us - x->added_us < window_ms * 1000) {
+        if (x->added_us > INT64_MIN && r.now.mono_us - x->added_us < window_ms * 1000) {
             must = true;
             first_must = KW_MIN(first_must, x->e.offset);
         }
@@ -208,6 +219,7 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
     if (how == 0 || kw_rng_below(&rng, 2)) rig_idle(&r);
     if (kw_rng_below(&rng, 2)) kb_log_sync(r.log) == KW_OK ? rig_idle(&r) : (void)0;
     int64_t point = r.log->recovery_point;
+    r.start_checkpoint = r.log->start; /* DeleteRecords is told once that is stored */
     if (how == 0) {
         stop_index();
         int64_t covered = kb_guid_end(ix);
@@ -224,6 +236,12 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
         epoch++;
         open_index(how == 2 ? point : INT64_MAX);
     }
+    /* Across a restart the wall clock says how old what was written is. */
+    for (size_t i = 0; i < rec_count; i++)
+        if (recs[i].added_us > INT64_MIN && r.now.mono_us - recs[i].added_us < window_ms * 1000) /* else it may be forgotten by now */
+            recs[i].added_us = r.now.mono_us - KW_MAX(r.now.wall_ms - recs[i].added_wall_ms, INT64_C(0)) * 1000;
+        else
+            recs[i].added_us = INT64_MIN;
     catch_up(r.log->leo);
 }
 
@@ -232,6 +250,7 @@ static void test_model(void **state) {
     int64_t flushes = 0, merges = 0, reads = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
         start(seed);
+        repeats = seed % 4 == 0;
         went_back_ = false;
         uint64_t busy = seed % 3 ? 30 : 200; /* pages that are read while other things happen */
         for (int i = 0; i < 1500; i++) {
@@ -256,7 +275,7 @@ static void test_model(void **state) {
         kb_guid_stats(ix, &s);
         flushes += s.flushes, merges += s.merges, reads += s.run_reads;
         assert_true(s.runs <= 24);
-        if (strstr(r.lines, "checksum") || strstr(r.lines, "should be")) fail_msg("%s", r.lines);
+        if (strstr(r.lines, "/guid")) fail_msg("%s", r.lines); /* nothing was damaged */
         end();
     }
     assert_true(flushes > 200 && merges > 20 && reads > 1000);
