@@ -65,6 +65,7 @@ const struct kb_api_entry kb_api_table[] = {
     {KW_API_ALTER_PARTITION_REASSIGNMENTS, 0, 1, kb_api_alter_partition_reassignments, CHANGE},
     {KW_API_LIST_PARTITION_REASSIGNMENTS, 0, 0, kb_api_list_partition_reassignments, ASKED},
     {KW_API_UNREGISTER_BROKER, 0, 0, kb_api_unregister_broker, CHANGE},
+    {KW_API_LOOKUP_GUID, 0, 0, kb_api_lookup_guid, BROKER},
 };
 const size_t kb_api_table_count = KW_COUNTOF(kb_api_table);
 

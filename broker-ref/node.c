@@ -9,6 +9,7 @@
 
 #include "api/fetch_session.h"
 #include "api/pid_source.h"
+#include "api/produce_guid.h"
 #include "channel.h"
 #include "fault.h"
 #include "forward.h"
@@ -172,6 +173,7 @@ void kb_node_drop(struct kb_node *n) {
     kb_dialer_free(n->dialer);
     if (n->parts.controller) kb_controller_free(n->parts.controller); /* before the requests: changes lie in those that the node made of itself */
     kb_net_deinit(n);
+    kb_produce_guids_free(n);
     kb_coordinator_free(n);
     kb_fetch_cache_free(n);
     kb_followers_free(n);

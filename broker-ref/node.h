@@ -58,7 +58,7 @@ kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, c
 size_t kb_node_faults_clear(struct kb_node *n, int32_t number, struct kb_now now);
 char *kb_node_faults_list(struct kb_node *n);
 /* What it has counted since its start; names are constants. */
-enum { KB_NODE_COUNTS = 11 };
+enum { KB_NODE_COUNTS = 14 };
 struct kb_node_count {
     const char *name;
     int64_t value;

@@ -16,6 +16,7 @@ struct kb_partitions;
 struct kb_followers;
 struct kb_guids_node;
 struct kb_pid_source;
+struct kb_produce_guids;
 struct kb_boot;
 struct kb_channel;
 struct kb_lifecycle;
@@ -52,6 +53,7 @@ struct kb_node {
     struct kb_guids_node *guids; /* what the GUID indexes share */
     struct kb_fetch_cache *fetch_cache;
     struct kb_pid_source *pid_source;
+    struct kb_produce_guids *produce_guids; /* NULL: nothing was deduped yet */
     struct kb_boot *boot; /* loading and stopping, node.c */
 };
 

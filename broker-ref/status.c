@@ -6,8 +6,10 @@
  */
 #include <stdio.h>
 
+#include "api/produce_guid.h"
 #include "node_priv.h"
 #include "replica/follower.h"
+#include "replica/guids.h"
 #include "replica/partitions_priv.h"
 
 enum { STATUS_SIZE_MAX = 2000 };
@@ -34,6 +36,13 @@ static void json_text(char *out, size_t size, const char *text) {
     out[n] = 0;
 }
 
+/* GUIDs that went with their records though they were to be known for longer: size retention, DeleteRecords, unclean elections. */
+static int64_t forgotten(const struct kb_node *n) {
+    struct kb_guids_stats v = {0};
+    kb_guids_stats(n, &v);
+    return v.forgotten;
+}
+
 size_t kb_node_counts(const struct kb_node *n, struct kb_node_count out[KB_NODE_COUNTS]) {
     static const struct kb_controller_counts none;
     static const struct kb_follower_stats nothing;
@@ -52,6 +61,9 @@ size_t kb_node_counts(const struct kb_node *n, struct kb_node_count out[KB_NODE_
         {"corrupt_batches", (int64_t)f->corrupt},
         {"compactions", n->partitions ? n->partitions->cleaner.passes : 0},
         {"uncleanable_logs", n->partitions ? n->partitions->cleaner.uncleanable : 0},
+        {"guid_duplicates", kb_produce_guid_counts(n).duplicates},
+        {"guid_mismatches", kb_produce_guid_counts(n).mismatches},
+        {"guid_forgotten", forgotten(n)},
     };
     memcpy(out, counts, sizeof(counts));
     return KB_NODE_COUNTS;

@@ -1,7 +1,7 @@
 /* produce.c - Produce v0-13: appends what producers send and answers when it is written (acks=1) or committed (acks=-1), or never (acks=0).
  *
- * Called by dispatch. Calls produce_check, log (append), purgatory (waits), partition, replica/isr, leader_hint. KIP-13, 98, 467, 516, 951. Transactions:
- * refused until there are any.
+ * Called by dispatch. Calls produce_check, produce_guid (topics with message.guid.dedup), log (append), purgatory (waits), partition, replica/isr,
+ * leader_hint. KIP-13, 98, 467, 516, 951. Transactions: refused until there are any.
  *
  * A wait belongs to the leader epoch that the records were appended in: the next one may have cut them off.
  */
@@ -12,31 +12,13 @@
 #include "log/log.h"
 #include "log/pid_state.h"
 #include "node_priv.h"
-#include "produce_check.h"
+#include "produce_guid.h"
 #include "replica/isr.h"
-#include "replica/purgatory.h"
 
-typedef struct kw_produce_response_partition_produce_response part_answer;
+typedef kb_produced part_answer;
 typedef struct kw_produce_response_topic_produce_response topic_answer;
 
-struct wait { /* one partition whose answer waits for its offsets */
-    struct kb_partition *p; /* NULL: no more */
-    part_answer *answer;
-    int64_t end; /* offset after the last record */
-    int32_t leader_epoch;
-};
-struct produce {
-    struct kb_request *rq;
-    struct kw_produce_request req;
-    struct kw_produce_response resp;
-    struct kb_waiter waiter;
-    struct wait *waits;
-    size_t wait_count, pending;
-    bool failed; /* any partition: what acks=0 closes for */
-    int16_t failed_code;
-};
-
-static void refuse(struct produce *s, part_answer *a, int16_t code, const char *text) {
+void kb_produce_refuse(struct kb_produce *s, part_answer *a, int16_t code, const char *text) {
     a->error_code = code;
     a->base_offset = -1;
     a->log_append_time_ms = -1;
@@ -57,7 +39,7 @@ static const char *text_of(int16_t code) {
 }
 
 /* 1: acknowledgeable, 0: not yet, < 0: never; *code says why. */
-static int progress(const struct produce *s, const struct wait *w, int16_t *code) {
+static int progress(const struct kb_produce *s, const struct kb_produce_wait *w, int16_t *code) {
     *code = kb_partition_error(w->p, -1);
     if (*code == KE_NONE && w->p->leader_epoch != w->leader_epoch) *code = KE_NOT_LEADER_OR_FOLLOWER;
     if (*code == KE_NONE && w->end > w->p->log->leo) *code = KE_KAFKA_STORAGE_ERROR; /* the disk was full: taken back */
@@ -66,7 +48,7 @@ static int progress(const struct produce *s, const struct wait *w, int16_t *code
     return (s->req.acks == 1 ? w->p->log->written : w->p->hw) >= w->end;
 }
 
-static void tell_leaders(struct produce *s) {
+static void tell_leaders(struct kb_produce *s) {
     struct kb_leader_hints hints = {0};
     for (int32_t i = 0; i < s->resp.responses.n && s->rq->head.version >= 10; i++)
         for (int32_t j = 0; j < s->resp.responses.v[i].partition_responses.n; j++) {
@@ -85,88 +67,133 @@ static void tell_leaders(struct produce *s) {
                 (struct kw_produce_response_node_endpoint){.node_id = p.id, .host = p.host, .port = p.port, .rack = p.rack};
 }
 
-static void answer(struct produce *s) {
+static void finish_unacknowledged(struct kb_produce *s) {
+    if (!s->failed) {
+        kb_request_drop(s->rq);
+        return;
+    }
+    char why[128];
+    snprintf(why, sizeof(why), "a produce with acks=0 failed with %s, which only a closed connection can tell",
+             kw_kerror_name(s->failed_code));
+    kb_request_close(s->rq, why);
+}
+
+static void answer(struct kb_produce *s) {
     kb_waiter_done(&s->waiter, s->rq->node);
+    if (s->req.acks == 0) {
+        finish_unacknowledged(s);
+        return;
+    }
     if (s->failed) tell_leaders(s);
     kb_request_reply(s->rq, &s->resp);
 }
 
+void kb_produce_maybe_answer(struct kb_produce *s) {
+    if (s->pending == 0 && !s->starting) answer(s);
+}
+
+struct kb_produce_wait *kb_produce_place(struct kb_produce *s, struct kb_partition *p, part_answer *a) {
+    struct kb_produce_wait *w = &s->waits[s->wait_count++];
+    *w = (struct kb_produce_wait){.p = p, .answer = a, .leader_epoch = p->leader_epoch, .hook = kb_waiter_hook(&s->waiter, p)};
+    w->hook->of = w;
+    s->pending++;
+    return w;
+}
+
+void kb_produce_place_done(struct kb_produce *s, struct kb_produce_wait *w) {
+    kb_waiter_unhook(w->hook);
+    w->p = NULL;
+    s->pending--;
+}
+
 static void check(struct kb_waiter *waiter, struct kb_partition *moved, struct kb_now now) {
-    (void)moved, (void)now;
-    struct produce *s = waiter->ctx;
-    struct wait *w = waiter->asked->of;
+    (void)moved;
+    struct kb_produce *s = waiter->ctx;
+    struct kb_produce_wait *w = waiter->asked->of;
     int16_t code;
+    if (w->gated) {
+        kb_produce_guid_moved(w->gated, now);
+        return;
+    }
     int r = progress(s, w, &code);
     if (r == 0) return;
-    if (r < 0) refuse(s, w->answer, code, text_of(code));
-    kb_waiter_unhook(waiter->asked);
-    w->p = NULL;
-    if (--s->pending == 0) answer(s);
+    if (r < 0) kb_produce_refuse(s, w->answer, code, text_of(code));
+    kb_produce_place_done(s, w);
+    kb_produce_maybe_answer(s);
 }
 
 static void expire(struct kb_waiter *waiter, struct kb_now now) {
-    (void)now;
-    struct produce *s = waiter->ctx;
+    struct kb_produce *s = waiter->ctx;
+    kb_produce_guid_leave(s, KE_REQUEST_TIMED_OUT, now);
     for (size_t i = 0; i < s->wait_count; i++)
         if (s->waits[i].p)
-            refuse(s, s->waits[i].answer, KE_REQUEST_TIMED_OUT,
-                   "the records were appended, but not acknowledgeable within the request's timeout");
+            kb_produce_refuse(s, s->waits[i].answer, KE_REQUEST_TIMED_OUT,
+                              "the records were appended, but not acknowledgeable within the request's timeout");
     answer(s);
 }
 
 static void abandon(struct kb_request *rq) {
-    struct produce *s = rq->state;
+    struct kb_produce *s = rq->state;
+    kb_produce_guid_leave(s, KE_NONE, rq->node->now);
     kb_waiter_done(&s->waiter, rq->node);
     kb_request_drop(rq);
 }
 
-static void wait_for(struct produce *s, struct kb_partition *p, part_answer *a, int64_t end) {
-    struct wait w = {.p = p, .answer = a, .end = end, .leader_epoch = p->leader_epoch};
+/* One with acks=0 that still waits to be appended does not end with its connection, only with the node. */
+static void cleanup(struct kb_request *rq) {
+    struct kb_produce *s = rq->state;
+    kb_produce_guid_drop(s);
+    kb_waiter_done(&s->waiter, rq->node);
+}
+
+void kb_produce_await(struct kb_produce *s, struct kb_partition *p, part_answer *a, int64_t end, struct kb_produce_wait *w) {
+    struct kb_produce_wait none = {.p = p, .leader_epoch = p->leader_epoch}, *q = w ? w : &none;
     int16_t code;
-    if (s->req.acks == 0) return;
-    int r = progress(s, &w, &code);
-    if (r < 0) refuse(s, a, code, text_of(code)); /* a duplicate of what is just being taken back */
-    if (r != 0) return;                           /* or of what is long committed */
-    s->waits[s->wait_count] = w;
-    kb_waiter_hook(&s->waiter, p)->of = &s->waits[s->wait_count++];
-    s->pending++;
+    q->end = end;
+    int r = s->req.acks == 0 ? 1 : progress(s, q, &code);
+    if (r < 0) kb_produce_refuse(s, a, code, text_of(code)); /* a duplicate of what is just being taken back */
+    if (r != 0) {                                            /* or of what is long committed */
+        if (w) kb_produce_place_done(s, w);
+        return;
+    }
+    if (!w) kb_produce_place(s, p, a)->end = end;
 }
 
 /* ---- One partition ---- */
 
+void kb_produce_refuse_sequence(struct kb_produce *s, part_answer *a, enum kb_pid_verdict verdict) {
+    if (verdict == KB_PID_OUT_OF_ORDER)
+        kb_produce_refuse(s, a, KE_OUT_OF_ORDER_SEQUENCE_NUMBER, "the sequence does not follow the producer's last one in this partition");
+    else if (verdict == KB_PID_FENCED)
+        kb_produce_refuse(s, a, KE_INVALID_PRODUCER_EPOCH, "a producer with the same id and a newer epoch has written here");
+    else
+        kb_produce_refuse(s, a, KE_UNKNOWN_PRODUCER_ID, "the partition has no record of this producer any more");
+}
+
 /* Idempotence: true when the batch is to be appended. */
-static bool check_producer(struct produce *s, struct kb_partition *p, const struct kw_batch_header *h, part_answer *a) {
+static bool check_producer(struct kb_produce *s, struct kb_partition *p, const struct kw_batch_header *h, part_answer *a) {
     struct kb_pid_batch dup;
     if (h->producer_id < 0) return true;
-    switch (kb_pid_check(p->log->pids, h, &dup)) {
-    case KB_PID_APPEND:
-        return true;
-    case KB_PID_DUPLICATE: /* stored before: success, with the offset of then (BL-18) */
-        a->base_offset = dup.first_offset;
-        a->log_append_time_ms = p->config.log_append_time ? dup.timestamp : -1;
-        a->log_start_offset = p->log->start;
-        wait_for(s, p, a, dup.last_offset + 1);
+    enum kb_pid_verdict verdict = kb_pid_check(p->log->pids, h, &dup);
+    if (verdict == KB_PID_APPEND) return true;
+    if (verdict != KB_PID_DUPLICATE) {
+        kb_produce_refuse_sequence(s, a, verdict);
         return false;
-    case KB_PID_OUT_OF_ORDER:
-        refuse(s, a, KE_OUT_OF_ORDER_SEQUENCE_NUMBER, "the sequence does not follow the producer's last one in this partition");
-        return false;
-    case KB_PID_FENCED:
-        refuse(s, a, KE_INVALID_PRODUCER_EPOCH, "a producer with the same id and a newer epoch has written here");
-        return false;
-    case KB_PID_UNKNOWN:
-        break;
     }
-    refuse(s, a, KE_UNKNOWN_PRODUCER_ID, "the partition has no record of this producer any more");
+    a->base_offset = dup.first_offset; /* stored before: success, with the offset of then (BL-18) */
+    a->log_append_time_ms = p->config.log_append_time ? dup.timestamp : -1;
+    a->log_start_offset = p->log->start;
+    kb_produce_await(s, p, a, dup.last_offset + 1, NULL);
     return false;
 }
 
-static int16_t may_write(const struct produce *s, const struct kb_partition *p) {
+int16_t kb_produce_may_write(const struct kb_produce *s, const struct kb_partition *p) {
     if (p->internal) return KE_INVALID_TOPIC_EXCEPTION;
     if (s->req.acks == -1 && !kb_isr_enough(p)) return KE_NOT_ENOUGH_REPLICAS;
     return KE_NONE;
 }
 
-static void append(struct produce *s, struct kb_partition *p, struct kb_checked *c, part_answer *a) {
+bool kb_produce_append(struct kb_produce *s, struct kb_partition *p, const struct kb_checked *c, part_answer *a, int64_t *base, int64_t *end) {
     struct kb_log_append ap = {
         .blk = c->blk, .batch = c->batch, .size = c->size, .leader_epoch = p->leader_epoch, .max_timestamp = c->max_timestamp};
     kw_err err = kb_log_append(p->log, &ap, s->rq->node->now);
@@ -174,45 +201,56 @@ static void append(struct produce *s, struct kb_partition *p, struct kb_checked 
         const char *text = err == KW_EIO     ? "the partition's log has failed; see the broker's log"
                            : err == KW_EBUSY ? "the partition's log is being cut back, or synced before the leader's first record; try again"
                                              : "the broker is out of memory; try again";
-        refuse(s, a, KE_KAFKA_STORAGE_ERROR, text);
-        return;
+        kb_produce_refuse(s, a, KE_KAFKA_STORAGE_ERROR, text);
+        return false;
     }
     kb_partition_dirty(p);
     a->base_offset = ap.base_offset;
     a->log_append_time_ms = p->config.log_append_time ? c->max_timestamp : -1;
     a->log_start_offset = p->log->start;
-    wait_for(s, p, a, ap.last_offset + 1);
+    *base = ap.base_offset;
+    *end = ap.last_offset + 1;
+    return true;
 }
 
-static void produce_one(struct produce *s, const struct kw_produce_request_topic_produce_data *t,
+bool kb_produce_take(struct kb_produce *s, struct kb_partition *p, const struct kw_produce_request_partition_produce_data *d, part_answer *a,
+                     struct kb_checked *out) {
+    struct kb_verdict v = kb_produce_check(s->rq, p, d->records, out);
+    if (v.code == KE_NONE) return true;
+    if (v.code == KE_CORRUPT_MESSAGE && s->rq->conn) /* many clients show its name alone */
+        kb_conn_say(s->rq->conn, KB_WARN, "a batch for %s-%d was refused: %s", p->topic, (int)d->index, v.text);
+    kb_produce_refuse(s, a, v.code, v.text);
+    a->record_errors.v = v.record_errors;
+    a->record_errors.n = v.record_error_count;
+    return false;
+}
+
+static void produce_one(struct kb_produce *s, const struct kw_produce_request_topic_produce_data *t,
                         const struct kw_produce_request_partition_produce_data *d, part_answer *a) {
     struct kb_partition *p;
     struct kw_uuid id = s->rq->head.version >= 13 ? t->topic_id : (struct kw_uuid){{0}};
     a->index = d->index;
     int16_t code = s->rq->head.version >= 13 && kw_uuid_is_zero(id) ? KE_UNKNOWN_TOPIC_ID
                                                                     : kb_partition_find(s->rq->node, t->name, id, d->index, -1, &p);
-    if (code == KE_NONE) code = may_write(s, p);
+    if (code == KE_NONE) code = kb_produce_may_write(s, p);
     if (code != KE_NONE) {
-        refuse(s, a, code, code == KE_INVALID_TOPIC_EXCEPTION ? "clients may not write to an internal topic" : NULL);
+        kb_produce_refuse(s, a, code, code == KE_INVALID_TOPIC_EXCEPTION ? "clients may not write to an internal topic" : NULL);
+        return;
+    }
+    if (KW_UNLIKELY(kb_produce_is_gated(p))) {
+        kb_produce_guid(s, p, d, a);
         return;
     }
     struct kb_checked c;
-    struct kb_verdict v = kb_produce_check(s->rq, p, d->records, &c);
-    if (v.code != KE_NONE) {
-        if (v.code == KE_CORRUPT_MESSAGE) /* many clients show its name alone */
-            kb_conn_say(s->rq->conn, KB_WARN, "a batch for %s-%d was refused: %s", p->topic, (int)d->index, v.text);
-        refuse(s, a, v.code, v.text);
-        a->record_errors.v = v.record_errors;
-        a->record_errors.n = v.record_error_count;
-        return;
-    }
-    if (check_producer(s, p, &c.header, a)) append(s, p, &c, a);
+    int64_t base, end;
+    if (!kb_produce_take(s, p, d, a, &c)) return;
+    if (check_producer(s, p, &c.header, a) && kb_produce_append(s, p, &c, a, &base, &end)) kb_produce_await(s, p, a, end, NULL);
     kw_blk_unref(c.blk);
 }
 
 /* ---- The request ---- */
 
-static kw_err prepare(struct produce *s) {
+static kw_err prepare(struct kb_produce *s) {
     struct kb_request *rq = s->rq;
     size_t count = 0;
     kw_msg_init(&kw_produce_response_desc, &s->resp);
@@ -243,7 +281,7 @@ static kw_err prepare(struct produce *s) {
     return KW_OK;
 }
 
-static void run(struct produce *s) {
+static void run(struct kb_produce *s) {
     bool acks_ok = s->req.acks >= -1 && s->req.acks <= 1;
     for (int32_t i = 0; i < s->req.topic_data.n; i++)
         for (int32_t j = 0; j < s->req.topic_data.v[i].partition_data.n; j++) {
@@ -254,23 +292,12 @@ static void run(struct produce *s) {
                 continue;
             }
             a->index = d->index;
-            refuse(s, a, KE_INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)");
+            kb_produce_refuse(s, a, KE_INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)");
         }
 }
 
-static void finish_unacknowledged(struct produce *s) {
-    if (!s->failed) {
-        kb_request_drop(s->rq);
-        return;
-    }
-    char why[128];
-    snprintf(why, sizeof(why), "a produce with acks=0 failed with %s, which only a closed connection can tell",
-             kw_kerror_name(s->failed_code));
-    kb_request_close(s->rq, why);
-}
-
 void kb_api_produce(struct kb_request *rq) {
-    struct produce *s = kw_arena_calloc(&rq->arena, 1, sizeof(*s));
+    struct kb_produce *s = kw_arena_calloc(&rq->arena, 1, sizeof(*s));
     if (!s) {
         kb_request_close(rq, "out of memory");
         return;
@@ -282,15 +309,18 @@ void kb_api_produce(struct kb_request *rq) {
         kb_request_close(rq, "out of memory");
         return;
     }
+    s->starting = true;
     run(s);
-    if (s->req.acks == 0) {
-        finish_unacknowledged(s);
-    } else if (s->pending == 0) {
+    s->starting = false;
+    if (s->pending == 0) {
         answer(s);
-    } else if (kb_waiter_arm(&s->waiter, rq->node, rq->node->now.mono_us + (int64_t)KW_MAX(s->req.timeout_ms, 0) * 1000) != KW_OK) {
+        return;
+    }
+    if (s->gated) rq->cleanup = cleanup;
+    if (kb_waiter_arm(&s->waiter, rq->node, rq->node->now.mono_us + (int64_t)KW_MAX(s->req.timeout_ms, 0) * 1000) != KW_OK) {
         kb_waiter_done(&s->waiter, rq->node);
         kb_request_close(rq, "out of memory");
-    } else {
+    } else if (s->req.acks != 0) {
         rq->abandon = abandon;
     }
 }

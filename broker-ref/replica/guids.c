@@ -348,6 +348,7 @@ static void stop_dedup(struct kb_guids *g, struct kb_now now) {
     struct kb_guid_index *ix = g->index;
     struct kb_guids_stats before = g->node->guids->gone;
     add_stats(&g->node->guids->gone, g);
+    kb_guids_tell_users(p);
     if (kb_guid_remove(ix, removal_done, g) != KW_OK) {
         g->node->guids->gone = before;
         again(g, now.mono_us + RETRY_US);
@@ -385,6 +386,7 @@ void kb_guids_look(struct kb_partition *p, struct kb_now now) {
 void kb_guids_left(struct kb_partition *p) {
     struct kb_guids *g = p->guids;
     if (!g) return;
+    kb_guids_tell_users(p);
     p->guids = NULL;
     g->p = NULL;
     if (p->log) p->log->hold_from = INT64_MAX;
@@ -449,6 +451,7 @@ void kb_guids_housekeep(struct kb_partition *p, struct kb_now now) {
 static void stopped(void *ctx, struct kb_now now) {
     struct kb_guids *g = ctx;
     struct kb_partition *p = g->p;
+    kb_guids_tell_users(p);
     p->guids = NULL;
     close_index(g);
     guids_free(g);
