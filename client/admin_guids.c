@@ -17,6 +17,7 @@ struct kc_guid_list {
 };
 struct part {              /* beside the list's */
     bool open;             /* still to be asked */
+    bool asked;            /* of the request under way */
     int32_t silent;        /* the leader that took too long; -1: none did */
 };
 struct lookup {
@@ -32,6 +33,7 @@ struct lookup {
     int32_t looks;         /* at metadata again, because of leaders */
 };
 #define LOOKUP_STEP_US 3000000
+#define ASKED_MAX 200000 /* ids times partitions of a request */
 #define LOOKS_MAX 6 /* with the backoff of a few seconds in all */
 
 static void lookup_free(void *call) {
@@ -59,7 +61,7 @@ static kw_err metadata_encode(const struct lookup *l, int16_t version, struct kw
 }
 
 static kw_err lookup_encode(struct kc_admin *a, int16_t version, struct kw_arena *arena, struct kw_out *out) {
-    const struct lookup *l = a->call;
+    struct lookup *l = a->call;
     if (a->api == KW_API_METADATA) return metadata_encode(l, version, arena, out);
     struct kw_lookup_guid_request m;
     kw_msg_init(&kw_lookup_guid_request_desc, &m);
@@ -68,9 +70,11 @@ static kw_err lookup_encode(struct kc_admin *a, int16_t version, struct kw_arena
     t.partitions.v = kw_arena_calloc(arena, l->list->part_count + 1, sizeof *t.partitions.v);
     if (!ids || !t.partitions.v) return KW_ENOMEM;
     for (size_t i = 0; i < l->n; i++) ids[i] = (struct kw_bytes){l->ids[i], KC_GUID_SIZE};
+    const size_t most = ASKED_MAX / KW_MAX(l->n, (size_t)1);
     for (size_t i = 0; i < l->list->part_count; i++) {
         const kc_guid_partition *p = &l->list->parts[i];
-        if (!l->parts[i].open || p->leader != a->broker) continue;
+        l->parts[i].asked = l->parts[i].open && p->leader == a->broker && (size_t)t.partitions.n < most;
+        if (!l->parts[i].asked) continue;
         struct kw_lookup_guid_request_partition *e = &t.partitions.v[t.partitions.n++];
         *e = (struct kw_lookup_guid_request_partition){.index = p->partition, .current_leader_epoch = p->leader_epoch};
         e->ids.v = ids;
@@ -251,7 +255,7 @@ static kc_err one_partition(struct kc_admin *a, const struct kw_lookup_guid_resp
     struct lookup *l = a->call;
     kc_guid_partition *p = part_of(l, r->index);
     size_t at = p ? (size_t)(p - l->list->parts) : 0;
-    if (!p || !l->parts[at].open || p->leader != a->broker) return KC_OK; /* not asked for */
+    if (!p || !l->parts[at].open || !l->parts[at].asked) return KC_OK;
     if (r->error_code != KE_NONE && l->looks < LOOKS_MAX && kc_admin_again(a, r->error_code)) {
         *again = true;
         return KC_OK;
@@ -290,7 +294,7 @@ static kc_err guids_read(struct kc_admin *a, struct kw_in *body, struct kw_arena
     for (int32_t i = 0; i < m.topics.v[0].partitions.n && err == KC_OK; i++) err = one_partition(a, &m.topics.v[0].partitions.v[i], &again);
     if (err != KC_OK) return err;
     for (size_t i = 0; !again && i < l->list->part_count; i++) /* one that is left out would be asked for ever */
-        if (l->parts[i].open && l->list->parts[i].leader == a->broker) return KC_BAD_MESSAGE;
+        if (l->parts[i].open && l->parts[i].asked) return KC_BAD_MESSAGE;
     return again ? look_again(a) : next(a);
 }
 

@@ -23,6 +23,7 @@ static int topic_create(int argc, char **argv) {
     const struct cli_command c = {
         "topic create", "TOPIC...", "Creates topics.", NULL, 1, CLI_OPERANDS_MAX, options, sizeof options / sizeof *options,
                                   "  kc topic create orders --partitions 6 --config retention.ms=86400000\n"
+                                  "  kc topic create payments --config message.guid.dedup=true\n"
                                   "  kc topic create placed --replicas 0,0\n"};
     struct cli_operands names;
     int rc = cli_parse(&c, argc, argv, &names);

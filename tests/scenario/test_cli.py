@@ -13,7 +13,7 @@ from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, 
 
 
 # Those with operands and options, in an order in which one's examples find what the others' made.
-COMMANDS = [["topic", "create"], ["topic", "list"], ["topic", "describe"], ["topic", "alter"], ["produce"], ["consume"], ["config", "describe"], ["config", "alter"],
+COMMANDS = [["topic", "create"], ["topic", "list"], ["topic", "describe"], ["topic", "alter"], ["produce"], ["guid", "get"], ["guid", "stats"], ["consume"], ["config", "describe"], ["config", "alter"],
             ["config", "explain"], ["cluster"], ["bench", "produce"], ["bench", "consume"], ["bench", "latency"], ["topic", "delete"]]
 
 

@@ -4,8 +4,11 @@ import collections
 import random
 import sqlite3
 import subprocess
+import threading
+import time
 
 from scene import BUILD, ROOT, Broker, equal, kc, main, run, test
+from scene_cluster import Cluster
 
 COUNT, KILLS, RUNS_MAX = 1200, 12, 400
 
@@ -18,18 +21,15 @@ def build(folder, name):
     return folder / name
 
 
-def under_kills(seed, *args):
-    """Runs the program again and again, killing it at a random moment, until KILLS have hit it; then to its end. It has to end by itself before all work is
-    done in fewer kills, else there is too little work. Returns how often it was killed."""
+def under_kills(seed, *args, kills=KILLS, longest=0.11):
+    """Runs the program again and again, killing it at a random moment, until so many kills have hit it; then to its end. Returns how many hit it: work that is
+    done after half of them was not disturbed enough."""
     rng = random.Random(seed)
-    kills = 0
+    wanted, kills = kills, 0
     for _ in range(RUNS_MAX):
         p = subprocess.Popen([str(a) for a in args], stderr=subprocess.PIPE)
         try:
-            if kills < KILLS:
-                p.wait(rng.uniform(0.02, 0.11))
-            else:
-                p.wait(60)
+            p.wait(rng.uniform(0.02, longest) if kills < wanted else 120)
         except subprocess.TimeoutExpired:
             p.kill()
             kills += 1
@@ -37,7 +37,7 @@ def under_kills(seed, *args):
         if p.returncode == -9:
             continue
         equal(p.returncode, 0, f"{args}: {error}")
-        if kills < KILLS // 2:
+        if kills < wanted // 2:
             raise AssertionError(f"{args}: done after {kills} kills: it was not disturbed enough to show anything")
         return kills
     raise AssertionError(f"{args}: never done")
@@ -127,6 +127,57 @@ def exactly_once_refuses_a_topic_that_looks_no_ids_up(folder):
     equal((r.returncode, r.stdout), (1, ""))
     equal("message.guid.dedup=true" in r.stderr, True, r.stderr)
     equal(run(program, "send", b.address, "plain").returncode, 2)
+
+
+class LeaderKiller(threading.Thread):
+    """Kills (kill -9) the leader of one of the topic's partitions, has it return, and again, until told to end."""
+
+    def __init__(self, cluster, topic):
+        super().__init__()
+        self.cluster, self.topic, self.rng, self.over, self.kills, self.error = cluster, topic, random.Random(7), threading.Event(), 0, None
+
+    def run(self):
+        try:
+            while not self.over.wait(0.3):
+                leaders = [p["leader"] for p in self.cluster.partitions(self.topic) if p["leader"] >= 0 and len(p["isr"]) == 3]
+                if not leaders:
+                    continue
+                victim = self.rng.choice(leaders)
+                self.cluster.kill(victim)
+                self.kills += 1
+                time.sleep(0.5)
+                self.cluster.start(victim)
+        except Exception as e:  # noqa: BLE001 - told by end()
+            self.error = e
+
+    def end(self):
+        self.over.set()
+        self.join()
+        if self.error:
+            raise self.error
+        return self.kills
+
+
+@test
+def exactly_once_survives_leaders_that_die_under_it(folder):
+    c, count = Cluster(folder / "c", 3), 6000
+    program = build(folder, "exactly_once")
+    c.ok("topic", "create", "once", "--partitions", "2", "--rf", "3", "--config", "min.insync.replicas=2", "--config", "message.guid.dedup=true")
+    killer = LeaderKiller(c, "once")
+    killer.start()
+    try:
+        kills = under_kills("cluster send", program, "send", c.address, "once", folder, count, kills=60, longest=0.15)
+        kills += under_kills("cluster process", program, "process", c.address, "once", folder, kills=30, longest=0.15)
+    finally:
+        leaders = killer.end()
+    equal(kills >= 45 and leaders >= 3, True, f"{kills} kills of the programs, {leaders} of leaders")
+    once = collections.Counter(range(1, count + 1))
+    equal(in_topic(c, "once"), once, "in the topic")
+    # What came after the last look: to the end, in peace.
+    equal(run(program, "process", c.address, "once", folder).returncode, 0)
+    with sqlite3.connect(folder / "results.db") as db:
+        equal(collections.Counter(n for n, in db.execute("SELECT number FROM results")), once, "results")
+    equal(c.stop(), 0)
 
 
 main()
