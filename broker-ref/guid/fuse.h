@@ -19,9 +19,9 @@ static inline size_t kb_fuse_slots(const struct kb_fuse *f) {
     return f->segments ? ((size_t)f->segments + 2) << f->segment_log2 : 0;
 }
 static inline size_t kb_fuse_size(const struct kb_fuse *f) { return kb_fuse_slots(f) / 2 * 3; }
-/* Sane enough to be asked: what comes out of a file. */
+/* Sane enough to be asked: what comes out of a file. A block of 64 Ki has 38 segments of 2^11. */
 static inline bool kb_fuse_valid(const struct kb_fuse *f) {
-    return f->segment_log2 >= 2 && f->segment_log2 <= 18 && f->segments <= 1u << 20;
+    return f->segment_log2 >= 2 && f->segment_log2 <= 18 && f->segments <= 1u << 12;
 }
 
 static inline uint64_t kb_fuse_mix(uint64_t h) {

@@ -253,7 +253,7 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
 static void test_model(void **state) {
     (void)state;
     int64_t flushes = 0, merges = 0, reads = 0;
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (uint64_t seed = 0; seed < 24; seed++) {
         start(seed);
         repeats = seed % 4 == 0;
         went_back_ = false;
