@@ -46,6 +46,14 @@ static int open_file(const char *folder, const char *name, int flags) {
     return fd;
 }
 
+/* Whoever plays this program waits for the word before killing it, so that there is something to disturb. */
+static void begin_work(void) {
+    static bool told;
+    if (!told) puts("working");
+    told = true;
+    fflush(stdout);
+}
+
 /* ---- The way in ---- */
 
 static long read_note(int fd) {
@@ -92,6 +100,7 @@ static int send_all(kc_client *client, const char *topic, const char *folder, lo
         rc = fail("producer", error);
     long done = note < 0 ? count : read_note(note);
     while (rc == 0 && done < count) {
+        begin_work();
         long next = done + CHUNK < count ? done + CHUNK : count;
         if (note_before) rc = write_note(note, next);
         if (rc == 0) rc = send_chunk(producer, kc_client_topic(client, topic), done + 1, next);
@@ -125,6 +134,7 @@ static int take(kc_consumer *consumer, int results, const kc_event *event) {
     size_t count = kc_event_count(event);
     int rc = 0;
     for (size_t from = 0; from < count && rc == 0; from += CHUNK) {
+        begin_work();
         size_t to = from + CHUNK < count ? from + CHUNK : count;
         kc_message last;
         (void)kc_event_message(event, to - 1, &last);

@@ -40,6 +40,14 @@ static kc_client *client_to(const char *brokers, kc_error **error) {
     return client;
 }
 
+/* Whoever plays this program waits for the word before killing it, so that there is something to disturb. */
+static void begin_work(void) {
+    static bool told;
+    if (!told) puts("working");
+    told = true;
+    fflush(stdout);
+}
+
 /* ---- The database ---- */
 
 static int run(sqlite3 *db, const char *sql) {
@@ -108,6 +116,7 @@ static int all_stored(kc_producer *producer, long count) {
 static long send_chunk(sqlite3 *db, kc_producer *producer, int32_t topic) {
     sqlite3_stmt *s = NULL;
     long n = 0, numbers[CHUNK];
+    begin_work();
     int rc = sqlite3_prepare_v2(db, "SELECT number, id FROM outbox WHERE sent = 0 ORDER BY number LIMIT ?1", -1, &s, NULL) != SQLITE_OK;
     if (rc == 0) sqlite3_bind_int64(s, 1, CHUNK);
     while (rc == 0 && sqlite3_step(s) == SQLITE_ROW) {
@@ -158,6 +167,7 @@ static int store_position(sqlite3 *db, int32_t partition, int64_t next) {
 /* Some records and the position behind them: both, or neither. */
 static int take_chunk(sqlite3 *db, const kc_event *event, size_t from, size_t to) {
     kc_message m = {0};
+    begin_work();
     int rc = note_apart ? 0 : run(db, "BEGIN");
     for (size_t i = from; i < to && rc == 0 && kc_event_message(event, i, &m) == KC_OK; i++) {
         char text[32];

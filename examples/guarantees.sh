@@ -26,7 +26,7 @@ trap stop EXIT
 libraries=(-lkclient)
 [ "$name" = exactly_once ] && libraries+=(-lsqlite3)
 gcc -O1 -I include "examples/$name.c" -o "$work/$name" -L"$build/lib" "${libraries[@]}" -Wl,-rpath,"$(cd "$build" && pwd)/lib"
-mkfifo "$work/out"
+mkfifo "$work/out" "$work/says"
 "$build/bin/kbroker" run --data "$work/data" --listen 127.0.0.1:0 >"$work/out" 2>"$work/log" &
 broker=$!
 read -r -t 30 _ at <"$work/out"
@@ -35,10 +35,11 @@ read -r -t 30 _ at <"$work/out"
 under_kills() {
     local killed=0 pid rc
     while :; do
-        "$@" &
+        "$@" >"$work/says" &
         pid=$!
+        read -r _ <"$work/says" || true # "working"
         if [ "$killed" -lt "$kills" ]; then
-            sleep "0.0$((RANDOM % 6 + 3))"
+            sleep "0.0$((RANDOM % 50 + 10))"
             kill -9 "$pid" 2>/dev/null && killed=$((killed + 1))
         fi
         rc=0

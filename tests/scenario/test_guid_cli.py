@@ -169,6 +169,39 @@ def many_duplicates_are_summed_up(folder):
 
 
 @test
+def records_without_ids_stand_beside_those_with(folder):
+    b = Broker(folder / "d")
+    topic(b, "t")
+    lines = "".join(json.dumps({"value": f"v{i}", **({"guid": str(uuid.UUID(int=i))} if i % 3 else {})}) + "\n" for i in range(30))
+    for n, options in enumerate((["-z", "none"], ["-z", "gzip"], ["-z", "lz4", "-a", "1"], ["-a", "0"], ["-z", "snappy", "--set", "enable.idempotence=false"], ["-z", "zstd"])):
+        r = produce(b, "-t", "t", "--json", *options, "--reports", stdin=lines)
+        equal(r.returncode, 0, r.stderr)
+        seen = kc(b, "consume", "-t", "t", "-o", "beginning", "-e", "-f", "%o %s\\n").stdout.split()
+        at = dict(zip(seen[::2], seen[1::2]))
+        equal(sorted(at.values()), sorted(f"v{i}" for i in range(30) for _ in range(1 if i % 3 else n + 1)), f"{options}")
+        for report in map(json.loads, r.stdout.splitlines()):
+            i = report["record"] - 1
+            if options != ["-a", "0"]:
+                equal((report["duplicate"], at[str(report["offset"])]), (i % 3 > 0 and n > 0, f"v{i}"), f"{options}: {report}")
+    equal(kc(b, "consume", "-t", "t", "-o", "beginning", "-e").stdout.count("\n"), 20 + 6 * 10)
+
+
+@test
+def what_is_no_id_is_refused_by_the_topic(folder):
+    b = Broker(folder / "d")
+    topic(b, "t")
+    for header in ("guid=short", "guid=" + "x" * 17):
+        r = produce(b, "-t", "t", "-H", header, stdin="v\n")
+        equal((r.returncode, r.stdout), (1, ""))
+        holds(r.stderr, "record 1", "INVALID_RECORD", "16 bytes")
+    equal(produce(b, "-t", "t", "-H", "guid=" + "x" * 16, stdin="v\n").returncode, 0)
+    r = produce(b, "-t", "t", "-H", "guid=" + "x" * 16, "-H", "guid=" + "y" * 16, stdin="v\n")
+    equal(r.returncode, 1)
+    holds(r.stderr, "INVALID_RECORD")
+    equal(json.loads(get(b, "t", (b"x" * 16).hex(), "--json").stdout)["record"]["value"], "v")
+
+
+@test
 def a_topic_or_a_cluster_without_dedup_says_so(folder):
     b = Broker(folder / "d")
     equal(kc(b, "topic", "create", "plain").returncode, 0)
