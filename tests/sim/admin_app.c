@@ -35,11 +35,11 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
     int32_t timeout = (int32_t)sim_range(a->w, 1000, 20000);
     switch (o->kind) {
     case CREATE: {
-        struct kw_create_topics_request_creatable_topic_config configs[16];
+        struct kw_create_topics_request_creatable_topic_config configs[18];
         struct kw_create_topics_request_creatable_topic t = {.name = topic, .num_partitions = o->n, .replication_factor = KW_MAX(a->m->topics[o->topic].rf, 1)};
         struct kw_create_topics_request m = {.topics = {&t, 1}, .timeout_ms = timeout};
         int32_t n = 0;
-        for (const char *const *c = o->configs; c && *c && n < 16; c += 2) {
+        for (const char *const *c = o->configs; c && *c && n < 18; c += 2) {
             configs[n].name = kw_str_of(c[0]);
             configs[n++].value = kw_str_of(c[1]);
         }

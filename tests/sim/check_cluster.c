@@ -201,7 +201,7 @@ static void scan_indexes(struct sim_run *r, int topic, int partition) {
         snprintf(dir, sizeof dir, SIM_DATA "/%s", p->name);
         sim_scan_log(d, dir, &s);
         if (s.torn) sim_fail(&r->w, 10, "%s on node %d: a torn or corrupt end after a clean stop", p->name, p->replicas[i]);
-        sim_check_gaps(&r->w, dir, &s);
+        sim_check_gaps(&r->w, dir, &s, r->model.topics[topic].guid);
         sim_check_indexes(&r->w, d, &s, p->copies[p->replicas[i]].unread);
         sim_scan_deinit(&s);
     }

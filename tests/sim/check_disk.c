@@ -131,7 +131,7 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
         if (s.torn) sim_fail(w, 10, "%s: recovery left a torn or corrupt end behind offset %lld", dir, (long long)end);
         if (p->log->leo != end)
             sim_fail(w, 11, "%s: the log says that it ends at %lld, its files at %lld", dir, (long long)p->log->leo, (long long)end);
-        sim_check_gaps(w, dir, &s);
+        sim_check_gaps(w, dir, &s, r->model.topics[t].guid);
         if (end < promised)
             sim_fail(w, 11, "%s ends at %lld after the start; %s before were %lld (end then %lld)", dir, (long long)end,
                      c->lossy ? "synced" : "written", (long long)promised, (long long)c->leo);
@@ -156,6 +156,8 @@ static void compare(struct sim_run *r, int t, int index, struct kb_partition *p)
     if (c->lossy && !c->old && !r->model.flush_on_ack) {
         l->hw = l->told_end = -1;
         l->hw_max = p->hw;
+    }
+    if (c->old || (c->lossy && !r->model.flush_on_ack)) { /* a client may have begun anew, and looked elsewhere, since the image was put back */
         for (int i = 0; i <= r->plan.clients; i++)
             if (r->consumers[i]) sim_consumer_lost(r->consumers[i], t, index, end);
         for (int i = 0; i <= r->plan.clients; i++)
@@ -215,7 +217,7 @@ void sim_check_disk_final(struct sim_run *r) {
             sim_scan_log(b->disk, dir, &s);
             if (!sim_model_log(&r->model, t, p)->tainted) {
                 if (s.torn) sim_fail(w, 10, "%s: a torn or corrupt end after a clean stop", dir);
-                sim_check_gaps(w, dir, &s);
+                sim_check_gaps(w, dir, &s, r->model.topics[t].guid);
                 sim_check_indexes(w, b->disk, &s, 0);
             }
             for (size_t i = 0; i < s.count; i++)

@@ -57,11 +57,15 @@ void sim_check_report(struct sim_model *m, const kc_report *r, const struct sim_
         sim_fail(m->w, 27, "record %u was acknowledged, its report says outcome %d", id, r->outcome);
     if (r->err != KC_OK || p->acks == 0) return;
     if (r->offset < 0) {
-        if (!(r->flags & KC_REPORT_DUPLICATE)) sim_fail(m->w, 4, "record %u was acknowledged without an offset", id);
+        if (!(r->flags & (KC_REPORT_DUPLICATE | KC_REPORT_OFFSET_UNKNOWN))) sim_fail(m->w, 4, "record %u was acknowledged without an offset", id);
         return;
     }
     rec->offset = r->offset;
     m->acked++;
+    if (rec->guid1) {
+        sim_guid_reported(m, id, r);
+        return;
+    }
     const struct sim_log *l = sim_model_log(m, rec->topic, rec->partition);
     if (m->replicated && p->acks == 1) return;
     if (!l || m->topics[rec->topic].churned || l->tainted || (size_t)r->offset >= l->count) return;

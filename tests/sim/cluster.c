@@ -2,6 +2,7 @@
  * workload.c for what both worlds share. */
 #include "cluster_faults.h"
 #include "compact.h"
+#include "guid.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,7 @@ static void draw(struct sim_run *r) {
 static void on_turn(struct sim_broker *b) {
     sim_check_quorum(b);
     sim_check_copies(b);
+    sim_check_guids(b);
 }
 static void on_ready(struct sim_broker *b) {
     sim_fault_meta_ready(b->ctx, b);
@@ -191,6 +193,7 @@ static void set_node(struct sim_run *r, int i, const char *voters) {
     if (sim_below(w, 2)) set_number(b, "metadata.log.max.record.bytes.between.snapshots", sim_range(w, 400, 20000));
     if (sim_below(w, 3) == 0) set_number(b, "metadata.log.segment.bytes", sim_range(w, 1024, 8192));
     sim_compact_broker(r, b);
+    sim_guids_broker(r, b);
     sim_groups_set_node(r, b);
 }
 
@@ -309,6 +312,7 @@ void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud) {
     r->model.ctx = r;
     draw(r);
     sim_groups_draw(r);
+    sim_guids_draw(r);
     make_nodes(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);
@@ -338,6 +342,7 @@ void sim_cluster_run(struct sim_run *r, uint64_t seed, bool loud) {
     sim_run_until(w, w->now_us + 11 * SIM_S);
     for (int i = 0; i <= r->plan.clients; i++) sim_client_kill(&r->clients[i]);
     sim_check_compact_final(r);
+    sim_check_guids_final(r);
     sim_check_cluster_final(r);
     sim_check_compact_files(r);
     sim_check_final(&r->model);

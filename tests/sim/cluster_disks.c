@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "cluster_faults.h"
+#include "guid.h"
 #include "node_priv.h"
 #include "quorum/raft_priv.h"
 #include "scan.h"
@@ -404,6 +405,7 @@ void sim_disks_before_start(struct sim_cluster *c, struct sim_broker *b) {
     struct sim_world *w = &c->run->w;
     bool tampers = sim_chance(w, c->plan.tamper_ppm);
     if (tampers) sim_fault_tamper(w, b, true);
+    sim_guids_before_start(c->run, b);
     if (sim_chance(w, c->plan.meta_rot_ppm) && b->death == SIM_DEATH_STOP) sim_fault_rot_meta(c->run, b);
     if (sim_chance(w, c->plan.rot_ppm)) rot_log(c, b);
     if (sim_chance(w, c->plan.misdirect_ppm) && !tampers) misdirect(c, b); /* else producers might be known without several batches (14) */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "guid.h"
 #include "replica/partition.h"
 #include "scan.h"
 #include "workload.h"
@@ -200,6 +201,7 @@ void sim_fault_meta_dead(struct sim_run *r, struct sim_broker *b) {
 
 void sim_faults_before_start(struct sim_run *r) {
     if (sim_chance(&r->w, r->plan.tamper_ppm)) sim_fault_tamper(&r->w, &r->nodes[0], false);
+    sim_guids_before_start(r, &r->nodes[0]);
     if (sim_chance(&r->w, r->plan.rot_ppm)) rot(r);
     if (sim_chance(&r->w, r->plan.meta_rot_ppm)) sim_fault_rot_meta(r, &r->nodes[0]);
 }

@@ -16,6 +16,7 @@ struct sim_record {
     uint8_t state, reports, outcome;
     bool has_timestamp;
     bool old;            /* sent in a message set: no headers */
+    bool shared;         /* its bytes, or its id, are another record's too (guid.h) */
     bool placed, staged; /* sent to a partition by its number; sent when the number of partitions was not known yet */
     int8_t topic;
     int16_t partition; /* asked for or reported; -1 not known */
@@ -25,6 +26,7 @@ struct sim_record {
     int64_t timestamp_ms;
     int64_t offset; /* as acknowledged; -1 */
     kc_err err;
+    uint32_t guid1, content; /* the number of its id, + 1 (0: none), and of the record whose bytes it has: where it has an id (guid.h) */
     /* as found in the log at the end */
     uint32_t copies;
     int64_t first_offset;
@@ -62,6 +64,8 @@ struct sim_topic {
     bool churned;       /* deleted and made anew: which of the two a record is in, nobody can tell */
     bool append_time;
     int16_t rf;         /* copies; 0 for one */
+    bool guid;          /* message.guid.dedup */
+    int64_t window_us;
     bool unclean;       /* a replica that is not in sync may lead when no other is left: with loss */
     struct sim_log logs[64];
 };
@@ -83,6 +87,7 @@ struct sim_model {
     bool replicated; /* a leader that falls takes with it what only it had: acks=1 promises nothing then */
     bool (*in_files)(void *ctx, int topic, int partition, int64_t offset); /* whether any batch on the disk has the offset */
     void *ctx;
+    struct sim_guids *guids; /* NULL: no topic looks ids up */
     uint64_t read, reported, acked;
 };
 
@@ -111,15 +116,30 @@ struct sim_content {
     int64_t timestamp_back_ms; /* how far before now its timestamp lies, when it is given one; -1: it is given none */
     uint8_t *bytes;
     size_t cap;
+    uint8_t guid[16];
 };
 void sim_content_make(uint64_t seed, uint32_t id, bool old, struct sim_content *c); /* into c->bytes, which grows; old: nothing in headers */
 void sim_content_deinit(struct sim_content *c);
+void sim_content_of(const struct sim_model *m, uint32_t id, struct sim_content *c); /* of a record, with its id behind its headers */
 /* Reads the number of a record; false: it carries none. headers: wire bytes; headers_size SIM_NO_HEADERS: the format has none. */
 #define SIM_NO_HEADERS SIZE_MAX
 bool sim_content_id(struct kw_bytes key, struct kw_bytes value, const uint8_t *headers, size_t headers_size, uint32_t *id);
 /* NULL, or what differs. */
 const char *sim_content_differs(const struct sim_content *c, struct kw_bytes key, struct kw_bytes value, const uint8_t *headers,
                                 size_t headers_size);
+
+/* ---- Ids: guid_model.c; without a topic that looks them up nothing of it draws or does anything ---- */
+/* A record to send now and then again, under the same id. false: none this time. */
+bool sim_guid_twin(struct sim_model *m, int topic, int partition, uint32_t *of); /* topic, partition -1: any */
+/* Record `id` of a topic of ours gets an id: a new one, or as a twin that of another, with its bytes or with its own. */
+void sim_guid_give(struct sim_model *m, uint32_t id);
+void sim_guid_give_twin(struct sim_model *m, uint32_t id, uint32_t of, bool other_payload);
+bool sim_guid_same(const struct sim_model *m, uint32_t a, uint32_t b); /* records: the same id */
+bool sim_guid_payload_same(const struct sim_model *m, uint32_t a, uint32_t b);
+/* Where nothing was read, there is nothing: each offset in [from, to) is one that dedup has left empty. */
+bool sim_guid_holes(const struct sim_model *m, int topic, int partition, int64_t from, int64_t to);
+void sim_guid_reported(struct sim_model *m, uint32_t id, const kc_report *r); /* 1, 4 */
+void sim_guid_acked(struct sim_model *m, uint32_t id);                        /* the same at the end */
 
 /* ---- check_reports.c: 4, 27, 28 ---- */
 uint32_t sim_model_sent(struct sim_model *m, int producer, int topic, int partition, uint32_t order, const struct sim_host *h,

@@ -65,12 +65,18 @@ static bool send_one(struct producer *p) {
     struct sim_client *c = p->role.client;
     int topic = (int)sim_below(w, (uint64_t)m->topic_count),
         partition = sim_below(w, 4) ? -1 : (int)sim_below(w, (uint64_t)m->topics[topic].partitions);
+    uint32_t of = 0;
+    bool twin = m->guids && sim_guid_twin(m, -1, -1, &of);
+    if (twin) topic = m->records[of].topic;
+    if (twin) partition = m->records[of].partition >= 0 && sim_below(w, 4) ? m->records[of].partition : -1;
     int64_t timeout = p->plan.timeout_us && sim_below(w, 8) == 0 ? p->plan.timeout_us : 0;
     uint32_t id = sim_model_sent(m, p->number, topic, partition, p->sent, &c->host, timeout ? timeout : p->settings->delivery_timeout_us);
     m->records[id].placed = partition >= 0;
     m->records[id].staged = partition < 0 && kc_accum_partition_count(&p->produce.accum, topic + 1) <= 0;
+    if (twin) sim_guid_give_twin(m, id, of, sim_below(w, 6) == 0);
+    else sim_guid_give(m, id);
     struct kw_header_view headers[HEADERS];
-    sim_content_make(w->seed, id, false, &p->content);
+    sim_content_of(m, id, &p->content);
     memcpy(headers, p->content.headers, sizeof p->content.headers);
     struct kc_rec r = {.topic = topic + 1,
                        .partition = partition,
@@ -80,7 +86,10 @@ static bool send_one(struct producer *p) {
                        .header_count = p->content.header_count,
                        .timeout_us = timeout,
                        .opaque = id};
-    if (p->content.timestamp_back_ms >= 0) {
+    if (m->records[id].has_timestamp) { /* a twin's is the first one's */
+        r.has_timestamp = true;
+        r.timestamp_ms = m->records[id].timestamp_ms;
+    } else if (p->content.timestamp_back_ms >= 0) {
         r.has_timestamp = m->records[id].has_timestamp = true;
         r.timestamp_ms = m->records[id].timestamp_ms = sim_client_now(c).wall_ms - p->content.timestamp_back_ms;
     }

@@ -32,7 +32,7 @@ bool sim_scan_records(struct sim_disk *d, const struct sim_scan *s, const struct
 
 /* check_files.c: 6, 12, 14 */
 struct kb_log;
-void sim_check_gaps(struct sim_world *w, const char *dir, const struct sim_scan *s);
+void sim_check_gaps(struct sim_world *w, const char *dir, const struct sim_scan *s, bool holes); /* holes: batches may have fewer records than offsets */
 /* unread: the end of a batch that may count or not, since its node could not read it when it started; 0: none. */
 void sim_check_indexes(struct sim_world *w, struct sim_disk *d, const struct sim_scan *s,
                        int64_t unread); /* of a log that is at rest, as it was left by a clean stop */

@@ -2,6 +2,7 @@
 #include "workload.h"
 
 #include "compact.h"
+#include "guid.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,7 @@ void sim_client_new_life(struct sim_run *r, int i) {
     sim_member_new(r, i);
     if (!r->w.healed && sim_below(&r->w, 3) == 0)
         r->legacy[i] = sim_legacy_new(c, &r->model, (uint32_t)sim_range(&r->w, 30, 300), sim_range(&r->w, 100 * SIM_MS, 2 * SIM_S));
+    if (r->guids && sim_below(&r->w, 2)) sim_guid_app_new(c, r);
     if (!r->w.healed) return;
     if (r->producers[i]) sim_producer_hurry(r->producers[i]);
     if (r->consumers[i]) sim_consumer_calm(r->consumers[i]);
@@ -255,6 +257,7 @@ static void on_death(struct sim_broker *b, enum sim_death how) {
 }
 static void on_turn(struct sim_broker *b) {
     sim_check_marks(b);
+    sim_check_guids(b);
 }
 
 static void set_broker(struct sim_run *r) {
@@ -283,6 +286,7 @@ static void set_broker(struct sim_run *r) {
     sim_broker_set(b, "log.retention.check.interval.ms", text);
     if (sim_below(w, 3) == 0) sim_broker_set(b, "metadata.log.max.record.bytes.between.snapshots", "400");
     sim_compact_broker(r, b);
+    sim_guids_broker(r, b);
     sim_groups_set_node(r, b);
     sim_broker_start(b);
 }
@@ -305,6 +309,7 @@ void sim_client_first_life(struct sim_run *r) {
     verifier(r);
     sim_prober_new(c, r);
     if (r->compact) sim_compact_new(c, r);
+    if (r->guids) sim_guid_app_new(c, r);
 }
 
 void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
@@ -320,6 +325,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     sim_plan_draw(r);
     sim_compact_draw(r);
     sim_groups_draw(r);
+    sim_guids_draw(r);
     set_broker(r);
     for (int i = 0; i <= r->plan.clients; i++) {
         sim_client_init(&r->clients[i], w, &r->net, i);
@@ -343,6 +349,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     sim_run_until(w, w->now_us + 11 * SIM_S);
     for (int i = 0; i <= r->plan.clients; i++) sim_client_kill(&r->clients[i]);
     sim_check_compact_final(r);
+    sim_check_guids_final(r);
     r->ending = true;
     sim_check_disk_final(r);
     sim_check_compact_files(r);
@@ -355,6 +362,7 @@ void sim_run_deinit(struct sim_run *r) {
     for (int i = 0; i < r->node_count; i++) sim_broker_deinit(&r->nodes[i]);
     sim_cluster_deinit(r);
     sim_compact_deinit(r);
+    sim_guids_deinit(r);
     sim_attacker_deinit(&r->attacker);
     sim_net_deinit(&r->net);
     sim_check_disk_deinit();

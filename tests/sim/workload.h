@@ -45,6 +45,7 @@ struct sim_meta_rot {
 };
 struct sim_cluster;
 struct sim_compact;
+struct sim_guids;
 struct sim_run {
     struct sim_world w;
     struct sim_net net;
@@ -61,10 +62,11 @@ struct sim_run {
     struct sim_disk_image *image; /* taken, not used yet */
     uint32_t left[SIM_CLIENTS_MAX]; /* records that a killed client's next life is to send */
     const char *names[SIM_TOPICS_MAX];
-    const char *configs[SIM_TOPICS_MAX][24];
+    const char *configs[SIM_TOPICS_MAX][36];
     char values[SIM_TOPICS_MAX][12][24];
     struct sim_cluster *cluster; /* NULL: one node alone */
     struct sim_compact *compact; /* NULL: without a compacted topic */
+    struct sim_guids *guids;     /* NULL: without a topic that looks ids up */
     bool ending; /* nobody starts the broker any more */
 };
 uint32_t sim_often(struct sim_world *w, uint32_t chance, uint32_t lo_s, uint32_t hi_s); /* one about every so many seconds; 0 never */

@@ -171,12 +171,14 @@ void sim_host_boot(struct sim_host *h, bool machine) {
     rebase(h);
     if (machine) h->mono_base_us = 3 * SIM_S;
     h->paused_until_us = 0;
+    h->jumped_at_boot_ms = h->jumped_ms;
     sim_host_wake(h, h->w->now_us);
 }
 
 void sim_host_jump(struct sim_host *h, int64_t wall_ms) {
     rebase(h);
     h->wall_base_ms += wall_ms;
+    h->jumped_ms += KW_MAX(wall_ms, 0);
 }
 
 void sim_host_drift(struct sim_host *h, int64_t ppm) {

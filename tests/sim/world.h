@@ -42,7 +42,10 @@
     F(FORGED, "hostile: forged by the name of a node") \
     F(OLD_VOTER, "voter on an old image") F(STATE, "quorum-state damaged") F(JOINED, "node joined late") F(LEFT, "node left for ever") \
     F(SPIKE, "delay spike") F(UNCLEAN, "unclean election") F(ROTTEN_TAIL, "rotten end of a log, all brokers dead") \
-    F(COMPACTED, "log compacted")
+    F(COMPACTED, "log compacted") \
+    F(GUID_GONE, "index of ids missing") F(GUID_CUT, "index of ids cut") F(GUID_ZERO, "index of ids zeroed") F(GUID_ROT, "index of ids rotten") \
+    F(GUID_RETENTION, "ids gone with their records") F(GUID_TWIN, "id sent again") F(GUID_OTHER, "id sent again with another payload") \
+    F(GUID_BAD, "records with a wrong id") F(GUID_LOOKUP, "lookup of ids")
 enum sim_fault {
 #define F(name, text) SIM_F_##name,
     SIM_FAULTS(F)
@@ -114,6 +117,7 @@ struct sim_host {
     /* clocks */
     int64_t base_us, mono_base_us, wall_base_ms; /* mono and wall when the world's time was base_us */
     int64_t drift_ppm;
+    int64_t jumped_ms, jumped_at_boot_ms; /* how far the wall clock has jumped forward, all in all; by the process's start */
     /* turns */
     int64_t wake_us, paused_until_us, paused_total_us;
     uint64_t wake_count;
