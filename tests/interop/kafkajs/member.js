@@ -1,4 +1,5 @@
-// member.js - a member of a group that prints `partition offset value` a record, until SIGTERM, on which it leaves.
+// member.js - a member of a group that prints `partition offset value` a record, until SIGTERM, on which it leaves. On SIGUSR2 it says on
+// stderr how often it has fetched.
 //
 // Called by test_groups.py as `node member.js BOOTSTRAP GROUP TOPIC` in the cache's folder. kafkajs has no range assignor of its own; this one
 // has the name and the form that the other clients agree on, since any member may have to lead.
@@ -42,6 +43,9 @@ async function main() {
   const consumer = kafka.consumer({ groupId, sessionTimeout: 6000, heartbeatInterval: 1500, maxWaitTimeInMs: 300, partitionAssigners: [range] })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  let fetches = 0
+  consumer.on(consumer.events.FETCH, () => fetches++)
+  process.on('SIGUSR2', () => process.stderr.write(`${fetches}\n`))
   process.on('SIGTERM', () => consumer.disconnect().then(() => process.exit(0)))
   await consumer.run({
     autoCommitInterval: 500,

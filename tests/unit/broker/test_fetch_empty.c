@@ -61,10 +61,15 @@ static int64_t take_v2(const rig_fetched *f, int64_t at, int32_t epoch, struct s
         assert_int_equal(h.leader_epoch, epoch);
         int64_t last = h.base_offset + h.last_offset_delta;
         assert_true(last >= at && last < f->high_watermark);
-        if (first && h.record_count == 0) { /* stands for all that were passed over, and does not go below what was asked for */
-            assert_int_equal(h.attributes, KW_ATTR_CONTROL);
+        if (first) assert_true(h.record_count > 0);
+        if (h.attributes & KW_ATTR_CONTROL) { /* stands for all that were passed over, and does not go below what was asked for */
+            assert_true(first && p == end);
             assert_int_equal(h.base_offset, at);
-            assert_true(p == end);
+            kw_record_iter_init(&it, &h, e.p + KW_BATCH_HEADER_SIZE, e.size - KW_BATCH_HEADER_SIZE);
+            assert_int_equal(kw_record_next(&it, &v), 1);
+            assert_int_equal(v.offset, last);
+            assert_int_equal(kw_record_next(&it, &v), 0);
+            return last + 1;
         }
         first = false;
         kw_record_iter_init(&it, &h, e.p + KW_BATCH_HEADER_SIZE, e.size - KW_BATCH_HEADER_SIZE);

@@ -29,7 +29,7 @@ static size_t make(uint8_t *p, size_t cap, const struct rec *v, int32_t n, int c
                                   .max_timestamp = INT64_MIN, .producer_id = pid, .producer_epoch = pid < 0 ? -1 : 3,
                                   .base_sequence = pid < 0 ? -1 : 77, .record_count = n};
     for (int32_t i = 0; i < n; i++) {
-        uint8_t id[KB_GUID_SIZE];
+        uint8_t id[KB_GUID_SIZE + 1] = {0};
         put_id(id, v[i].id);
         struct kw_header_view hs[3] = {{kw_str_of("other"), {(const uint8_t *)"x", 1}},
                                        {kw_str_of("guid"), {id, v[i].length ? v[i].length : KB_GUID_SIZE}},
