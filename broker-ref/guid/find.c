@@ -69,11 +69,29 @@ static void look_in_tables(struct kb_guid_index *ix, const uint8_t *id, uint64_t
         if (kb_guid_table_find(ix->tables[i], id, hash, ix->log->start, ix->log->leo, &e)) take_lowest(best, &e);
 }
 
-struct pair { /* an id and a run that may have it, by its range */
-    uint8_t id;
-    uint8_t run;
-    uint32_t block;
+struct pair { /* an id and a run that may have it, by its range; and where its filter says so */
+    uint8_t id, run;
+    uint16_t print;
+    uint32_t block, at[3];
 };
+
+/* true: the run has it, or looks as if. */
+static bool has(const struct kb_fuse *f, const struct pair *p) {
+    if (f->segments == 0) return true;
+    return (kb_fuse_get(f->bits, p->at[0]) ^ kb_fuse_get(f->bits, p->at[1]) ^ kb_fuse_get(f->bits, p->at[2])) == p->print;
+}
+
+/* Where to look, and that it is on its way from memory. */
+static void prepare(struct pair *p, const struct kb_guid_run *r, size_t id, size_t run, uint64_t hash) {
+    size_t block = kb_run_block(&r->facts, &r->tail, hash);
+    const struct kb_fuse *f = &r->tail.filters[block];
+    *p = (struct pair){.id = (uint8_t)id, .run = (uint8_t)run, .block = (uint32_t)block};
+    if (f->segments == 0) return;
+    uint64_t mixed = kb_fuse_mix(hash ^ f->seed);
+    p->print = (uint16_t)kb_fuse_print(mixed);
+    kb_fuse_at(f, mixed, p->at);
+    for (int i = 0; i < 3; i++) __builtin_prefetch(f->bits + (size_t)p->at[i] * 3 / 2);
+}
 
 static kw_err look_in_runs(struct kb_guid_index *ix, const struct kb_guid_find *f, size_t at, size_t n, const uint64_t *hash, int64_t above,
                            struct candidates *out) {
@@ -85,15 +103,13 @@ static kw_err look_in_runs(struct kb_guid_index *ix, const struct kb_guid_find *
         for (size_t i = 0; i < ix->run_count; i++) {
             const struct kb_guid_run *r = ix->runs[i];
             if (x < ix->min[i] || x > ix->max[i] || r->valid_to <= above) continue;
-            size_t block = kb_run_block(&r->facts, &r->tail, hash[k]);
-            kb_fuse_prefetch(&r->tail.filters[block], hash[k]);
-            pairs[count++] = (struct pair){(uint8_t)k, (uint8_t)i, (uint32_t)block};
+            prepare(&pairs[count++], r, k, i, hash[k]);
         }
     }
     for (size_t p = 0; p < count; p++) {
         struct kb_guid_run *r = ix->runs[pairs[p].run];
         uint64_t h = hash[pairs[p].id];
-        if (!kb_fuse_has(&r->tail.filters[pairs[p].block], h)) continue;
+        if (!has(&r->tail.filters[pairs[p].block], &pairs[p])) continue;
         kw_err err = add_candidate(out, at + pairs[p].id, r, kb_run_page_of(&r->facts, &r->tail, pairs[p].block, h));
         if (err != KW_OK) return err;
     }
@@ -233,7 +249,9 @@ static void pump(struct search *s) {
         }
         size_t to = s->next + 1;
         uint32_t first = s->c.v[s->next].page;
-        while (to < s->c.count && s->c.v[to].run == r && s->c.v[to].page <= s->c.v[to - 1].page + 1 + GAP_PAGES && s->c.v[to].page - first < READ_PAGES_MAX) to++;
+        while (to < s->c.count && s->c.v[to].run == r && s->c.v[to].page <= s->c.v[to - 1].page + 1 + GAP_PAGES &&
+               s->c.v[to].page - first < READ_PAGES_MAX)
+            to++;
         s->err = read_pages(s, to);
     }
 }

@@ -50,12 +50,6 @@ static inline bool kb_fuse_has(const struct kb_fuse *f, uint64_t hash) {
     kb_fuse_at(f, mixed, at);
     return (kb_fuse_get(f->bits, at[0]) ^ kb_fuse_get(f->bits, at[1]) ^ kb_fuse_get(f->bits, at[2])) == kb_fuse_print(mixed);
 }
-static inline void kb_fuse_prefetch(const struct kb_fuse *f, uint64_t hash) {
-    uint32_t at[3];
-    if (f->segments == 0) return;
-    kb_fuse_at(f, kb_fuse_mix(hash ^ f->seed), at);
-    for (int i = 0; i < 3; i++) __builtin_prefetch(f->bits + (size_t)at[i] * 3 / 2);
-}
 
 #define KB_FUSE_KEYS_MAX ((size_t)64 << 10)
 /* What a filter is made in; for one block after another. */

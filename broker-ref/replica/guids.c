@@ -285,7 +285,8 @@ static void opened(void *ctx, struct kb_guid_index *index, kw_err err, struct kb
     struct kb_guids *g = ctx;
     g->index = index;
     if (err != KW_OK) {
-        KB_SAY(g->node, KB_ERROR, "%s: the GUID index cannot be opened (%s); it is tried again", g->log->dir, err == KW_ENOMEM ? "out of memory" : "the disk failed");
+        KB_SAY(g->node, KB_ERROR, "%s: the GUID index cannot be opened (%s); it is tried again", g->log->dir,
+               err == KW_ENOMEM ? "out of memory" : "the disk failed");
         again(g, now.mono_us + 10 * RETRY_US);
         if (g->cut_waits) { /* its masks are not stored: the leader epochs will tell */
             g->cut_waits = false;

@@ -46,7 +46,6 @@ static void ask(const uint8_t *file, const struct kb_run_facts *f, const struct 
         size_t block = kb_run_block(f, t, hash);
         FUZZ_CHECK(block < f->blocks, "block %zu of %u", block, f->blocks);
         (void)kb_fuse_has(&t->filters[block], hash);
-        kb_fuse_prefetch(&t->filters[block], hash);
         uint32_t page = kb_run_page_of(f, t, block, hash);
         FUZZ_CHECK(page < f->pages, "page %u of %u", page, f->pages);
         const uint8_t *p = file + (size_t)page * KB_RUN_PAGE;

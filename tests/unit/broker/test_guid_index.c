@@ -156,8 +156,11 @@ static void expect(const uint8_t *id, const struct kb_guid_entry *got) {
             assert_int_equal(got->payload, x->e.payload);
         }
     }
-    if (got->offset >= 0 && !is) fail_msg("an offset (%lld) that has not got this id; log %lld to %lld", (long long)got->offset, (long long)r.log->start, (long long)r.log->leo);
-    if (must && got->offset < 0 && !(repeats && r.log->start > 0)) fail_msg("seed %d: an id at offset %lld is not found; index to %lld; last: %s", (int)seed_now, (long long)first_must, (long long)kb_guid_end(ix), doing);
+    if (got->offset >= 0 && !is)
+        fail_msg("an offset (%lld) that has not got this id; log %lld to %lld", (long long)got->offset, (long long)r.log->start, (long long)r.log->leo);
+    if (must && got->offset < 0 && !(repeats && r.log->start > 0))
+        fail_msg("seed %d: an id at offset %lld is not found; index to %lld; last: %s", (int)seed_now, (long long)first_must,
+                 (long long)kb_guid_end(ix), doing);
 }
 
 static void find_done(struct kb_guid_find *f, struct kb_now now) {
@@ -231,7 +234,8 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
         kb_guid_free(ix);
         rig_restart(&r);
         open_index(INT64_MAX);
-        if (covered == r.log->leo && !went_back_ && r.log->leo > r.log->start && ix->run_count > 0) assert_int_equal(kb_guid_end(ix), covered); /* nothing is read again */
+        if (covered == r.log->leo && !went_back_ && r.log->leo > r.log->start && ix->run_count > 0)
+            assert_int_equal(kb_guid_end(ix), covered); /* nothing is read again */
     } else {
         kb_guid_free(ix);
         rig_kill(&r, how == 2);

@@ -163,7 +163,9 @@ static void test_merged(void **state) {
                 bool read, there = false;
                 for (int x = 0; x < 4; x++) {
                     int64_t to = x == 1 ? masked : INT64_MAX;
-                    if (kb_guid_table_find(&t[x], t[i].v[k].id, kb_guid_hash(key, t[i].v[k].id), start, to, &e) && e.offset < want.offset) want = e, there = true;
+                    if (!kb_guid_table_find(&t[x], t[i].v[k].id, kb_guid_hash(key, t[i].v[k].id), start, to, &e)) continue;
+                    if (e.offset < want.offset) want = e;
+                    there = true;
                 }
                 bool found = find(m->path, &m->facts, &m->tail, t[i].v[k].id, start, INT64_MAX, &e, &read);
                 if (round % 4 != 3) { /* else of those that came more than twice a later copy may be what is left, or none below the mask */
@@ -316,7 +318,8 @@ static void test_manifest(void **state) {
     assert_int_equal(n.count, m.count);
     assert_true(n.end == m.end && n.end_epoch == 7 && n.next_seq == 1000 && n.key[0] == 1 && n.key[1] == 2);
     for (size_t i = 0; i < m.count; i++)
-        assert_true(n.runs[i].seq == m.runs[i].seq && n.runs[i].base == m.runs[i].base && n.runs[i].valid_to == m.runs[i].valid_to && n.runs[i].epoch == m.runs[i].epoch);
+        assert_true(n.runs[i].seq == m.runs[i].seq && n.runs[i].base == m.runs[i].base && n.runs[i].valid_to == m.runs[i].valid_to &&
+                    n.runs[i].epoch == m.runs[i].epoch);
     for (size_t i = 0; i < out.len; i++) assert_int_not_equal(kb_manifest_decode(&n, out.p, i), KW_OK);
     for (size_t i = 0; i < out.len; i++) {
         out.p[i] ^= 0x10;

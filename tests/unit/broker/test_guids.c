@@ -311,7 +311,8 @@ static void test_rot(void **state) { /* in a run: read again; in the log: passed
     struct kb_guid_entry e;
     bool done = false;
     id_of(0, id);
-    struct kb_guid_find f = {.index = kb_guids_index(rig_partition(&r, "t", 0)), .ids = id, .stride = 16, .count = 1, .found = &e, .done = find_done, .ctx = &done};
+    struct kb_guid_find f = {
+        .index = kb_guids_index(rig_partition(&r, "t", 0)), .ids = id, .stride = 16, .count = 1, .found = &e, .done = find_done, .ctx = &done};
     for (uint64_t k = 0; k < next_id && !done; k++) { /* until one lies in that page */
         id_of(k, id);
         assert_int_equal(kb_guid_find(&f, r.now), 0);
