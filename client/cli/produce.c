@@ -30,7 +30,8 @@ static void print_report(const kc_report *r, const struct produce_tag *tag) {
                                               : "not persisted");
     char text[KC_GUID_TEXT_SIZE];
     if (tag->has_id) printf(",\"guid\":\"%s\"", kc_guid_to_text(tag->id, text));
-    if (r->flags & KC_REPORT_DEDUPED) printf(",\"duplicate\":%s", r->flags & KC_REPORT_DUPLICATE ? "true" : "false");
+    if (r->flags & KC_REPORT_DUPLICATE || (tag->has_id && r->flags & KC_REPORT_DEDUPED))
+        printf(",\"duplicate\":%s", r->flags & KC_REPORT_DUPLICATE ? "true" : "false");
     if (r->flags & KC_REPORT_OTHER_PAYLOAD) printf(",\"other_payload\":true");
     printf("}\n");
     (void)cli_output_ok();

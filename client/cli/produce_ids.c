@@ -120,6 +120,7 @@ void produce_ids_report(struct produce *k, uint64_t number, const kc_report *r) 
     fprintf(stderr, "kc: produce: record %llu was stored before", (unsigned long long)number);
     if (r->offset >= 0) fprintf(stderr, ": partition %d, offset %lld", (int)r->partition, (long long)r->offset);
     else fprintf(stderr, " (where is not known any more)");
+    if (r->flags & KC_REPORT_PERHAPS_OWN) fprintf(stderr, ", perhaps by an earlier attempt of this very send");
     fprintf(stderr, "%s\n", other ? ", with another key or value, which stays" : "");
 }
 

@@ -50,7 +50,7 @@ struct kc_report_waiter {
 struct kc_dup {
     uint32_t index, count;
     int64_t offset;            /* of the first; -1: not known any more */
-    uint32_t flags;            /* enum kc_report_flag */
+    uint32_t flags;            /* enum kc_report_flag, besides KC_REPORT_DUPLICATE */
 };
 
 enum kc_batch_state { KC_BATCH_OPEN, KC_BATCH_SEALED, KC_BATCH_IN_FLIGHT, KC_BATCH_DONE };

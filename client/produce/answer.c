@@ -184,7 +184,7 @@ static void take_ranges(struct kc_batch *b, const struct kw_produce_response_gui
         b->dups[b->dup_count++] = (struct kc_dup){.index = (uint32_t)r->index,
                                                   .count = (uint32_t)r->count,
                                                   .offset = lost ? -1 : r->first_offset,
-                                                  .flags = KC_REPORT_DUPLICATE | (r->flags & OTHER_PAYLOAD ? (uint32_t)KC_REPORT_OTHER_PAYLOAD : 0) |
+                                                  .flags = (r->flags & OTHER_PAYLOAD ? (uint32_t)KC_REPORT_OTHER_PAYLOAD : 0) |
                                                            (lost ? (uint32_t)KC_REPORT_OFFSET_UNKNOWN : 0)};
     }
 }

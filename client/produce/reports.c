@@ -7,6 +7,8 @@
 
 /* ---- From the sender ---- */
 
+static uint32_t duplicate_of(const struct kc_batch *b) { return KC_REPORT_DUPLICATE | (b->maybe ? (uint32_t)KC_REPORT_PERHAPS_OWN : 0); }
+
 /* What the broker said of the record by its id. */
 static void report_by_id(const struct kc_batch *b, uint32_t index, kc_report *out) {
     const struct kc_dup *d = NULL;
@@ -24,7 +26,7 @@ static void report_by_id(const struct kc_batch *b, uint32_t index, kc_report *ou
         out->flags |= KC_REPORT_OFFSET_UNKNOWN;
         out->offset = -1;
     } else if (d && index - d->index < d->count) {
-        out->flags = (out->flags & ~(uint32_t)KC_REPORT_OFFSET_UNKNOWN) | d->flags;
+        out->flags = (out->flags & ~(uint32_t)KC_REPORT_OFFSET_UNKNOWN) | duplicate_of(b) | d->flags;
         out->offset = d->offset < 0 ? -1 : d->offset + (index - d->index);
         out->timestamp_ms = b->base_timestamp + b->items[index].ts_delta;
     }
@@ -39,7 +41,7 @@ void kc_batch_report(const struct kc_batch *b, uint32_t index, kc_report *out) {
                        .timestamp_ms = b->log_append_ms >= 0 ? b->log_append_ms : b->base_timestamp + it->ts_delta,
                        .err = b->err,
                        .outcome = b->outcome,
-                       .flags = b->duplicate ? KC_REPORT_DUPLICATE | (b->base_offset < 0 ? KC_REPORT_OFFSET_UNKNOWN : 0) : 0,
+                       .flags = b->duplicate ? duplicate_of(b) | (b->base_offset < 0 ? (uint32_t)KC_REPORT_OFFSET_UNKNOWN : 0) : 0,
                        .size = it->size & KC_ITEM_SIZE_MAX};
     if (KW_UNLIKELY(b->deduped || b->dup_count > 0 || b->unplaced)) report_by_id(b, index, out);
     if (KW_UNLIKELY(b->part->index < 0) && (it->size & KC_ITEM_PLACED)) { /* it failed before the partition count was known */

@@ -74,6 +74,7 @@ enum kc_report_flag {
     KC_REPORT_OTHER_PAYLOAD = 2,  /**< a duplicate by its id whose first copy has another key or value, which is the one that stays */
     KC_REPORT_OFFSET_UNKNOWN = 4, /**< it is stored, but where is not known (any more) */
     KC_REPORT_DEDUPED = 8,        /**< the topic looks ids up: where the record has one, it is stored once */
+    KC_REPORT_PERHAPS_OWN = 16,   /**< a duplicate, and an earlier attempt of this very send was not answered: the first copy may be of that */
 };
 /** The outcome of one record. */
 typedef struct kc_report {
