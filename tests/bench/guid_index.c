@@ -157,8 +157,8 @@ static void size(int64_t millions) {
     struct kb_guid_stats s;
     kb_guid_stats(ix, &s);
     double sealed = (double)s.memory_bytes / (double)s.entries;
-    printf("%lld ids, %lld runs after %lld flushes and %lld merges: %.2f bytes an id on disk, %.2f in memory; %.0f ns an id for all that\n", (long long)s.entries,
-           (long long)s.runs, (long long)s.flushes, (long long)s.merges, (double)s.disk_bytes / (double)s.entries, sealed,
+    printf("%lld ids, %lld runs after %lld flushes and %lld merges: %.2f bytes an id on disk, %.2f in memory; %.0f ns an id for all that\n",
+           (long long)s.entries, (long long)s.runs, (long long)s.flushes, (long long)s.merges, (double)s.disk_bytes / (double)s.entries, sealed,
            (filled - from) / (double)s.entries);
     printf("100 million ids: %.0f MB, and the tables (at most 64 MB of them)\n", sealed * 100e6 / 1e6);
     kb_guid_free(ix);

@@ -21,7 +21,7 @@ trap 'exit 130' INT
 if ((prove)); then
     scripts=("test_kbroker.py --broker kafka" "test_segments.py --broker kafka" "test_admin_tools.py --broker kafka" "kill9.py --broker kafka --kills 3")
 else
-    scripts=("test_kbroker.py" "test_kafka_broker.py" "kill9.py" "test_segments.py" "test_admin_tools.py" "test_metadata.py" "test_cluster.py" "test_groups.py" "test_commits.py" "test_commits.py --broker kafka" "test_compact.py" "test_guid.py")
+    scripts=("test_kbroker.py" "test_kafka_broker.py" "kill9.py" "test_segments.py" "test_admin_tools.py" "test_metadata.py" "test_cluster.py" "test_groups.py" "test_commits.py" "test_commits.py --broker kafka" "test_compact.py" "test_guid.py" "test_guid_files.py")
 fi
 
 echo "== peers"
