@@ -341,7 +341,9 @@ int64_t kb_guid_hold_from(const struct kb_guid_index *ix) {
 }
 
 void kb_guid_window_set(struct kb_guid_index *ix, int64_t window_ms) {
-    ix->window_us = window_ms > INT64_MAX / 4000 ? INT64_MAX / 4 : KW_MAX(window_ms, INT64_C(1)) * 1000;
+    int64_t window_us = window_ms > INT64_MAX / 4000 ? INT64_MAX / 4 : KW_MAX(window_ms, INT64_C(1)) * 1000;
+    if (window_us != ix->window_us) ix->picked_at = UINT64_MAX; /* others may be joined */
+    ix->window_us = window_us;
 }
 
 bool kb_guid_probe(const struct kb_guid_index *ix, const uint8_t id[KB_GUID_SIZE], struct kb_guid_entry *out) {

@@ -388,7 +388,11 @@ static bool merge_input(struct kb_guid_index *ix, struct kb_guid_job *j, struct 
 
 static void merge_step(struct kb_guid_index *ix, struct kb_now now) {
     size_t from = 0, n;
-    if (ix->merge || ix->stopping || now.mono_us < ix->merge_retry_us || (n = pick(ix, &from)) == 0) return;
+    if (ix->merge || ix->stopping || now.mono_us < ix->merge_retry_us || ix->picked_at == ix->version) return;
+    if ((n = pick(ix, &from)) == 0) {
+        ix->picked_at = ix->version; /* nothing to be done as long as the runs stay */
+        return;
+    }
     struct kb_guid_job *j = job_new(ix);
     bool ok = j != NULL;
     for (size_t i = 0; i < n && ok; i++) ok = merge_input(ix, j, ix->runs[from + i]);

@@ -59,6 +59,7 @@ struct kb_guid_index {
     struct kb_guid_run *merging[KB_MERGE_INPUTS_MAX]; /* counted */
     int64_t flush_retry_us, merge_retry_us, manifest_retry_us;
     bool said; /* that it cannot be written */
+    uint64_t picked_at; /* the version at which there was nothing to merge */
     uint64_t version, stored, writing_version; /* of the manifest: as it is to be, as it is, as it is being written (0: not) */
     struct kw_list doomed;
     void (*cut_done)(void *ctx, struct kb_now now);

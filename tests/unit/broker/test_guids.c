@@ -3,6 +3,7 @@
  */
 #include "replica_steps.h"
 
+#include "guid/index_priv.h"
 #include "replica/guids.h"
 #include "replica/partitions_priv.h"
 
@@ -196,6 +197,46 @@ static void test_restarts(void **state) {
         assert_int_equal(stats().runs, 2);
         rig_deinit(&r);
     }
+}
+
+/* What was written and not synced is lost in part: what the log has not got any more is not in the index either, and what comes in its place is. */
+static void test_power_losses(void **state) {
+    (void)state;
+    int64_t lost = 0;
+    for (uint64_t seed = 1; seed < 9; seed++) {
+        static const char *const boots[] = {"one", "two", "three", "four"};
+        begin(seed, "true");
+        rig_stop(&r);
+        r.boot_id = boots[0];
+        rig_start(&r);
+        c = rig_connect(&r);
+        for (size_t i = 1; i < 4; i++) {
+            some(30);
+            if (seed % 2) { /* all of it in a file */
+                struct kb_partition *p = rig_partition(&r, "t", 0);
+                kb_guid_freeze(kb_guids_index(p));
+                kb_guid_work(kb_guids_index(p), r.now);
+                rig_pass(&r, 100000);
+                assert_true(stats().runs > 0);
+            }
+            int64_t leo = rig_partition(&r, "t", 0)->log->leo;
+            rig_close_conns(&r);
+            sim_disk_power_loss(r.disk, r.now);
+            rig_free_node(&r);
+            sim_disk_restart(r.disk);
+            r.boot_id = boots[i];
+            rig_start(&r);
+            c = rig_connect(&r);
+            rig_pass(&r, 1000000);
+            lost += leo - rig_partition(&r, "t", 0)->log->leo;
+            expect_here();
+            some(10);
+            rig_pass(&r, 100000);
+            expect_here();
+        }
+        rig_deinit(&r);
+    }
+    assert_true(lost > 0);
 }
 
 static void test_on_and_off(void **state) {
@@ -445,6 +486,7 @@ static void test_followers_and_a_new_leader(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_restarts),
+                                       cmocka_unit_test(test_power_losses),
                                        cmocka_unit_test(test_on_and_off),
                                        cmocka_unit_test(test_retention_waits),
                                        cmocka_unit_test(test_old_segments_are_not_read),
