@@ -264,7 +264,9 @@ static void check_start(const struct place *k) {
 static void look(const struct place *k) {
     struct sim_guid_copy *c = k->c;
     const struct kb_log *g = k->x->log;
-    bool leads = !k->r->cluster || k->x->role == KB_PART_LEADS;
+    bool leads = !k->r->cluster || k->x->role == KB_PART_LEADS, enough = k->x->isr_count >= KW_MIN(k->x->config.min_insync_replicas, k->x->replica_count);
+    if (!leads || enough) c->short_us = INT64_MAX;
+    else if (c->short_us == INT64_MAX) c->short_us = k->r->w.now_us;
     if (c->log == g && c->life == k->b->lives && c->leo == g->leo && c->written == g->written && (c->start == g->start || !leads)) return;
     while (c->mark_count && c->marks[c->mark_count - 1].leo > g->leo) c->mark_count--;
     if (g->leo > (c->mark_count ? c->marks[c->mark_count - 1].leo : c->end)) {
@@ -281,6 +283,14 @@ static void look(const struct place *k) {
     c->leo = g->leo;
     c->written = g->written;
     c->start = g->start;
+}
+
+void sim_check_guid_acked(struct sim_run *r, int node, int topic, int partition, int64_t asked_us, uint64_t life) {
+    const struct sim_broker *b = &r->nodes[node];
+    const struct sim_guid_copy *c = &r->guids->parts[topic][partition].copies[node];
+    if (!r->cluster || b->life != SIM_UP || b->lives != life || c->life != life || r->model.topics[topic].churned || c->short_us >= asked_us) return;
+    sim_fail(&r->w, 1, "%d-%d: node %d acknowledges with acks=-1 what it was sent %lld ms ago; for %lld ms fewer than must be are in sync", topic, partition,
+             node, (long long)(r->w.now_us - asked_us) / 1000, (long long)(r->w.now_us - c->short_us) / 1000);
 }
 
 static bool is_open(const struct sim_run *r, int topic, int partition) {
@@ -362,7 +372,8 @@ static void found(struct kb_guid_find *f, struct kb_now now) {
 static void ask(const struct place *k, struct asked *a, size_t n) {
     struct sim_world *w = &k->r->w;
     a->done = false;
-    a->find = (struct kb_guid_find){.index = kb_guids_index(k->x), .ids = a->ids, .stride = KB_GUID_SIZE, .count = n, .found = a->found, .done = found, .ctx = a};
+    a->find = (struct kb_guid_find){.index = kb_guids_index(k->x), .ids = a->ids, .stride = KB_GUID_SIZE, .count = n, .found = a->found, .done = found,
+                                    .ctx = a};
     int64_t asked_us = w->now_us;
     int32_t rc = kb_guid_find(&a->find, sim_broker_now(k->b));
     if (rc == 0) sim_host_wake(&k->b->host, w->now_us); /* it asks the disk */

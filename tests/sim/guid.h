@@ -39,6 +39,7 @@ struct sim_guid_copy { /* of a partition, on one node, as far as it is written *
     const struct kb_log *log;
     uint64_t life;
     int64_t end, start, leo, written;
+    int64_t short_us; /* where it leads: since when fewer are in sync than must be; INT64_MAX: enough are */
     struct sim_guid_batch *v;
     size_t count, cap;
     struct sim_guid_record *e;
@@ -99,6 +100,8 @@ void sim_check_guids(struct sim_broker *b); /* after each turn */
 /* What a node said of an id when it was asked at asked_us, in the life in which it said so: state as in LookupGuid. */
 void sim_check_guid_lookup(struct sim_run *r, int node, int topic, int partition, uint32_t guid, int64_t asked_us, uint64_t life, int32_t epoch, int state,
                             int64_t offset);
+/* It acknowledged with acks=-1 what it was asked for at asked_us: as many were in sync as must be, at some time since. */
+void sim_check_guid_acked(struct sim_run *r, int node, int topic, int partition, int64_t asked_us, uint64_t life);
 void sim_check_guids_final(struct sim_run *r); /* all have come to rest, and are up */
 
 /* ---- guid_app.c ---- */

@@ -141,7 +141,8 @@ static void told_ranges(struct app *a, const struct kw_produce_response_partitio
                      (long long)behind);
         behind = (int64_t)g->index + g->count;
         for (int32_t i = g->index; i < behind; i++) {
-            if (!a->m->records[a->ids[i]].guid1) sim_fail(a->w, 4, "ids to %d-%d: record %u has none, and is said to be a duplicate", a->topic, a->partition, a->ids[i]);
+            if (!a->m->records[a->ids[i]].guid1)
+                sim_fail(a->w, 4, "ids to %d-%d: record %u has none, and is said to be a duplicate", a->topic, a->partition, a->ids[i]);
             bool unknown = g->flags & 2;
             offsets[i] = unknown ? -1 : g->first_offset + (i - g->index);
             flags[i] |= KC_REPORT_DUPLICATE | (g->flags & 1 ? KC_REPORT_OTHER_PAYLOAD : 0u) | (unknown ? KC_REPORT_OFFSET_UNKNOWN : 0u);
@@ -150,7 +151,8 @@ static void told_ranges(struct app *a, const struct kw_produce_response_partitio
     }
     for (uint32_t i = 0; i < a->n; i++)
         if (!(flags[i] & KC_REPORT_DUPLICATE) && p->base_offset < 0)
-            sim_fail(a->w, 4, "ids to %d-%d: record %u is stored, and the batch's offset is %lld", a->topic, a->partition, a->ids[i], (long long)p->base_offset);
+            sim_fail(a->w, 4, "ids to %d-%d: record %u is stored, and the batch's offset is %lld", a->topic, a->partition, a->ids[i],
+                     (long long)p->base_offset);
     for (uint32_t i = 0; i < a->n; i++) report(a, i, KC_OK, KC_PERSISTED, offsets[i], flags[i]);
 }
 
@@ -177,6 +179,7 @@ static void begin_sequence_anew(struct app *a) { /* by another producer id */
 
 static void acknowledged(struct app *a, const struct kw_produce_response_partition_produce_response *p) {
     sim_trace(a->w, "ids to %d-%d: %u records at %lld, %d ranges", a->topic, a->partition, a->n, (long long)p->base_offset, p->guid.ranges.n);
+    if (a->acks == -1) sim_check_guid_acked(a->r, a->node, a->topic, a->partition, a->asked_us, a->life);
     if (a->bad) sim_fail(a->w, 4, "ids to %d-%d: a batch with a wrong id is acknowledged", a->topic, a->partition);
     if (p->error_code == KE_DUPLICATE_SEQUENCE_NUMBER)
         for (uint32_t i = 0; i < a->n; i++) report(a, i, KC_OK, KC_PERSISTED, -1, KC_REPORT_DUPLICATE);
@@ -193,8 +196,10 @@ static void produced(struct app *a, kc_err err, struct kw_in *body, struct kw_ar
     const struct kw_produce_response_partition_produce_response *p = NULL;
     a->sent |= a->rq.sent || err == KC_OK;
     if (err == KC_OK && a->acks) {
-        if (kw_decode(a->rq.api->response, a->rq.version, body, arena, &m) != KW_OK || m.responses.n != 1 || m.responses.v[0].partition_responses.n != 1) err = KC_BAD_MESSAGE;
-        else err = (p = &m.responses.v[0].partition_responses.v[0])->error_code;
+        if (kw_decode(a->rq.api->response, a->rq.version, body, arena, &m) != KW_OK || m.responses.n != 1 || m.responses.v[0].partition_responses.n != 1)
+            err = KC_BAD_MESSAGE;
+        else
+            err = (p = &m.responses.v[0].partition_responses.v[0])->error_code;
     }
     if (p && (err == KC_OK || (err == KE_DUPLICATE_SEQUENCE_NUMBER && a->idempotent))) {
         acknowledged(a, p);
@@ -301,8 +306,8 @@ static void judge(struct app *a, const struct kw_fetch_response_partition_data *
             sim_fail(a->w, 10, "%d-%d: at offset %lld no sound batch was served", a->topic, a->partition, (long long)*at);
         bool control = h.attributes & KW_ATTR_CONTROL;
         if (first && h.record_count == 0 && !control)
-            sim_fail(a->w, 36, "%d-%d: a consumer at offset %lld is given a batch without records first (%lld to %lld): it stalls there", a->topic, a->partition,
-                     (long long)*at, (long long)h.base_offset, (long long)(h.base_offset + h.last_offset_delta));
+            sim_fail(a->w, 36, "%d-%d: a consumer at offset %lld is given a batch without records first (%lld to %lld): it stalls there", a->topic,
+                     a->partition, (long long)*at, (long long)h.base_offset, (long long)(h.base_offset + h.last_offset_delta));
         first = false;
         *at = KW_MAX(*at, h.base_offset + h.last_offset_delta + 1);
         i += whole;
@@ -377,7 +382,6 @@ static bool choose(struct app *a) { /* what to do, and where */
 }
 
 static void fill_lookup(struct app *a) {
-    a->asked_us = a->w->now_us;
     for (int i = 0; i < LOOKUPS; i++) {
         uint32_t of = 0;
         bool any = false;
@@ -414,6 +418,7 @@ static bool work(struct sim_role *r) {
     }
     if (a->op == FETCH) a->rq.version_max = (int16_t)sim_range(a->w, 4, 11);
     if (a->op == FETCH) a->rq.version_min = 4;
+    a->asked_us = a->w->now_us;
     a->rq.encode = encode;
     a->rq.done = done;
     a->rq.ctx = a;
