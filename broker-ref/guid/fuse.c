@@ -2,21 +2,24 @@
 #include "fuse.h"
 
 #define SLOTS_MAX ((size_t)2 * KB_FUSE_KEYS_MAX)
+#define SEGMENTS_MAX 128 /* that a shape has */
 
 kw_err kb_fuse_maker_init(struct kb_fuse_maker *m) {
     *m = (struct kb_fuse_maker){.mixed = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->mixed)),
+                                .sorted = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->sorted)),
                                 .degree = kw_malloc(SLOTS_MAX * sizeof(*m->degree)),
                                 .keys = kw_malloc(SLOTS_MAX * sizeof(*m->keys)),
                                 .alone = kw_malloc(SLOTS_MAX * sizeof(*m->alone)),
                                 .order = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->order)),
                                 .place = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->place))};
-    if (m->mixed && m->degree && m->keys && m->alone && m->order && m->place) return KW_OK;
+    if (m->mixed && m->sorted && m->degree && m->keys && m->alone && m->order && m->place) return KW_OK;
     kb_fuse_maker_deinit(m);
     return KW_ENOMEM;
 }
 
 void kb_fuse_maker_deinit(struct kb_fuse_maker *m) {
     kw_free(m->mixed);
+    kw_free(m->sorted);
     kw_free(m->degree);
     kw_free(m->keys);
     kw_free(m->alone);
@@ -40,6 +43,18 @@ void kb_fuse_shape(struct kb_fuse *f, size_t count) {
     uint64_t permille = KW_MAX(875 + 4983 * 16 / (uint64_t)log16, (uint64_t)1125);
     uint64_t slots = (uint64_t)count * permille / 1000 + 1, segments = (slots + (1u << f->segment_log2) - 1) >> f->segment_log2;
     f->segments = segments > 3 ? (uint32_t)segments - 2 : 1;
+    KW_ASSERT(f->segments <= SEGMENTS_MAX);
+}
+
+/* The hashes under this seed, those of one segment behind those of the one before. */
+static void mix(struct kb_fuse_maker *m, const struct kb_fuse *f, const uint64_t *hashes, size_t count) {
+    size_t starts[SEGMENTS_MAX + 1] = {0};
+    for (size_t i = 0; i < count; i++) {
+        m->mixed[i] = kb_fuse_mix(hashes[i] ^ f->seed);
+        starts[((unsigned __int128)m->mixed[i] * f->segments >> 64) + 1]++;
+    }
+    for (size_t s = 1; s <= f->segments; s++) starts[s] += starts[s - 1];
+    for (size_t i = 0; i < count; i++) m->sorted[starts[(unsigned __int128)m->mixed[i] * f->segments >> 64]++] = m->mixed[i];
 }
 
 /* Takes off keys that have a slot for themselves, until none is left; false: some hold each other fast. */
@@ -49,7 +64,7 @@ static bool peel(struct kb_fuse_maker *m, const struct kb_fuse *f, size_t count)
     memset(m->degree, 0, slots * sizeof(*m->degree));
     memset(m->keys, 0, slots * sizeof(*m->keys));
     for (size_t i = 0; i < count; i++) {
-        kb_fuse_at(f, m->mixed[i], at);
+        kb_fuse_at(f, m->sorted[i], at);
         for (int k = 0; k < 3; k++) {
             m->degree[at[k]]++;
             m->keys[at[k]] ^= (uint32_t)i;
@@ -64,7 +79,7 @@ static bool peel(struct kb_fuse_maker *m, const struct kb_fuse *f, size_t count)
         uint32_t key = m->keys[s];
         m->order[taken] = key;
         m->place[taken++] = s;
-        kb_fuse_at(f, m->mixed[key], at);
+        kb_fuse_at(f, m->sorted[key], at);
         for (int k = 0; k < 3; k++) {
             m->keys[at[k]] ^= key;
             if (--m->degree[at[k]] == 1) m->alone[waiting++] = at[k];
@@ -97,11 +112,11 @@ void kb_fuse_make(struct kb_fuse_maker *m, struct kb_fuse *f, const uint64_t *ha
             return;
         }
         f->seed = seed = kb_fuse_mix(seed + 0x9e3779b97f4a7c15);
-        for (size_t i = 0; i < count; i++) m->mixed[i] = kb_fuse_mix(hashes[i] ^ f->seed);
+        mix(m, f, hashes, count);
         if (peel(m, f, count)) break;
     }
     for (size_t i = count; i-- > 0;) {
-        uint64_t mixed = m->mixed[m->order[i]];
+        uint64_t mixed = m->sorted[m->order[i]];
         kb_fuse_at(f, mixed, at);
         uint32_t v = kb_fuse_print(mixed);
         for (int k = 0; k < 3; k++)

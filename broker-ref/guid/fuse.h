@@ -54,7 +54,7 @@ static inline bool kb_fuse_has(const struct kb_fuse *f, uint64_t hash) {
 #define KB_FUSE_KEYS_MAX ((size_t)64 << 10)
 /* What a filter is made in; for one block after another. */
 struct kb_fuse_maker {
-    uint64_t *mixed;
+    uint64_t *mixed, *sorted; /* sorted: by the segment, so that what is worked on together lies together */
     uint32_t *degree, *keys; /* of each slot: how many, and which (xor) */
     uint32_t *alone;         /* slots that one key has for itself */
     uint32_t *order, *place; /* keys in the order in which they were taken off, and the slot that each then had for itself */
