@@ -72,7 +72,7 @@ static kw_err encode(const struct kb_guid_index *ix, struct kw_out *out) {
     m->key[0] = ix->key[0];
     m->key[1] = ix->key[1];
     m->next_seq = ix->next_seq;
-    m->end = kb_guid_covered(ix);
+    m->end = KW_MIN(kb_guid_covered(ix), ix->log->written); /* a full disk takes back the rest, and other records come to stand there */
     m->end_epoch = m->end > 0 ? kb_epochs_at(ix->log->epochs, m->end - 1) : -1;
     for (size_t i = 0; i < ix->run_count; i++) {
         const struct kb_guid_run *r = ix->runs[i];

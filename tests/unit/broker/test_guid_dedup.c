@@ -86,7 +86,8 @@ static void known(struct rig *r, uint64_t id, int64_t offset, const char *value)
     for (size_t i = 0; i < r->d->batch.entry_count; i++) {
         if (memcmp(r->d->batch.entries[i].id, b, sizeof(b)) != 0) continue;
         r->d->found[i].offset = offset;
-        r->d->found[i].payload = kb_guid_payload((struct kw_bytes){(const uint8_t *)"key", 3}, (struct kw_bytes){(const uint8_t *)value, (int32_t)strlen(value)});
+        r->d->found[i].payload = kb_guid_payload((struct kw_bytes){(const uint8_t *)"key", 3}, (struct kw_bytes){(const uint8_t *)value,
+        (int32_t)strlen(value)});
     }
 }
 static void rewrite(struct rig *r) {
@@ -212,7 +213,8 @@ static void test_rule_6_every_subset(void **state) {
     (void)state;
     static struct rig r;
     up(&r);
-    const struct rec v[] = {{1, 1500, "first", 0, 0}, {2, 1400, "2", 0, 0}, {3, 1900, "", 0, 0}, {4, 1300, "four", 0, 0}, {5, 1200, "5", 0, 0}, {6, 1100, "six", 0, 0}};
+    const struct rec v[] = {{1, 1500, "first", 0, 0}, {2, 1400, "2", 0, 0}, {3, 1900, "", 0, 0}, {4, 1300, "four", 0, 0}, {5, 1200, "5", 0, 0}, {6,
+        1100, "six", 0, 0}};
     for (int codec = 0; codec < KW_CODEC_COUNT; codec++)
         for (unsigned mask = 1; mask < 64; mask++)
             for (int append_time = 0; append_time < 2; append_time++) {
