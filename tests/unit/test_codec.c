@@ -74,7 +74,8 @@ static void expect_same(const struct kw_desc *d, int16_t v, const uint8_t *p, si
 static void kafkas_bytes_come_back_and_no_prefix_decodes(void **state) {
     (void)state;
     size_t versions = 0;
-    for (size_t i = 0; i < kw_message_count; i++) versions += (size_t)(kw_messages[i]->max - kw_messages[i]->min + 1);
+    for (size_t i = 0; i < kw_message_count; i++) /* all but those of an API of ours */
+        if (strncmp(kw_messages[i]->name, "LookupGuid", 10) != 0) versions += (size_t)(kw_messages[i]->max - kw_messages[i]->min + 1);
     assert_int_equal(KW_COUNTOF(golden_messages), versions);
     for (size_t i = 0; i < KW_COUNTOF(golden_messages); i++) {
         const struct kw_desc *d = desc_by_name(golden_messages[i].name);
