@@ -283,6 +283,25 @@ void kb_guid_rotten(struct kb_guid_index *ix, struct kb_guid_run *r, const char 
     if (ix->went_back) ix->went_back(ix->owner_ctx, ix, now);
 }
 
+/* Of the run's entries those in [from, to), in proportion. */
+static int64_t share(const struct kb_guid_run *r, int64_t from, int64_t to) {
+    from = KW_MAX(from, r->facts.base);
+    to = KW_MIN(to, r->valid_to);
+    if (from >= to) return 0;
+    return (int64_t)((kb_id128)(uint64_t)r->facts.entries * (uint64_t)(to - from) / (uint64_t)(r->facts.end - r->facts.base));
+}
+
+int64_t kb_guid_count(const struct kb_guid_index *ix, int64_t from, int64_t to) {
+    int64_t n = 0;
+    for (size_t i = 0; i < ix->run_count; i++) n += share(ix->runs[i], from, to);
+    for (size_t i = 0; i < ix->table_count; i++) {
+        const struct kb_guid_table *t = ix->tables[i];
+        int64_t end = KW_MIN(to, t->cut_to);
+        if (end > from) n += (int64_t)(kb_guid_table_below(t, end) - kb_guid_table_below(t, from));
+    }
+    return n;
+}
+
 /* Records went that were known still: DeleteRecords, or retention by size. */
 static void count_forgotten(struct kb_guid_index *ix) {
     int64_t start = ix->log->start;
@@ -290,10 +309,8 @@ static void count_forgotten(struct kb_guid_index *ix) {
     ix->start_seen = start;
     for (size_t i = 0; i < ix->run_count && ix->runs[i]->facts.base < start; i++) {
         struct kb_guid_run *r = ix->runs[i];
-        int64_t to = KW_MIN(start, r->valid_to), span = r->facts.end - r->facts.base;
-        if (to <= r->forgotten_to) continue;
-        ix->counts.forgotten += (int64_t)((kb_id128)(uint64_t)r->facts.entries * (uint64_t)(to - r->forgotten_to) / (uint64_t)span);
-        r->forgotten_to = to;
+        ix->counts.forgotten += share(r, r->forgotten_to, start);
+        r->forgotten_to = KW_MAX(r->forgotten_to, KW_MIN(start, r->valid_to));
     }
     for (size_t i = 0; i < ix->table_count && ix->tables[i]->base < start; i++) {
         struct kb_guid_table *t = ix->tables[i];

@@ -66,6 +66,9 @@ void kb_guid_skip(struct kb_guid_index *index, int64_t to);
 /* The lowest offset whose record a live run (or the table) may name; INT64_MAX: none. Retention by time and compaction stay below it. */
 int64_t kb_guid_hold_from(const struct kb_guid_index *index);
 
+/* So many ids in [from, to) are known; of a run that lies there in part, in proportion. */
+int64_t kb_guid_count(const struct kb_guid_index *index, int64_t from, int64_t to);
+
 /* What was appended: ids in offset order, then the batch's end. `base` below the index's end: what was there before has been taken back
  * (a full disk), and is dropped here. `base` above it: KW_EINVAL, it must catch up. KW_ENOMEM: nothing has changed, and the index stays
  * behind until it has caught up. */

@@ -23,7 +23,7 @@ static bool was_unclean(const struct kb_follower *f) {
     return !kb_ids_have(p->isr, p->isr_count, p->node->id);
 }
 
-static bool may_cut(struct kb_follower *f, int64_t to) {
+static bool may_cut(struct kb_follower *f, int64_t to, struct kb_now now) {
     struct kb_partition *p = f->p;
     struct kb_follower_stats *stats = &p->node->followers->stats;
     if (to >= p->hw) return true;
@@ -42,6 +42,7 @@ static bool may_cut(struct kb_follower *f, int64_t to) {
     }
     stats->unclean_truncations++;
     stats->unclean_records += p->hw - to;
+    kb_guids_lose_committed(p, to, p->hw, now);
     KB_SAY(p->node, KB_ERROR,
            "%s-%d is cut back to offset %lld, as its leader, broker %d, has it after an unclean election: %lld records that were committed are lost",
            p->topic, p->index, (long long)to, f->peer->id, (long long)(p->hw - to));
@@ -91,7 +92,7 @@ static void begin(struct kb_follower *f, int64_t to, bool reset, struct kb_now n
     struct kb_partition *p = f->p;
     f->asked = false;
     kb_follower_changed(f);
-    if (!may_cut(f, to)) {
+    if (!may_cut(f, to, now)) {
         kb_follower_delay(f, KB_DELAY_TROUBLE);
         return;
     }

@@ -214,6 +214,13 @@ static void went_back(void *ctx, struct kb_guid_index *index, struct kb_now now)
     step(g, now);
 }
 
+void kb_guids_lose_committed(struct kb_partition *p, int64_t from, int64_t to, struct kb_now now) {
+    struct kb_guids *g = p->guids;
+    if (!g || g->state != OPEN) return;
+    kb_guid_work(g->index, now); /* what is too old goes first */
+    g->node->guids->gone.forgotten += kb_guid_count(g->index, from, to);
+}
+
 /* ---- Appends ---- */
 
 void kb_guids_appended(struct kb_partition *p, int64_t base, int64_t end, const struct kb_guid_entry *v, size_t n, struct kb_now now) {

@@ -53,6 +53,8 @@ void kb_guids_cut_back(struct kb_partition *p, struct kb_now now); /* a full dis
  * before (the caller has it pinned). The log is cut in that same step, and kb_guids_look called when it is done; a log that is not cut after all is read
  * again. One at a time. */
 bool kb_guids_cut(struct kb_partition *p, int64_t to, void (*done)(void *ctx, struct kb_now now), void *ctx, struct kb_now now);
+/* An unclean election takes back [from, to), which was committed: ids go with their records, and are counted. */
+void kb_guids_lose_committed(struct kb_partition *p, int64_t from, int64_t to, struct kb_now now);
 /* Before retention and compaction: expires, removes and writes what is due, and says to the log from where on it has to keep (log->hold_from). */
 void kb_guids_housekeep(struct kb_partition *p, struct kb_now now);
 /* A clean stop. true: nothing is to be waited for; else kb_partitions_part_stopped is told. */

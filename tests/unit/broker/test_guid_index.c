@@ -364,6 +364,9 @@ static void test_expiry_and_hold(void **state) {
     rig_advance(&r, window_ms / 2);
     put("b", &b);
     assert_int_equal(kb_guid_hold_from(ix), 0);
+    assert_int_equal(kb_guid_count(ix, 0, 2), 2); /* one in a run, one in a table */
+    assert_int_equal(kb_guid_count(ix, 1, 9), 1);
+    assert_int_equal(kb_guid_count(ix, 2, 9), 0);
     rig_advance(&r, window_ms / 2 - 10000);
     assert_int_equal(find_one(&a, NULL), 0);
     r.now.wall_ms += 100 * window_ms; /* not by the wall clock */
