@@ -484,6 +484,40 @@ static void test_followers_and_a_new_leader(void **state) {
     }
 }
 
+/* Committed, and taken back by an unclean election: ids and records go together, and are counted. */
+static void test_an_unclean_election(void **state) {
+    (void)state;
+    next_id = 0;
+    struct cluster *k = up(3);
+    cl_tell(k, (struct news){.kind = NEWS_CONFIG, .topic = 1, .key = "message.guid.dedup", .value = "true"});
+    cl_tell(k, (struct news){.kind = NEWS_CONFIG, .topic = 1, .key = "min.insync.replicas", .value = "1"});
+    cl_read_all(k);
+    cl_pass(k, 100000);
+    send_ids(k, 0, -1, 20, true);
+    cl_pass(k, 1000000);
+    hold(k, true, true);
+    send_ids(k, 0, 1, 30, true);
+    for (int i = 0; i < 60 && part(k, 0)->hw < 50; i++) {
+        cl_pass(k, 1000000);
+        cl_read_all(k);
+    }
+    assert_int_equal(part(k, 0)->hw, 50);
+    cl_elect(k, 1, 0, 1, 2, true);
+    cl_read_all(k);
+    hold(k, false, false);
+    for (int i = 0; i < 10; i++) {
+        cl_pass(k, 1000000);
+        cl_read_all(k);
+    }
+    struct kb_guids_stats n;
+    kb_guids_stats(k->h[0].r.node, &n);
+    assert_int_equal(part(k, 0)->log->leo, 20);
+    assert_int_equal(n.forgotten, 30);
+    for (int i = 0; i < 3; i++) expect_host(k, i);
+    cl_deinit(k);
+    free(k);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_restarts),
                                        cmocka_unit_test(test_power_losses),
@@ -492,6 +526,7 @@ int main(void) {
                                        cmocka_unit_test(test_old_segments_are_not_read),
                                        cmocka_unit_test(test_rot),
                                        cmocka_unit_test(test_no_memory),
-                                       cmocka_unit_test(test_followers_and_a_new_leader)};
+                                       cmocka_unit_test(test_followers_and_a_new_leader),
+                                       cmocka_unit_test(test_an_unclean_election)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
