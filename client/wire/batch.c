@@ -116,6 +116,17 @@ static kw_err read_header(struct kw_in *in, struct kw_header_view *h) {
     return read_bytes(in, &h->value);
 }
 
+bool kw_headers_fast(const uint8_t *p, const uint8_t *end, int32_t count) {
+    for (int32_t i = 0; i < count; i++) {
+        int32_t len;
+        if (end - p < 3 || !(p = kw_varint_fast(p, &len)) || len < 0 || end - p < (ptrdiff_t)len + 3) return false;
+        p = kw_varint_fast(p + len, &len);
+        if (!p || len < -1 || end - p < len) return false;
+        if (len > 0) p += len;
+    }
+    return p == end;
+}
+
 kw_err kw_record_read_slow(const uint8_t *p, const uint8_t *end, struct kw_record_raw *r) {
     struct kw_in in;
     kw_in_init(&in, p, (size_t)(end - p));

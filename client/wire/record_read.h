@@ -1,6 +1,6 @@
 /* record_read.h - reading one record of a v2 batch, shared by the iterator (batch.c) and the check (batch_check.c). Not for others.
  *
- * A broker and a consumer do this once a record, so the usual record (no headers, varints of up to three bytes, not at the very end of
+ * A broker and a consumer do this once a record, so the usual record (few headers, varints of up to three bytes, not at the very end of
  * the batch) is read inline with few bounds checks; every other goes to kw_record_read_slow, which alone decides what is malformed.
  */
 #ifndef KW_RECORD_READ_H
@@ -51,6 +51,9 @@ static inline const uint8_t *kw_bytes_fast(const uint8_t *p, const uint8_t *end,
     return p + len;
 }
 
+/* `count` headers fill the bytes; false: they do not, or it takes the slow way to tell. */
+bool kw_headers_fast(const uint8_t *p, const uint8_t *end, int32_t count);
+
 /* The fields may for a moment be read past the record's own end, never past `end`; that the last one ends just where the record does shows
  * that none lay outside. */
 static inline bool kw_record_read_fast(const uint8_t *p, const uint8_t *end, struct kw_record_raw *r) {
@@ -67,8 +70,10 @@ static inline bool kw_record_read_fast(const uint8_t *p, const uint8_t *end, str
     p = kw_bytes_fast(p, end, 4, &key); /* value length and header count */
     if (KW_UNLIKELY(!p)) return false;
     p = kw_bytes_fast(p, end, 1, &value);
-    if (KW_UNLIKELY(!p || p + 1 != record_end || *p != 0)) return false; /* a header count of 0 ends it */
-    *r = (struct kw_record_raw){timestamp_delta, offset_delta, 0, key, value, record_end, record_end};
+    if (KW_UNLIKELY(!p || p >= record_end || (*p & 0x81))) return false; /* a header count of up to 63 */
+    int32_t count = *p++ >> 1;
+    if (KW_UNLIKELY(count > 0 ? !kw_headers_fast(p, record_end, count) : p != record_end)) return false;
+    *r = (struct kw_record_raw){timestamp_delta, offset_delta, count, key, value, p, record_end};
     return true;
 }
 

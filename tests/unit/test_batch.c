@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/rng.h"
 #include "wire/batch.h"
+#include "wire/record_read.h"
 
 #define B(z) {(const uint8_t *)(z), sizeof(z) - 1}
 #define NULL_BYTES {NULL, -1}
@@ -458,6 +459,43 @@ static int teardown(void **state) {
     return 0;
 }
 
+/* The fast way of reading a record takes nothing that the slow one refuses, and reads the same. */
+static void test_fast_and_slow(void **state) {
+    (void)state;
+    struct kw_rng rng;
+    size_t taken = 0;
+    kw_rng_init(&rng, 7);
+    for (int round = 0; round < 200000; round++) {
+        uint8_t p[400] = {0}, bytes[200];
+        struct kw_header_view h[3];
+        struct kw_record_in in = {.timestamp_delta = (int64_t)kw_rng_below(&rng, 300), .offset_delta = (int32_t)kw_rng_below(&rng, 300),
+                                  .key = {bytes, (int32_t)kw_rng_below(&rng, 20) - 1}, .value = {bytes, (int32_t)kw_rng_below(&rng, 100) - 1},
+                                  .headers = h, .header_count = kw_rng_below(&rng, 4)};
+        for (size_t i = 0; i < sizeof(bytes); i++) bytes[i] = (uint8_t)kw_rng_next(&rng);
+        for (size_t i = 0; i < in.header_count; i++)
+            h[i] = (struct kw_header_view){{(const char *)bytes, (int32_t)kw_rng_below(&rng, 20)}, {bytes, (int32_t)kw_rng_below(&rng, 20) - 1}};
+        size_t size = kw_record_size(&in);
+        kw_record_write(p, &in, size);
+        if (round % 2) p[kw_rng_below(&rng, size)] = (uint8_t)kw_rng_next(&rng);
+        size_t room = size + (round % 3 ? 24 : 0);
+        struct kw_record_raw a, b;
+        if (!kw_record_read_fast(p, p + room, &a)) continue;
+        taken++;
+        assert_int_equal(kw_record_read_slow(p, p + room, &b), KW_OK);
+        assert_int_equal(a.timestamp_delta, b.timestamp_delta);
+        assert_int_equal(a.offset_delta, b.offset_delta);
+        assert_int_equal(a.header_count, b.header_count);
+        assert_int_equal(a.key.len, b.key.len);
+        assert_int_equal(a.value.len, b.value.len);
+        assert_true(a.key.len <= 0 || a.key.p == b.key.p);
+        assert_true(a.value.len <= 0 || a.value.p == b.value.p);
+        assert_ptr_equal(a.headers, b.headers);
+        assert_ptr_equal(a.end, b.end);
+    }
+    assert_true(taken > 60000);
+}
+
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_PR_06_null_and_empty),
@@ -470,6 +508,7 @@ int main(void) {
         cmocka_unit_test(test_record_sizes),
         cmocka_unit_test(test_random_round_trips),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_fast_and_slow),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
