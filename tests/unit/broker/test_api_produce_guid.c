@@ -445,6 +445,38 @@ static void test_rule_2_undone(void **state) {
     rig_deinit(&r);
 }
 
+/* Rule 12: nothing is decided before the index has come up to the log's end, of which a part, or all, is gone; what is sent meanwhile waits, in order. */
+static void test_rule_12_waits_for_the_index(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct rig r;
+        rig_produced a;
+        struct rig_conn *c = guid_begin(&r, 25);
+        for (uint64_t i = 0; i < 50; i++) guid_put(c, true, GUIDS(IDS(10 * i + 1, 10 * i + 2)));
+        if (how >= 2) rig_restart(&r); /* files hold a part */
+        c = rig_connect(&r);
+        guid_put(c, true, GUIDS(IDS(7001, 7002)));
+        if (how % 2) rig_kill(&r);
+        else rig_stop(&r);
+        if (how == 0) sim_disk_remove(r.disk, "/data/t-0/guid");
+        rig_start(&r);
+        c = rig_connect(&r);
+        guid_send(c, -1, 1, GUIDS(IDS(491, 8001), .pid = 9, .seq = 0));
+        guid_send(c, -1, 2, GUIDS(IDS(8001, 7002), .pid = 9, .seq = 2));
+        guid_send(c, -1, 3, GUIDS(IDS(11, 12)));
+        rig_pass(&r, 1000000);
+        assert_true(guid_answer(c, 1, &a));
+        guid_expect(a, KE_NONE, 102);
+        guid_ranges(a, "0+1@98");
+        assert_true(guid_answer(c, 2, &a));
+        guid_ranges(a, "0+1@103 1+1@101");
+        assert_true(guid_answer(c, 3, &a));
+        guid_expect(a, KE_NONE, 2);
+        assert_int_equal(guid_log_of(&r)->leo, 106);
+        rig_deinit(&r);
+    }
+}
+
 /* ---- Rules 13 and 14: what is told ---- */
 
 static void test_rule_13_base_offset(void **state) {
@@ -566,7 +598,7 @@ int main(void) {
         TEST(test_rule_2_undone), TEST(test_rule_3_repeats), TEST(test_rule_3_repeat_of_forgotten_ids), TEST(test_rule_3_behind_the_five),
         TEST(test_rule_4_deleted_records_do_not_count), TEST(test_rule_5_in_flight), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_codecs),
         TEST(test_rule_6_append_time), TEST(test_rule_6_sizes_on_arrival), TEST(test_rule_7_empty), TEST(test_rule_11_first_copy_not_committed),
-        TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_13_base_offset),
+        TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_12_waits_for_the_index), TEST(test_rule_13_base_offset),
         TEST(test_rule_14_ranges), TEST(test_gate_keeps_the_order), TEST(test_gate_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
