@@ -108,6 +108,7 @@ void sim_check_guids_final(struct sim_run *r); /* all have come to rest, and are
 struct sim_role *sim_guid_app_new(struct sim_client *c, struct sim_run *r);
 
 /* ---- guid_faults.c ---- */
+void sim_guids_faults_start(struct sim_run *r);
 void sim_guids_before_start(struct sim_run *r, struct sim_broker *b);
 
 #endif

@@ -36,6 +36,7 @@ struct app {
     uint32_t order;
     uint32_t ids[BATCH_MAX], n;
     bool bad, sent; /* bad: a record's id is none; sent: it may have arrived */
+    bool old;       /* all of it was sent before */
     int tries;
     uint8_t *batch;
     size_t size;
@@ -51,7 +52,11 @@ static uint32_t new_record(struct app *a) {
     uint32_t id = sim_model_sent(m, a->number, a->topic, a->partition, a->order++, &a->role.client->host, KC_FOREVER), of = 0;
     m->records[id].placed = true;
     a->ids[a->n] = id;
-    if (!a->bad && a->n > 0 && sim_below(a->w, 6) == 0 && m->records[a->ids[a->n - 1]].guid1)
+    bool again = false;
+    for (int k = 0; k < 30 && a->old && !again; k++) again = sim_guid_twin(m, a->topic, a->partition, &of) && m->records[of].state == SIM_OK;
+    if (again)
+        sim_guid_give_twin(m, id, of, false);
+    else if (!a->bad && a->n > 0 && sim_below(a->w, 6) == 0 && m->records[a->ids[a->n - 1]].guid1)
         sim_guid_give_twin(m, id, a->ids[a->n - 1], sim_below(a->w, 3) == 0); /* twice in one batch */
     else if (!a->bad && sim_below(a->w, 4) && sim_guid_twin(m, a->topic, sim_below(a->w, 8) ? a->partition : -1, &of))
         sim_guid_give_twin(m, id, of, sim_below(a->w, 6) == 0);
@@ -90,6 +95,7 @@ static void make_batch(struct app *a) {
     a->tries = 0;
     a->sent = false;
     a->bad = sim_below(a->w, 15) == 0;
+    a->old = !a->bad && sim_below(a->w, 4) == 0;
     uint32_t bad = (uint32_t)sim_below(a->w, want);
     while (a->n < want && at - a->batch < RECORDS_BYTES) {
         uint32_t id = new_record(a);

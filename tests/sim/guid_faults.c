@@ -1,5 +1,5 @@
-/* guid_faults.c - files of a GUID index that are missing, cut, zeroed or rotten when a node starts: it is a cache of the log, and is built anew. Called
- * by faults_disk.c, cluster_disks.c.
+/* guid_faults.c - files of a GUID index that are missing, cut, zeroed or rotten when a node starts: it is a cache of the log, and is built anew. In a
+ * cluster, that for a while all copies must be in sync for acks=-1. Called by faults_disk.c, cluster_disks.c, workload.c, cluster.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,4 +50,27 @@ void sim_guids_before_start(struct sim_run *r, struct sim_broker *b) {
         sim_fire(w, (enum sim_fault)((int)SIM_F_GUID_GONE + how));
         sim_trace(w, "%s: %s is %s", b->host.name, path, texts[how]);
     }
+}
+
+/* ---- More in sync than there may be ---- */
+
+static void strict(void *ctx, uint64_t arg);
+
+static void lenient(void *ctx, uint64_t topic) {
+    struct sim_run *r = ctx;
+    sim_admin_config(r->admin, (int)topic, "min.insync.replicas", "1");
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, 3 * SIM_S, 15 * SIM_S), strict, r, topic);
+}
+
+static void strict(void *ctx, uint64_t topic) {
+    struct sim_run *r = ctx;
+    static const char *const all[] = {"1", "1", "2", "3"};
+    if (r->w.healed) return;
+    sim_admin_config(r->admin, (int)topic, "min.insync.replicas", all[r->model.topics[topic].rf]);
+    sim_at(&r->w, r->w.now_us + sim_range(&r->w, 2 * SIM_S, 8 * SIM_S), lenient, r, topic);
+}
+
+void sim_guids_faults_start(struct sim_run *r) {
+    for (int t = 0; r->guids && r->cluster && t < r->model.topic_count; t++)
+        if (r->model.topics[t].guid && r->model.topics[t].rf > 1 && sim_below(&r->w, 2)) strict(r, (uint64_t)t);
 }
