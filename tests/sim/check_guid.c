@@ -90,9 +90,11 @@ static void check_once(const struct place *k, const struct sim_guid_record *e) {
 
 /* ---- 6 ---- */
 
-static bool is_of(const struct sim_guid_sent *s, const struct place *k, const struct kw_batch_header *h) {
-    return s->topic == k->topic && s->partition == k->x->index && s->base_timestamp == h->base_timestamp && s->count == h->last_offset_delta + 1 &&
-           s->pid == h->producer_id && (h->producer_id < 0 || s->sequence == h->base_sequence);
+static bool is_of(const struct sim_guid_sent *s, const struct place *k, const struct kw_batch_header *h, size_t first) {
+    bool may_be = s->topic == k->topic && s->partition == k->x->index && s->base_timestamp == h->base_timestamp && s->count == h->last_offset_delta + 1 &&
+                  s->pid == h->producer_id && (h->producer_id < 0 || s->sequence == h->base_sequence);
+    for (size_t i = first; may_be && i < k->c->e_count; i++) may_be = k->c->e[i].guid == s->guids[k->c->e[i].offset - h->base_offset];
+    return may_be; /* else another client's, of the same millisecond */
 }
 
 /* Of a batch that an application of ours wrote, so that it is known what was where the holes are. */
@@ -101,7 +103,7 @@ static void check_holes(const struct place *k, const struct kw_batch_header *h, 
     const struct sim_guid_sent *s = NULL;
     size_t matches = 0;
     for (size_t i = 0; i < g->sent_count; i++)
-        if (is_of(&g->sent[i], k, h)) {
+        if (is_of(&g->sent[i], k, h, b->first)) {
             s = &g->sent[i];
             matches++;
         }
