@@ -163,7 +163,7 @@ static void take(const struct place *k, struct sim_guid_batch *b, const struct k
     if (anew) {
         k->p->births = sim_grow(k->p->births, k->p->birth_count, &k->p->birth_cap, sizeof *k->p->births);
         birth = &k->p->births[k->p->birth_count++];
-        *birth = (struct sim_guid_birth){b->base, first_at(k->c, b->last, w->now_us), k->p->offset_count, (size_t)h->record_count, b->epoch, b->crc};
+        *birth = (struct sim_guid_birth){b->base, first_at(k->c, b->last, w->now_us), 0, k->p->offset_count, (size_t)h->record_count, b->epoch, b->crc};
     }
     b->at_us = birth->at_us;
     b->jumped_ms = k->b->host.jumped_ms;
@@ -171,6 +171,7 @@ static void take(const struct place *k, struct sim_guid_batch *b, const struct k
     struct reading d = {k, b, anew && leads, anew};
     kw_err err = kw_batch_body(bytes, b->size, h, 64 << 20, k->r->guids->compressor, &body, &body_size);
     if (err) sim_fail(w, 10, "%s on %s: the batch at %lld does not decode", k->x->log->dir, k->b->host.name, (long long)b->base);
+    birth->size = body_size;
     kw_record_iter_init(&it, h, body, body_size);
     while ((rc = kw_record_next(&it, &v)) == 1) one_record(&d, &v);
     if (rc < 0) sim_fail(w, 10, "%s on %s: the batch at %lld does not decode", k->x->log->dir, k->b->host.name, (long long)b->base);

@@ -51,7 +51,7 @@ struct sim_guid_copy { /* of a partition, on one node, as far as it is written *
 };
 struct sim_guid_birth { /* a batch that was seen for the first time */
     int64_t base, at_us;
-    size_t first, count; /* of its records, in the part's offsets */
+    size_t size, first, count; /* size: uncompressed; of its records, in the part's offsets */
     int32_t epoch;
     uint32_t crc;
 };

@@ -199,6 +199,15 @@ bool sim_guid_holes(const struct sim_model *m, int topic, int partition, int64_t
     return true;
 }
 
+size_t sim_guid_next(const struct sim_model *m, int topic, int partition, int64_t from, int64_t to) {
+    if (!m->guids || !m->topics[topic].guid || partition >= SIM_GUID_PARTS) return 0;
+    for (int64_t i = from; i < to; i++) {
+        const struct sim_guid_birth *b = batch_at(m->guids, topic, partition, i);
+        if (b && b->base <= i && !sim_guid_holes(m, topic, partition, i, i + 1)) return b->size + KW_BATCH_HEADER_SIZE;
+    }
+    return 0;
+}
+
 struct sim_guid_birth *sim_guid_birth(const struct sim_guid_part *p, int64_t base, int32_t epoch, uint32_t crc) {
     for (size_t i = p->birth_count; i-- > 0;) /* mostly it is one of the last */
         if (p->births[i].base == base && p->births[i].epoch == epoch && p->births[i].crc == crc) return &p->births[i];

@@ -138,6 +138,8 @@ bool sim_guid_same(const struct sim_model *m, uint32_t a, uint32_t b); /* record
 bool sim_guid_payload_same(const struct sim_model *m, uint32_t a, uint32_t b);
 /* Where nothing was read, there is nothing: each offset in [from, to) is one that dedup has left empty. */
 bool sim_guid_holes(const struct sim_model *m, int topic, int partition, int64_t from, int64_t to);
+/* Bytes of the first batch with a record in [from, to); 0: there is none, or it is not known. */
+size_t sim_guid_next(const struct sim_model *m, int topic, int partition, int64_t from, int64_t to);
 void sim_guid_reported(struct sim_model *m, uint32_t id, const kc_report *r); /* 1, 4 */
 void sim_guid_acked(struct sim_model *m, uint32_t id);                        /* the same at the end */
 

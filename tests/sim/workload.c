@@ -336,6 +336,7 @@ void sim_run_seed(struct sim_run *r, uint64_t seed, bool loud) {
     sim_client_first_life(r);
     for (int i = 1; i <= r->plan.clients; i++) sim_client_new_life(r, i);
     sim_faults_start(r);
+    sim_guids_faults_start(r);
     sim_run_until(w, w->now_us + BUSY_S * SIM_S);
     w->healed = true;
     sim_trace(w, "healed");
