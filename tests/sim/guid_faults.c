@@ -72,7 +72,7 @@ static void strict(void *ctx, uint64_t topic) {
 
 void sim_guids_faults_start(struct sim_run *r) {
     /* Records that are kept by time for as long as their ids are known: by clients whose clocks are behind they are old as soon as they come. */
-    for (int i = 0; r->guids && r->guids->retention == SIM_KEEP_WINDOW && r->guids->damage_ppm % 2 && i <= r->plan.clients; i++)
+    for (int i = 0; r->guids && r->guids->retention == SIM_KEEP_WINDOW && r->guids->damage_ppm % 4 < 3 && i <= r->plan.clients; i++)
         sim_host_jump(&r->clients[i].host, -atoll(r->guids->keep));
     for (int t = 0; r->guids && r->cluster && t < r->model.topic_count; t++)
         if (r->model.topics[t].guid && r->model.topics[t].rf > 1 && sim_below(&r->w, 2)) strict(r, (uint64_t)t);
