@@ -71,6 +71,10 @@ static void strict(void *ctx, uint64_t topic) {
 }
 
 void sim_guids_faults_start(struct sim_run *r) {
+    if (r->guids)
+        sim_trace(&r->w, "ids: known for %s ms, %s %s, memory %s", r->guids->window,
+                  r->guids->retention == SIM_KEEP_ALL ? "records kept" : r->guids->retention == SIM_KEEP_WINDOW ? "records kept for" : "records kept up to",
+                  r->guids->keep, r->guids->memory);
     /* Records that are kept by time for as long as their ids are known: by clients whose clocks are behind they are old as soon as they come. */
     for (int i = 0; r->guids && r->guids->retention == SIM_KEEP_WINDOW && r->guids->damage_ppm % 4 < 3 && i <= r->plan.clients; i++)
         sim_host_jump(&r->clients[i].host, -atoll(r->guids->keep));

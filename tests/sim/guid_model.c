@@ -54,7 +54,9 @@ void sim_guids_draw(struct sim_run *r) {
 }
 
 void sim_guids_broker(struct sim_run *r, struct sim_broker *b) {
-    if (r->guids) sim_broker_set(b, "guid.index.memory.bytes", r->guids->memory);
+    if (!r->guids) return;
+    sim_broker_set(b, "guid.index.memory.bytes", r->guids->memory);
+    if (r->guids->retention != SIM_KEEP_ALL) sim_broker_set(b, "log.retention.check.interval.ms", "700"); /* between two deaths, too */
 }
 
 static void copy_deinit(struct sim_guid_copy *c) {
