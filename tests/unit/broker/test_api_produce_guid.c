@@ -598,7 +598,8 @@ int main(void) {
         TEST(test_rule_2_undone), TEST(test_rule_3_repeats), TEST(test_rule_3_repeat_of_forgotten_ids), TEST(test_rule_3_behind_the_five),
         TEST(test_rule_4_deleted_records_do_not_count), TEST(test_rule_5_in_flight), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_codecs),
         TEST(test_rule_6_append_time), TEST(test_rule_6_sizes_on_arrival), TEST(test_rule_7_empty), TEST(test_rule_11_first_copy_not_committed),
-        TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_12_waits_for_the_index), TEST(test_rule_13_base_offset),
+        TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_12_waits_for_the_index),
+        TEST(test_rule_13_base_offset),
         TEST(test_rule_14_ranges), TEST(test_gate_keeps_the_order), TEST(test_gate_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
