@@ -52,13 +52,18 @@ static size_t make_ranges(const struct kb_gated *g, int64_t base, range *v) {
 }
 
 static void tell_ranges(struct kb_gated *g, int64_t base) {
-    if (!g->s->req.include_guid_ranges) return;
+    if (!g->s->req.include_guid_ranges || g->s->req.acks == 0) return;
     kb_produced *a = g->a;
     size_t n = make_ranges(g, base, NULL);
     a->guid.deduped = true;
     if (n == 0) return;
     a->guid.ranges.v = kw_arena_alloc(&g->s->rq->arena, n * sizeof(range));
-    if (!a->guid.ranges.v) return; /* told less than there is to tell */
+    if (!a->guid.ranges.v) { /* told less, the duplicates would pass for stored, at offsets where nothing is; a retry finds them again */
+        kb_produce_refuse(g->s, a, KE_KAFKA_STORAGE_ERROR, "the broker is out of memory; try again");
+        a->guid.deduped = false;
+        g->waits_for = 0;
+        return;
+    }
     a->guid.ranges.n = (int32_t)make_ranges(g, base, a->guid.ranges.v);
 }
 
