@@ -308,7 +308,7 @@ static bool place_of(struct sim_broker *b, struct kb_partition *x, struct place 
     *k = (struct place){r, b, x, t, p, &p->copies[b->index]};
     if (!r->cluster) return true;
     const struct sim_part *part = &r->cluster->parts[t][x->index];
-    return !(r->cluster->rot.part == part && r->cluster->rot.node == b->index) && !part->copies[b->index].astray;
+    return !(r->cluster->rot.part == part && r->cluster->rot.node == b->index);
 }
 
 void sim_check_guids(struct sim_broker *b) {
