@@ -471,6 +471,7 @@ kw_err kb_node_start(struct kb_node *n, struct kb_now now) {
         "kbroker.boot-id"};
     KW_ASSERT(n->state == KB_NODE_NEW);
     n->now = now;
+    kb_guids_node_started(n, now);
     n->boot = kw_calloc(1, sizeof(*n->boot));
     if (!n->boot) return KW_ENOMEM;
     for (size_t i = 0; i < READS; i++) {

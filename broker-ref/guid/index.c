@@ -160,6 +160,7 @@ static bool rotates(const struct kb_guid_index *ix, const struct kb_guid_table *
 
 static kw_err add_one(struct kb_guid_index *ix, const struct kb_guid_entry *e, uint64_t hash, struct kb_now now) {
     struct kb_guid_table *t = open_table(ix);
+    int64_t wall_ms = kb_guid_wall_late(ix->env, now);
     if (t && KW_UNLIKELY(rotates(ix, t, e->offset, now))) {
         t->end = ix->end = e->offset;
         kb_guid_freeze(ix);
@@ -174,11 +175,11 @@ static kw_err add_one(struct kb_guid_index *ix, const struct kb_guid_entry *e, u
     if (t->cap != cap) kb_guid_account(ix);
     if (t->count == 1) {
         t->oldest_us = now.mono_us;
-        t->oldest_wall_ms = t->newest_wall_ms = now.wall_ms;
+        t->oldest_wall_ms = t->newest_wall_ms = wall_ms;
     }
     t->newest_us = now.mono_us;
-    t->oldest_wall_ms = KW_MIN(t->oldest_wall_ms, now.wall_ms); /* the clock may be set meanwhile */
-    t->newest_wall_ms = KW_MAX(t->newest_wall_ms, now.wall_ms);
+    t->oldest_wall_ms = KW_MIN(t->oldest_wall_ms, wall_ms); /* the clock may be set meanwhile */
+    t->newest_wall_ms = KW_MAX(t->newest_wall_ms, wall_ms);
     t->end = ix->end = e->offset + 1;
     return KW_OK;
 }

@@ -4,7 +4,7 @@
  * It is a pure function of the log, and a cache of its replay: all in [from, end) that carries an id is in it, unless it is older than the
  * window. Whatever appends to the log or cuts it tells the index; what it has missed it reads from the log (guids.c). An entry counts while
  * log start <= offset < log end and its run is alive: the run's newest append is less than the window ago, by this process's monotonic
- * clock, and, across a restart, by the wall clock.
+ * clock, and, across a restart, by the wall clock as it stood when the process started.
  *
  * Called by guids.c (life, catching up, cutting, retention) and by guid/dedup.c, api/lookup_guid.c (finding). Calls table, run, merge, the disk.
  */
@@ -27,12 +27,20 @@ struct kb_guid_env { /* of a node; outlives its indexes and their requests */
     const struct kb_logger *logger;
     struct kw_rng *rng;     /* keys of the hashes */
     bool ephemeral;         /* nothing is synced */
+    struct kb_now started;  /* the process, by both clocks: what happens to the wall clock after it makes nothing older */
     int64_t memory_max;     /* tables of all indexes (guid.index.memory.bytes, 64 MiB): over it the largest is written out first, at twice nothing is
                                added before something was */
     int64_t memory_used, memory_frozen; /* frozen: of what is about to be written */
     int32_t open_files_max, open_files; /* runs, all indexes: least recently used go first (256) */
     struct kw_list indexes, file_lru;   /* the indexes' own */
 };
+/* What the wall clock says now, or would say, had nobody set it since the process started: the earlier, and the later of them. What is stamped with the
+ * later and judged by the earlier is never taken for older than it is. */
+static inline int64_t kb_guid_wall_unset(const struct kb_guid_env *env, struct kb_now now) {
+    return env->started.wall_ms + (now.mono_us - env->started.mono_us) / 1000;
+}
+static inline int64_t kb_guid_wall_early(const struct kb_guid_env *env, struct kb_now now) { return KW_MIN(now.wall_ms, kb_guid_wall_unset(env, now)); }
+static inline int64_t kb_guid_wall_late(const struct kb_guid_env *env, struct kb_now now) { return KW_MAX(now.wall_ms, kb_guid_wall_unset(env, now)); }
 void kb_guid_env_init(struct kb_guid_env *env, struct kb_disk *disk, const struct kb_logger *logger, struct kw_rng *rng);
 
 struct kb_guid_index;

@@ -147,9 +147,9 @@ static bool take_run(struct opening *o, size_t i, struct kb_now now) {
         r->valid_to = limit;
         r->epoch = kb_epochs_at(log->epochs, limit - 1);
     }
-    /* The wall clock says how old it is; never younger than new. */
+    /* The wall clock says how old it is; never younger than new. A clock that was set since the start has made nothing older. */
     int64_t longest = INT64_MAX / 4000;
-    r->newest_us = now.mono_us - KW_MIN(KW_MAX(now.wall_ms - newest, INT64_C(0)), longest) * 1000;
+    r->newest_us = now.mono_us - KW_MIN(KW_MAX(kb_guid_wall_early(ix->env, now) - newest, INT64_C(0)), longest) * 1000;
     r->oldest_us = r->newest_us - KW_MIN(newest - oldest, longest) * 1000;
     r->forgotten_to = KW_MAX(r->forgotten_to, KW_MIN(log->start, r->valid_to));
     uint64_t version = ix->version;

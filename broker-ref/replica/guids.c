@@ -56,6 +56,8 @@ kw_err kb_guids_node_new(struct kb_node *n) {
     return KW_OK;
 }
 
+void kb_guids_node_started(struct kb_node *n, struct kb_now now) { n->guids->env.started = now; }
+
 void kb_guids_node_free(struct kb_node *n) {
     if (!n->guids) return;
     kb_guid_batch_deinit(&n->guids->batch);
@@ -310,8 +312,8 @@ static void opened(void *ctx, struct kb_guid_index *index, kw_err err, struct kb
         return;
     }
     /* What was appended before the window began is of no use. */
-    int64_t window_ms = g->p->config.guid_window_ms;
-    if (window_ms < now.wall_ms) kb_guid_skip(index, kb_log_since(g->log, now.wall_ms - window_ms));
+    int64_t window_ms = g->p->config.guid_window_ms, wall_ms = kb_guid_wall_early(&g->node->guids->env, now);
+    if (window_ms < wall_ms) kb_guid_skip(index, kb_log_since(g->log, wall_ms - window_ms));
     step(g, now);
 }
 

@@ -100,6 +100,7 @@ static void begin(void) {
     kw_rng_init(&rng, 1);
     rig_open(&r);
     kb_guid_env_init(&env, &r.queue, &r.logger, &rng);
+    env.started = r.now;
     next_offset = 0;
     counter = (uint64_t)1 << 40;
     open_index();

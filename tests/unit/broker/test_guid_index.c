@@ -77,6 +77,7 @@ static void start(uint64_t seed) {
     kw_rng_init(&id_rng, seed + 1000);
     rig_open(&r);
     kb_guid_env_init(&env, &r.queue, &r.logger, &rng);
+    env.started = r.now;
     rec_count = 0;
     window_ms = 600000;
     epoch = 1;
@@ -221,6 +222,14 @@ static void stop_index(void) {
     assert_true(stop_over);
 }
 
+static void set_clock(void) {
+    if (kw_rng_below(&rng, 2)) r.now.wall_ms += (int64_t)kw_rng_below(&rng, 7200000) - 3600000;
+}
+/* What it would say, had it not been set since the process started. */
+static int64_t wall_unset(void) {
+    return env.started.wall_ms + (r.now.mono_us - env.started.mono_us) / 1000;
+}
+
 static void restart(int how) { /* 0 clean, 1 killed, 2 power */
     doing = how == 0 ? "restart" : how == 1 ? "kill" : "power";
     kb_log_flush(r.log, r.now);
@@ -233,6 +242,8 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
         int64_t covered = kb_guid_end(ix);
         kb_guid_free(ix);
         rig_restart(&r);
+        env.started = r.now;
+        set_clock();
         open_index(INT64_MAX);
         if (covered == r.log->leo && !went_back_ && r.log->leo > r.log->start && ix->run_count > 0)
             assert_int_equal(kb_guid_end(ix), covered); /* nothing is read again */
@@ -240,6 +251,8 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
         kb_guid_free(ix);
         rig_kill(&r, how == 2);
         kb_guid_env_init(&env, &r.queue, &r.logger, &rng);
+        env.started = r.now;
+        set_clock();
         rig_recover(&r, point);
         cut_model(r.log->leo);
         epoch++;
@@ -248,7 +261,7 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
     /* Across a restart the wall clock says how old what was written is. */
     for (size_t i = 0; i < rec_count; i++)
         if (recs[i].added_us > INT64_MIN && r.now.mono_us - recs[i].added_us < window_ms * 1000) /* else it may be forgotten by now */
-            recs[i].added_us = r.now.mono_us - KW_MAX(r.now.wall_ms - recs[i].added_wall_ms, INT64_C(0)) * 1000;
+            recs[i].added_us = r.now.mono_us - KW_MAX(wall_unset() - recs[i].added_wall_ms, INT64_C(0)) * 1000;
         else
             recs[i].added_us = INT64_MIN;
     catch_up(r.log->leo);
@@ -268,7 +281,7 @@ static void test_model(void **state) {
             else if (what < 800) find_some(1 + kw_rng_below(&rng, 40));
             else if (what < 800 + busy / 2) force_flush();
             else if (what < 910) rig_advance(&r, (int64_t)kw_rng_below(&rng, 2) * (int64_t)kw_rng_below(&rng, 20000));
-            else if (what < 915) r.now.wall_ms += (int64_t)kw_rng_below(&rng, 7200000) - 3600000;
+            else if (what < 915) set_clock();
             else if (what < 920 && r.log->leo > r.log->start) do_cut(r.log->leo - (int64_t)kw_rng_below(&rng, kw_rng_below(&rng, 3) ? 60 : 3000));
             else if (what < 924) restart((int)kw_rng_below(&rng, 3));
             else if (what < 926) {
@@ -397,11 +410,42 @@ static void test_a_restart_knows_the_age(void **state) {
     kb_guid_free(ix);
     rig_restart(&r);
     r.now.wall_ms += window_ms - 60000; /* the machine was off */
+    env.started = r.now;
     open_index(INT64_MAX);
     assert_int_equal(kb_guid_end(ix), 1);
     assert_int_equal(find_one(&a, NULL), 0);
     rig_advance(&r, 60001);
     assert_int_equal(find_one(&a, NULL), -1);
+    end();
+}
+
+/* A clock that is set after the start, before the index is open or while it is, makes nothing older. */
+static void test_a_clock_that_is_set(void **state) {
+    (void)state;
+    struct kb_guid_entry a, b;
+    start(4);
+    put("a", &a);
+    stop_index();
+    kb_guid_free(ix);
+    rig_restart(&r);
+    env.started = r.now;
+    rig_advance(&r, 1000);
+    r.now.wall_ms += 100 * window_ms;
+    open_index(INT64_MAX);
+    assert_int_equal(kb_guid_end(ix), 1);
+    assert_int_equal(find_one(&a, NULL), 0);
+    rig_advance(&r, window_ms / 2);
+    r.now.wall_ms -= 200 * window_ms;
+    put("b", &b);
+    stop_index();
+    kb_guid_free(ix);
+    rig_restart(&r); /* the log; the process goes on */
+    r.now.wall_ms += 100 * window_ms;
+    open_index(INT64_MAX);
+    assert_int_equal(find_one(&a, NULL), 0);
+    assert_int_equal(find_one(&b, NULL), 1);
+    rig_advance(&r, window_ms - 10000);
+    assert_int_equal(find_one(&b, NULL), 1);
     end();
 }
 
@@ -594,6 +638,7 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rot), cmocka_unit_test(test_expiry_and_hold), cmocka_unit_test(test_a_restart_knows_the_age),
+                                       cmocka_unit_test(test_a_clock_that_is_set),
                                        cmocka_unit_test(test_files_that_stayed_behind), cmocka_unit_test(test_a_full_disk),
                                        cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
                                        cmocka_unit_test(test_model)};

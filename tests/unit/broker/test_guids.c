@@ -333,6 +333,25 @@ static void test_old_segments_are_not_read(void **state) {
     rig_deinit(&r);
 }
 
+/* What is new is read though the clock was set far forward meanwhile. */
+static void test_a_clock_that_is_set(void **state) {
+    (void)state;
+    begin(8, "false");
+    alter("message.guid.window.ms", "60000");
+    some(60);
+    rig_pass(&r, 100000);
+    r.now.wall_ms += 100000000;
+    alter("message.guid.dedup", "true");
+    rig_pass(&r, 1000000);
+    struct kb_partition *p = rig_partition(&r, "t", 0);
+    assert_true(kb_guids_ready(p));
+    struct kb_guids_stats n;
+    kb_guids_stats(r.node, &n);
+    assert_int_equal(n.caught_up_records, p->log->leo);
+    expect_here();
+    rig_deinit(&r);
+}
+
 static void test_rot(void **state) { /* in a run: read again; in the log: passed over, and said */
     (void)state;
     begin(8, "true");
@@ -524,6 +543,7 @@ int main(void) {
                                        cmocka_unit_test(test_on_and_off),
                                        cmocka_unit_test(test_retention_waits),
                                        cmocka_unit_test(test_old_segments_are_not_read),
+                                       cmocka_unit_test(test_a_clock_that_is_set),
                                        cmocka_unit_test(test_rot),
                                        cmocka_unit_test(test_no_memory),
                                        cmocka_unit_test(test_followers_and_a_new_leader),
