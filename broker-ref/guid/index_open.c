@@ -1,8 +1,9 @@
 /* index_open.c - an index's life: what its folder holds is taken over as far as the log bears it out; it is written, and let go. Contract: index.h.
  *
  * A run is believed as far as the log still has the records that it was made of: it ends at the latest where the log does, and where the caller's trust
- * does, and the log has its last record under the leader epoch under which it was indexed. One offset in one epoch is one record, with all before it;
- * so a mask that could not be stored, or a folder that stayed behind when dedup was switched off, is found out.
+ * does, and the log has its last record under the leader epoch under which it was indexed; one that reaches beyond the log's end, the log's last record
+ * under that epoch. One offset in one epoch is one record, with all before it; so a mask that could not be stored, or a folder that stayed behind when
+ * dedup was switched off, is found out.
  */
 #include "index_priv.h"
 
@@ -135,7 +136,7 @@ static bool take_run(struct opening *o, size_t i, struct kb_now now) {
     int64_t limit = KW_MIN(o->trust_to, log->leo), newest = o->facts[i].newest_wall_ms, oldest = KW_MIN(o->facts[i].oldest_wall_ms, newest);
     if (m.base >= limit) return false;
     if (m.valid_to <= log->leo && !borne_out(log, m.valid_to, m.epoch)) return false;
-    if (m.valid_to > log->leo && kb_epochs_at(log->epochs, log->leo - 1) > m.epoch) return false;
+    if (m.valid_to > log->leo && kb_epochs_at(log->epochs, log->leo - 1) != m.epoch) return false; /* an earlier one may have had others there */
     struct kb_guid_run *r = kb_guid_run_new(ix, &o->facts[i], &o->tails[i]);
     if (!r) {
         o->err = KW_ENOMEM;
