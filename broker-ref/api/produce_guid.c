@@ -305,8 +305,8 @@ static void find_done(struct kb_guid_find *f, struct kb_now now) {
         if (f->err == KW_EIO) kb_guids_lost(p, now);
     } else {
         if (code != KE_NONE) refuse(g, code, NULL);
-        else if (f->err == KW_OK) found(g);
-        else refuse(g, KE_KAFKA_STORAGE_ERROR, memory_text);
+        else if (f->err != KW_OK) refuse(g, KE_KAFKA_STORAGE_ERROR, memory_text);
+        else if (!refuse_producer(g)) found(g); /* a full disk may have taken back what its sequence follows */
         settle(g);
     }
     run_gate(p);

@@ -445,6 +445,46 @@ static void test_rule_2_undone(void **state) {
     rig_deinit(&r);
 }
 
+/* While a batch waits for what a file says, a full disk takes back the one before it: its sequence follows nothing any more. */
+static void test_rule_2_undone_while_finding(void **state) {
+    (void)state;
+    struct rig r;
+    rig_produced a;
+    rig_init(&r, 26);
+    rig_set(&r, "guid.index.memory.bytes", "1");
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    assert_int_equal(rig_create(c, "t", 1, "message.guid.dedup", "true"), KE_NONE);
+    guid_put(c, true, GUIDS(IDS(50)));
+    rig_pass(&r, 1000000); /* it is in a file */
+    struct sim_disk_faults *f = sim_disk_faults(r.disk);
+    struct guids first = GUIDS(IDS(1, 2), .pid = 5, .seq = 0), second = GUIDS(IDS(50, 3), .pid = 5, .seq = 2);
+    f->enospc_ppm = 1000000;
+    guid_send(c, -1, 1, first);
+    rig_turn(&r);
+    f->slow_ppm = 1000000;
+    f->slow_us = 500000;
+    guid_send(c, -1, 2, second);
+    rig_turn(&r);
+    f->slow_ppm = 0;
+    bool told = false;
+    for (int i = 0; i < 10000 && !told; i++) {
+        told = guid_answer(c, 1, &a);
+        if (!rig_turn(&r)) r.now.mono_us += 10;
+    }
+    assert_true(told);
+    guid_expect(a, KE_KAFKA_STORAGE_ERROR, -1);
+    assert_false(guid_answer(c, 2, &a));
+    f->enospc_ppm = 0;
+    rig_pass(&r, 2000000);
+    assert_true(guid_answer(c, 2, &a));
+    guid_expect(a, KE_OUT_OF_ORDER_SEQUENCE_NUMBER, -1);
+    guid_expect(guid_put(c, true, first), KE_NONE, 1); /* both again, in order */
+    guid_expect(guid_put(c, true, second), KE_NONE, 3);
+    guid_holds(&r, guid_log_of(&r), "0:50 1:1 2:2 4:3", 5);
+    rig_deinit(&r);
+}
+
 /* Rule 12: nothing is decided before the index has come up to the log's end, of which a part, or all, is gone; what is sent meanwhile waits, in order. */
 static void test_rule_12_waits_for_the_index(void **state) {
     (void)state;
@@ -595,7 +635,8 @@ static void test_gate_ends(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_rule_1_wrong_ids), TEST(test_rule_1_not_eligible), TEST(test_rule_1_other_topics), TEST(test_rule_2_order),
-        TEST(test_rule_2_undone), TEST(test_rule_3_repeats), TEST(test_rule_3_repeat_of_forgotten_ids), TEST(test_rule_3_behind_the_five),
+        TEST(test_rule_2_undone), TEST(test_rule_2_undone_while_finding),
+        TEST(test_rule_3_repeats), TEST(test_rule_3_repeat_of_forgotten_ids), TEST(test_rule_3_behind_the_five),
         TEST(test_rule_4_deleted_records_do_not_count), TEST(test_rule_5_in_flight), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_codecs),
         TEST(test_rule_6_append_time), TEST(test_rule_6_sizes_on_arrival), TEST(test_rule_7_empty), TEST(test_rule_11_first_copy_not_committed),
         TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_12_waits_for_the_index),
