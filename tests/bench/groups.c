@@ -7,114 +7,13 @@
  *   groups fetch HOST PORT TOPIC SECONDS               a Fetch of one record each millisecond: its latency
  * Each prints one line of JSON. Members notice a rebalance by their heartbeats, here every 10 ms.
  */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
+#include "raw.h"
+
 #include <poll.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { FETCH = 1, OFFSET_COMMIT = 8, FIND = 10, JOIN = 11, HEARTBEAT = 12, SYNC = 14, MEMBER_ID_REQUIRED = 79, BUF = 1 << 20 };
-static struct sockaddr_in address;
-static uint8_t *in; /* the answer at hand, without its length */
-static size_t in_size;
-
-static void die(const char *what) {
-    fprintf(stderr, "groups: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
-/* ---- Frames ---- */
-
-struct out {
-    uint8_t *p;
-    size_t n, cap;
-};
-static void put(struct out *o, const void *p, size_t n) {
-    if (o->n + n > o->cap) {
-        o->cap = (o->n + n) * 2;
-        if (!(o->p = realloc(o->p, o->cap))) die("memory");
-    }
-    memcpy(o->p + o->n, p, n);
-    o->n += n;
-}
-static void put16(struct out *o, int v) { put(o, &(uint16_t){htons((uint16_t)v)}, 2); }
-static void put32(struct out *o, int32_t v) { put(o, &(uint32_t){htonl((uint32_t)v)}, 4); }
-static void put64(struct out *o, int64_t v) {
-    put32(o, (int32_t)(v >> 32));
-    put32(o, (int32_t)v);
-}
-static void put_str(struct out *o, const char *s) {
-    put16(o, s ? (int)strlen(s) : -1);
-    if (s) put(o, s, strlen(s));
-}
-static void begin(struct out *o, int api, int version) {
-    o->n = 0;
-    put32(o, 0);
-    put16(o, api);
-    put16(o, version);
-    put32(o, 1);
-    put_str(o, "bench");
-}
-static void send_all(int fd, struct out *o) {
-    uint32_t n = htonl((uint32_t)(o->n - 4));
-    memcpy(o->p, &n, 4);
-    for (size_t at = 0; at < o->n;) {
-        ssize_t k = send(fd, o->p + at, o->n - at, MSG_NOSIGNAL);
-        if (k <= 0) die("send");
-        at += (size_t)k;
-    }
-}
-static void receive(int fd, void *to, size_t n) {
-    for (size_t at = 0; at < n;) {
-        ssize_t k = recv(fd, (uint8_t *)to + at, n - at, 0);
-        if (k <= 0) die("the broker has closed the connection");
-        at += (size_t)k;
-    }
-}
-/* Returns the place behind the correlation id. */
-static const uint8_t *answer(int fd) {
-    uint32_t n;
-    receive(fd, &n, 4);
-    in_size = ntohl(n);
-    if (in_size < 4 || in_size > BUF) die("an answer too large");
-    receive(fd, in, in_size);
-    return in + 4;
-}
-static int get16(const uint8_t **p) {
-    int v = (int16_t)((*p)[0] << 8 | (*p)[1]);
-    *p += 2;
-    return v;
-}
-static int32_t get32(const uint8_t **p) {
-    uint32_t v;
-    memcpy(&v, *p, 4);
-    *p += 4;
-    return (int32_t)ntohl(v);
-}
-static void get_str(const uint8_t **p, char *to, size_t size) {
-    int n = get16(p);
-    if (to) snprintf(to, size, "%.*s", n > 0 ? n : 0, (const char *)*p);
-    *p += n > 0 ? n : 0;
-}
-static int dial(void) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) die("connect");
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return fd;
-}
+enum { FETCH = 1, OFFSET_COMMIT = 8, FIND = 10, JOIN = 11, HEARTBEAT = 12, SYNC = 14, MEMBER_ID_REQUIRED = 79 };
 
 /* ---- Members ---- */
 
@@ -389,10 +288,6 @@ static void commits(const char *topic, int parts, int n, double rate, double sec
     printf("{\"records\": %ld, \"failed\": %ld, \"commits_per_s\": %.0f}\n", accepted, failed, (double)accepted / (end - start) * 1000);
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 static void fetch(const char *topic, double seconds) {
     size_t cap = (size_t)(seconds * 1000) + 1000, n = 0;
     double *v = calloc(cap, sizeof *v), start = now_ms();
@@ -423,7 +318,7 @@ static void fetch(const char *topic, double seconds) {
 
 int main(int argc, char **argv) {
     struct rlimit files;
-    if (argc < 4 || !(in = malloc(BUF))) return 2;
+    if (argc < 4) return 2;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
@@ -432,8 +327,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc < 6) return 2;
-    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3]))};
-    inet_pton(AF_INET, argv[2], &address.sin_addr);
+    address_set(argv[2], argv[3]);
     if (strcmp(argv[1], "rebalance") == 0)
         rebalance(argv[4], atoi(argv[5]));
     else if (strcmp(argv[1], "idle") == 0 && argc == 7)

@@ -10,7 +10,7 @@ _names = itertools.count(1)
 
 
 def raw():
-    return cache.c_build("groups", [measure.BENCH / "groups.c"], [])
+    return cache.c_build("groups", [measure.BENCH / "groups.c"], [], [measure.BENCH / "raw.h"])
 
 
 def client():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed and memory, side by side in one run: kbroker against Apache Kafka, libkclient against librdkafka, both against the machine.
 
-    run.py [--short] [--rounds N] [--json FILE] [--stand-in] [SECTION...]
+    run.py [--short] [--rounds N] [--json FILE] [--stand-in] [--large] [SECTION...]
 
 Prints a line a figure: `section name: measured, peer, ratio, target, ok|miss`, and a JSON file with everything behind it.
 Method: measure.py and README.md. Misses do not change the exit code (it is 1 only when a measurement could not be made).
@@ -20,6 +20,7 @@ import traceback
 
 import cluster
 import groups
+import guid
 import measure
 from measure import cache, fresh_topic, drop_topic, interleave, loadgen, program, servers, wire, with_broker
 
@@ -488,6 +489,7 @@ def client_memory(b):
 
 SECTIONS.update(cluster.SECTIONS)
 SECTIONS.update(groups.SECTIONS)
+SECTIONS.update(guid.SECTIONS)
 
 
 def main():
@@ -497,6 +499,7 @@ def main():
     ap.add_argument("--rounds", type=int)
     ap.add_argument("--json", default=str(cache.CACHE / "bench.json"))
     ap.add_argument("--stand-in", action="store_true")
+    ap.add_argument("--large", action="store_true", help="guid: with 100 million ids, too (12 GB of disk)")
     a = ap.parse_args()
     unknown = [s for s in a.sections if s not in SECTIONS]
     if unknown:
