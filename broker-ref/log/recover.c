@@ -393,6 +393,20 @@ static kw_err misplaced(struct walk *w, const struct kb_entry *e, const char **w
     return KW_OK;
 }
 
+/* The metadata's epochs never go down, and no torn write makes two whole batches that follow each other say so. Which of the two is wrong nothing tells. */
+static kw_err check_epoch(struct walk *w, const struct kb_entry *e) {
+    struct kb_recover *r = w->r;
+    if (!r->whole || e->epoch >= r->epoch) {
+        r->epoch = KW_MAX(r->epoch, e->epoch);
+        return KW_OK;
+    }
+    kb_recover_note(r, KB_ERROR,
+                    "%s/%020" PRId64 ".log: damaged at or in front of position %" PRId64 ", offset %" PRId64 ": epoch %d stands behind epoch %d; it is left "
+                    "as it is",
+                    r->dir, w->g->facts.base, w->pos, e->base, (int)e->epoch, (int)r->epoch);
+    return KW_EDECODE;
+}
+
 static kw_err scan_one(struct walk *w) {
     struct kb_recover *r = w->r;
     struct kb_entry e;
@@ -410,6 +424,7 @@ static kw_err scan_one(struct walk *w) {
         return damaged(w);
     }
     w->resynced = false;
+    if ((err = check_epoch(w, &e))) return err;
     if (e.last - w->g->facts.base > INT32_MAX) {
         if (w->pos == 0 && e.last - e.base > INT32_MAX) return KW_EDECODE;
         w->split = e.base;
@@ -620,12 +635,13 @@ static kw_err lost_tail(struct kb_recover *r, size_t i, bool trusted, bool *lost
 
 /* The next one begins before this one ends: it would hide what stands here. It goes, with what comes behind it, and this one is the last: it is looked at
  * once more as such. Where others may count on all that, they are told first. */
-static kw_err overlapped(struct kb_recover *r, size_t i, int64_t expected) {
+static kw_err overlapped(struct kb_recover *r, size_t i, int64_t expected, int32_t epoch) {
     kb_recover_note(r, KB_WARN, "%s/%020" PRId64 ".log: begins below offset %" PRId64 ", where the one before it ends", r->dir, r->bases[i + 1], r->expected);
     if (r->others == KB_OTHERS_MAY_COUNT) return KW_ECRC;
     kw_err err = drop_from(r, i + 1);
     kb_facts_deinit(&r->segs[--r->seg_count].facts);
     r->expected = expected;
+    r->epoch = epoch;
     return err;
 }
 
@@ -635,9 +651,10 @@ static kw_err segments(struct kb_recover *r) {
     for (size_t i = 0; i < r->base_count && !err && !cut; i++) {
         bool trusted = r->clean || (i + 1 < r->base_count && r->bases[i + 1] <= r->recovery_point);
         int64_t expected = r->expected;
+        int32_t epoch = r->epoch;
         err = segment(r, i, trusted, &cut);
         if (!err && !cut && i + 1 < r->base_count && r->bases[i + 1] < r->expected) {
-            err = overlapped(r, i, expected);
+            err = overlapped(r, i, expected, epoch);
             i--; /* once more */
             continue;
         }

@@ -26,7 +26,8 @@ struct kb_recover {
     /* in */
     const char *dir;
     bool create, clean;
-    bool whole; /* from the recovery point on: no gaps, and damage to what was synced once fails the recovery, and nothing is touched */
+    bool whole; /* from the recovery point on: no gaps; damage to what was synced once, and an epoch below the one before, fail the recovery, and nothing is
+                   touched */
     bool sync; /* all that is found is made durable: the log counts it as acknowledged (flush.on.ack) */
     int64_t start_checkpoint, recovery_point; /* -1: none */
     int32_t interval;
@@ -52,6 +53,7 @@ struct kb_recover {
     int64_t *bases, *snapshots;
     size_t base_count, base_cap, snapshot_count, snapshot_cap;
     int64_t expected;
+    int32_t epoch; /* the highest of the batches that were read */
     bool dirty_names, has_metadata; /* partition.metadata is there */
     bool identity;                  /* and is synced with the rest */
 };
