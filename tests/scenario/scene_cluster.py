@@ -1,6 +1,9 @@
 """A cluster of real processes for the scenario tests: kbroker cluster, its commands, and what kc sees of it from outside."""
 import json
 import os
+import random
+import threading
+import time
 
 from scene import KBROKER, KC, Broker, eventually, run
 
@@ -135,3 +138,32 @@ class Cluster(Broker):
 
     def stop(self, wait=60):
         return super().stop(wait=wait)
+
+
+class LeaderKiller(threading.Thread):
+    """Kills (kill -9) the leader of one of the topics' partitions, has it return, and again, until told to end."""
+
+    def __init__(self, cluster, *topics):
+        super().__init__()
+        self.cluster, self.topics, self.rng, self.over, self.kills, self.error = cluster, topics, random.Random(7), threading.Event(), 0, None
+
+    def run(self):
+        try:
+            while not self.over.wait(0.3):
+                leaders = [p["leader"] for t in self.topics for p in self.cluster.partitions(t) if p["leader"] >= 0 and len(p["isr"]) == 3]
+                if not leaders:
+                    continue
+                victim = self.rng.choice(leaders)
+                self.cluster.kill(victim)
+                self.kills += 1
+                time.sleep(0.5)
+                self.cluster.start(victim)
+        except Exception as e:  # noqa: BLE001 - told by end()
+            self.error = e
+
+    def end(self):
+        self.over.set()
+        self.join()
+        if self.error:
+            raise self.error
+        return self.kills

@@ -6,11 +6,9 @@ import random
 import re
 import sqlite3
 import subprocess
-import threading
-import time
 
 from scene import BUILD, ROOT, Broker, equal, kc, main, run, test
-from scene_cluster import Cluster
+from scene_cluster import Cluster, LeaderKiller
 
 COUNT, KILLS, RUNS_MAX = 1200, 12, 400
 
@@ -131,35 +129,6 @@ def exactly_once_refuses_a_topic_that_looks_no_ids_up(folder):
     equal(r.returncode, 1)
     equal("message.guid.dedup=true" in r.stderr, True, r.stderr)
     equal(run(program, "send", b.address, "plain").returncode, 2)
-
-
-class LeaderKiller(threading.Thread):
-    """Kills (kill -9) the leader of one of the topic's partitions, has it return, and again, until told to end."""
-
-    def __init__(self, cluster, topic):
-        super().__init__()
-        self.cluster, self.topic, self.rng, self.over, self.kills, self.error = cluster, topic, random.Random(7), threading.Event(), 0, None
-
-    def run(self):
-        try:
-            while not self.over.wait(0.3):
-                leaders = [p["leader"] for p in self.cluster.partitions(self.topic) if p["leader"] >= 0 and len(p["isr"]) == 3]
-                if not leaders:
-                    continue
-                victim = self.rng.choice(leaders)
-                self.cluster.kill(victim)
-                self.kills += 1
-                time.sleep(0.5)
-                self.cluster.start(victim)
-        except Exception as e:  # noqa: BLE001 - told by end()
-            self.error = e
-
-    def end(self):
-        self.over.set()
-        self.join()
-        if self.error:
-            raise self.error
-        return self.kills
 
 
 @test
