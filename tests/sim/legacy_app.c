@@ -183,7 +183,8 @@ static kw_err encode_fetch(struct kc_request *rq, struct kw_out *out) {
     return kw_encode(&kw_fetch_request_desc, rq->version, &m, out);
 }
 
-static void take_messages(struct legacy *a, struct kw_records r, int8_t magic_max, bool *any) {
+/* KW_ENOMEM: the client has none for what it was given; something may have been read in front of it. */
+static kw_err take_messages(struct legacy *a, struct kw_records r, int8_t magic_max, bool *any) {
     struct kw_message_iter it;
     struct kw_message_view v;
     int32_t rc;
@@ -201,6 +202,7 @@ static void take_messages(struct legacy *a, struct kw_records r, int8_t magic_ma
     if (rc < 0 && rc != KW_ENOMEM)
         sim_fail(a->w, 10, "old consumer %d: %d-%d behind offset %lld: what was served does not follow the format: %s", a->number, a->at.topic,
                  a->at.partition, (long long)a->at.next - 1, kc_err_name(kc_err_from(rc)));
+    return rc;
 }
 
 static void wander(struct legacy *a) { /* elsewhere in the log, since here it does not go on */
@@ -234,9 +236,9 @@ static void fetched(struct kc_request *rq, kc_err err, struct kw_in *body, struc
         const struct kw_fetch_response_partition_data *p = &m.responses.v[0].partitions.v[0];
         err = p->error_code;
         int64_t before = a->at.next;
-        if (err == KC_OK) take_messages(a, p->records, rq->version < 2 ? 0 : 1, &any);
+        kw_err taken = err == KC_OK ? take_messages(a, p->records, rq->version < 2 ? 0 : 1, &any) : KW_OK;
         if (any) a->bytes = BYTES_MAX / 16;
-        if (err == KC_OK && !any && p->high_watermark > before) stalls(a, before, p->high_watermark);
+        if (err == KC_OK && taken == KW_OK && !any && p->high_watermark > before) stalls(a, before, p->high_watermark);
         if (err == KC_OK && !any && p->high_watermark > before) a->bytes *= 4; /* not even one fits */
         sim_trace(a->w, "old consumer %d: %d-%d from %lld to %lld: %s", a->number, a->at.topic, a->at.partition, (long long)before,
                   (long long)a->at.next, kc_err_name(err));
