@@ -5,26 +5,20 @@
 #define SEGMENTS_MAX 128 /* that a shape has */
 
 kw_err kb_fuse_maker_init(struct kb_fuse_maker *m) {
-    *m = (struct kb_fuse_maker){.mixed = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->mixed)),
-                                .sorted = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->sorted)),
-                                .degree = kw_malloc(SLOTS_MAX * sizeof(*m->degree)),
-                                .keys = kw_malloc(SLOTS_MAX * sizeof(*m->keys)),
-                                .alone = kw_malloc(SLOTS_MAX * sizeof(*m->alone)),
-                                .order = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->order)),
-                                .place = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->place))};
-    if (m->mixed && m->sorted && m->degree && m->keys && m->alone && m->order && m->place) return KW_OK;
+    *m = (struct kb_fuse_maker){.sorted = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->sorted)),
+                                .slots = kw_malloc(SLOTS_MAX * sizeof(*m->slots)),
+                                .alone = kw_malloc((SLOTS_MAX + 1) * sizeof(*m->alone)),
+                                .order = kw_malloc(KB_FUSE_KEYS_MAX * sizeof(*m->order))};
+    if (m->sorted && m->slots && m->alone && m->order) return KW_OK;
     kb_fuse_maker_deinit(m);
     return KW_ENOMEM;
 }
 
 void kb_fuse_maker_deinit(struct kb_fuse_maker *m) {
-    kw_free(m->mixed);
     kw_free(m->sorted);
-    kw_free(m->degree);
-    kw_free(m->keys);
+    kw_free(m->slots);
     kw_free(m->alone);
     kw_free(m->order);
-    kw_free(m->place);
     *m = (struct kb_fuse_maker){0};
 }
 
@@ -48,55 +42,59 @@ void kb_fuse_shape(struct kb_fuse *f, size_t count) {
 
 /* The hashes under this seed, those of one segment behind those of the one before. */
 static void mix(struct kb_fuse_maker *m, const struct kb_fuse *f, const uint64_t *hashes, size_t count) {
-    size_t starts[SEGMENTS_MAX + 1] = {0};
-    for (size_t i = 0; i < count; i++) {
-        m->mixed[i] = kb_fuse_mix(hashes[i] ^ f->seed);
-        starts[((unsigned __int128)m->mixed[i] * f->segments >> 64) + 1]++;
-    }
+    uint32_t starts[SEGMENTS_MAX + 1] = {0};
+    for (size_t i = 0; i < count; i++) starts[((unsigned __int128)kb_fuse_mix(hashes[i] ^ f->seed) * f->segments >> 64) + 1]++;
     for (size_t s = 1; s <= f->segments; s++) starts[s] += starts[s - 1];
-    for (size_t i = 0; i < count; i++) m->sorted[starts[(unsigned __int128)m->mixed[i] * f->segments >> 64]++] = m->mixed[i];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t mixed = kb_fuse_mix(hashes[i] ^ f->seed);
+        m->sorted[starts[(unsigned __int128)mixed * f->segments >> 64]++] = mixed;
+    }
 }
 
-/* Takes off keys that have a slot for themselves, until none is left; false: some hold each other fast. */
+/* Of a slot: in the lower half which keys it has (xor), above it how many. A key has three slots in as many segments, so that the number wraps only where
+ * all 65536 have this one, and then none is taken off. */
+#define ONE_KEY (1u << 16)
+static inline bool is_alone(uint32_t slot) { return slot >> 16 == 1; }
+
+/* Takes off keys that have a slot for themselves, until none is left; false: some hold each other fast. First in, first out: so the processor works on the
+ * next ones while it waits for one's memory. Whether a slot becomes alone nobody can guess, so there is no branch on it. */
 static bool peel(struct kb_fuse_maker *m, const struct kb_fuse *f, size_t count) {
-    size_t slots = kb_fuse_slots(f), taken = 0;
-    uint32_t at[3];
-    memset(m->degree, 0, slots * sizeof(*m->degree));
-    memset(m->keys, 0, slots * sizeof(*m->keys));
+    size_t slots = kb_fuse_slots(f), taken = 0, waiting = 0;
+    uint32_t at[5];
+    memset(m->slots, 0, slots * sizeof(*m->slots));
     for (size_t i = 0; i < count; i++) {
         kb_fuse_at(f, m->sorted[i], at);
-        for (int k = 0; k < 3; k++) {
-            m->degree[at[k]]++;
-            m->keys[at[k]] ^= (uint32_t)i;
-        }
+        for (int k = 0; k < 3; k++) m->slots[at[k]] = (m->slots[at[k]] ^ (uint32_t)i) + ONE_KEY;
     }
-    size_t waiting = 0;
-    for (size_t s = 0; s < slots; s++)
-        if (m->degree[s] == 1) m->alone[waiting++] = (uint32_t)s;
-    while (waiting > 0) { /* a slot comes here once: as it is alone, or becomes so */
-        uint32_t s = m->alone[--waiting];
-        if (m->degree[s] != 1) continue;
-        uint32_t key = m->keys[s];
-        m->order[taken] = key;
-        m->place[taken++] = s;
+    for (size_t s = 0; s < slots; s++) {
+        m->alone[waiting] = (uint32_t)s;
+        waiting += is_alone(m->slots[s]);
+    }
+    for (size_t i = 0; i < waiting; i++) { /* a slot comes here once: as it is alone, or becomes so */
+        uint32_t s = m->alone[i], key = m->slots[s] & (ONE_KEY - 1);
+        if (!is_alone(m->slots[s])) continue; /* its key was taken off by another */
         kb_fuse_at(f, m->sorted[key], at);
-        for (int k = 0; k < 3; k++) {
-            m->keys[at[k]] ^= key;
-            if (--m->degree[at[k]] == 1) m->alone[waiting++] = at[k];
+        at[3] = at[0];
+        at[4] = at[1];
+        uint32_t which = (uint32_t)(at[1] == s) + 2 * (uint32_t)(at[2] == s);
+        m->order[taken++] = key | which << 16;
+        m->slots[s] = 0;
+        for (int k = 1; k < 3; k++) { /* the other two */
+            uint32_t other = at[which + (uint32_t)k];
+            m->slots[other] = (m->slots[other] ^ key) - ONE_KEY;
+            m->alone[waiting] = other;
+            waiting += is_alone(m->slots[other]);
         }
     }
     return taken == count;
 }
 
-static void put(uint8_t *bits, uint32_t i, uint32_t v) {
+/* It is 0 yet. */
+static inline void put(uint8_t *bits, uint32_t i, uint32_t v) {
     uint8_t *p = bits + (size_t)i * 3 / 2;
-    if (i & 1) {
-        p[0] = (uint8_t)((p[0] & 0x0f) | v << 4);
-        p[1] = (uint8_t)(v >> 4);
-    } else {
-        p[0] = (uint8_t)v;
-        p[1] = (uint8_t)((p[1] & 0xf0) | v >> 8);
-    }
+    v <<= 4 * (i & 1);
+    p[0] |= (uint8_t)v;
+    p[1] |= (uint8_t)(v >> 8);
 }
 
 void kb_fuse_make(struct kb_fuse_maker *m, struct kb_fuse *f, const uint64_t *hashes, size_t count, uint64_t seed, int tries, uint8_t *bits) {
@@ -116,11 +114,9 @@ void kb_fuse_make(struct kb_fuse_maker *m, struct kb_fuse *f, const uint64_t *ha
         if (peel(m, f, count)) break;
     }
     for (size_t i = count; i-- > 0;) {
-        uint64_t mixed = m->sorted[m->order[i]];
+        uint64_t mixed = m->sorted[m->order[i] & (ONE_KEY - 1)];
         kb_fuse_at(f, mixed, at);
-        uint32_t v = kb_fuse_print(mixed);
-        for (int k = 0; k < 3; k++)
-            if (at[k] != m->place[i]) v ^= kb_fuse_get(bits, at[k]);
-        put(bits, m->place[i], v);
+        uint32_t v = kb_fuse_get(bits, at[0]) ^ kb_fuse_get(bits, at[1]) ^ kb_fuse_get(bits, at[2]);
+        put(bits, at[m->order[i] >> 16], v ^ kb_fuse_print(mixed));
     }
 }

@@ -40,7 +40,7 @@ static inline void kb_fuse_at(const struct kb_fuse *f, uint64_t mixed, uint32_t 
 static inline uint32_t kb_fuse_get(const uint8_t *bits, uint32_t i) {
     const uint8_t *p = bits + (size_t)i * 3 / 2;
     uint32_t v = (uint32_t)p[0] | (uint32_t)p[1] << 8;
-    return i & 1 ? v >> 4 : v & 0xfff;
+    return v >> 4 * (i & 1) & 0xfff;
 }
 static inline uint32_t kb_fuse_print(uint64_t mixed) { return (uint32_t)(mixed ^ mixed >> 32) & 0xfff; }
 static inline bool kb_fuse_has(const struct kb_fuse *f, uint64_t hash) {
@@ -54,10 +54,10 @@ static inline bool kb_fuse_has(const struct kb_fuse *f, uint64_t hash) {
 #define KB_FUSE_KEYS_MAX ((size_t)64 << 10)
 /* What a filter is made in; for one block after another. */
 struct kb_fuse_maker {
-    uint64_t *mixed, *sorted; /* sorted: by the segment, so that what is worked on together lies together */
-    uint32_t *degree, *keys; /* of each slot: how many, and which (xor) */
-    uint32_t *alone;         /* slots that one key has for itself */
-    uint32_t *order, *place; /* keys in the order in which they were taken off, and the slot that each then had for itself */
+    uint64_t *sorted; /* by the segment, so that what is worked on together lies together */
+    uint32_t *slots;  /* of each: how many keys, and which (xor) */
+    uint32_t *alone;  /* slots that one key has for itself */
+    uint32_t *order;  /* keys in the order in which they were taken off, and which of its slots each then had for itself */
 };
 kw_err kb_fuse_maker_init(struct kb_fuse_maker *m) KW_CHECK;
 void kb_fuse_maker_deinit(struct kb_fuse_maker *m);

@@ -36,4 +36,10 @@ static inline bool kb_guid_eq(const uint8_t x[16], const uint8_t y[16]) {
     return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
 }
 
+/* In the order of memcmp. */
+static inline bool kb_guid_less(const uint8_t x[16], const uint8_t y[16]) {
+    uint64_t a = kw_load64(x), b = kw_load64(y);
+    return a != b ? a < b : kw_load64(x + 8) < kw_load64(y + 8);
+}
+
 #endif

@@ -53,45 +53,15 @@ static char *tmp_of(const struct kb_guid_job *j) {
 
 /* ---- A table ---- */
 
-struct place {
-    uint64_t hash;
-    const struct kb_guid_slot_entry *e;
-};
-
-static bool is_before(const struct place *x, const struct place *y) {
-    if (x->hash != y->hash) return x->hash < y->hash;
-    return kb_run_order(x->hash, x->e->id, x->e->delta, y->hash, y->e->id, y->e->delta) < 0;
-}
-
-#define BUCKET_BITS 13
 #define AHEAD 12 /* entries that are on their way from memory */
 
-/* Into buckets by the hash's first bits, in the order of the offsets; few are in one, and those are put in order by hand. One id all over is in order
- * already. */
-static void sort(const struct kb_guid_job *j, struct place *v, uint32_t *starts) {
-    const struct kb_guid_slot_entry *e = j->table->v;
-    memset(starts, 0, ((1u << BUCKET_BITS) + 1) * sizeof(*starts));
-    for (size_t i = 0; i < j->count; i++) starts[(kb_guid_hash(j->key, e[i].id) >> (64 - BUCKET_BITS)) + 1]++;
-    for (size_t b = 1; b <= 1u << BUCKET_BITS; b++) starts[b] += starts[b - 1];
-    for (size_t i = 0; i < j->count; i++) {
-        uint64_t hash = kb_guid_hash(j->key, e[i].id);
-        v[starts[hash >> (64 - BUCKET_BITS)]++] = (struct place){hash, &e[i]};
-    }
-    for (size_t i = 1; i < j->count; i++) {
-        struct place x = v[i];
-        size_t at = i;
-        for (; at > 0 && is_before(&x, &v[at - 1]); at--) v[at] = v[at - 1];
-        v[at] = x;
-    }
-}
-
-static kw_err put_table(struct kb_guid_job *j, struct place *v, uint32_t *starts, struct kb_run_writer *w) {
+static kw_err put_table(struct kb_guid_job *j, const struct kb_guid_place *v, struct kb_run_writer *w) {
     kw_err err = KW_OK;
-    sort(j, v, starts);
     for (size_t i = 0; i < j->count && err == KW_OK; i++) {
-        if (i + AHEAD < j->count) __builtin_prefetch(v[i + AHEAD].e);
-        struct kb_guid_entry e = {.offset = j->facts.base + v[i].e->delta, .payload = v[i].e->payload};
-        memcpy(e.id, v[i].e->id, KB_GUID_SIZE);
+        if (i + AHEAD < j->count) __builtin_prefetch(&j->table->v[v[i + AHEAD].index]);
+        const struct kb_guid_slot_entry *s = &j->table->v[v[i].index];
+        struct kb_guid_entry e = {.offset = j->facts.base + s->delta, .payload = s->payload};
+        memcpy(e.id, s->id, KB_GUID_SIZE);
         err = kb_run_writer_add(w, v[i].hash, &e);
     }
     return err;
@@ -100,19 +70,20 @@ static kw_err put_table(struct kb_guid_job *j, struct place *v, uint32_t *starts
 void kb_guid_flush_run(void *arg, struct kb_fs *fs) {
     struct kb_guid_job *j = arg;
     struct kb_run_writer *w = kw_calloc(1, sizeof(*w));
-    struct place *v = kw_malloc(j->count * sizeof(*v));
-    uint32_t *starts = kw_malloc(((1u << BUCKET_BITS) + 1) * sizeof(*starts));
+    struct kb_guid_place *v = kw_malloc(2 * j->count * sizeof(*v));
     char *tmp = tmp_of(j);
     j->err = KW_ENOMEM;
     j->rotten = -1;
-    if (w && v && starts && tmp) {
+    if (w && v && tmp) {
         w->facts = j->facts;
         kw_err err = begin(j, fs, tmp, w);
-        if (err == KW_OK) err = put_table(j, v, starts, w);
+        if (err == KW_OK) {
+            kb_guid_table_sort(j->table, j->count, v, v + j->count);
+            err = put_table(j, v, w);
+        }
         end(j, fs, tmp, w, err);
     }
     kw_free(tmp);
-    kw_free(starts);
     kw_free(v);
     kw_free(w);
 }

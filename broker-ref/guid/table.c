@@ -117,3 +117,43 @@ void kb_guid_table_pop(struct kb_guid_table *t, int64_t to) {
     t->forgotten = KW_MIN(t->forgotten, count);
     fill_slots(t, t->slots_from);
 }
+
+/* ---- As a run ---- */
+
+#define DIGIT_BITS 11
+#define DIGITS (1u << DIGIT_BITS)
+
+static bool is_before(const struct kb_guid_table *t, const struct kb_guid_place *x, const struct kb_guid_place *y) {
+    if (x->hash != y->hash) return x->hash < y->hash;
+    int c = memcmp(t->v[x->index].id, t->v[y->index].id, KB_GUID_SIZE);
+    return c ? c < 0 : x->index < y->index; /* which is the order of the offsets */
+}
+
+static void make_starts(uint32_t *counts) {
+    for (uint32_t d = 0, sum = 0; d < DIGITS; d++) {
+        uint32_t n = counts[d];
+        counts[d] = sum;
+        sum += n;
+    }
+}
+
+/* By the hash's first 22 bits in two passes, by which few stay where they do not belong; those go home by hand. One id all over is in order already. */
+void kb_guid_table_sort(const struct kb_guid_table *t, size_t count, struct kb_guid_place *v, struct kb_guid_place *spare) {
+    uint32_t high[DIGITS] = {0}, low[DIGITS] = {0};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t hash = kb_guid_hash(t->key, t->v[i].id);
+        v[i] = (struct kb_guid_place){hash, (uint32_t)i};
+        high[hash >> (64 - DIGIT_BITS)]++;
+        low[hash >> (64 - 2 * DIGIT_BITS) & (DIGITS - 1)]++;
+    }
+    make_starts(high);
+    make_starts(low);
+    for (size_t i = 0; i < count; i++) spare[low[v[i].hash >> (64 - 2 * DIGIT_BITS) & (DIGITS - 1)]++] = v[i];
+    for (size_t i = 0; i < count; i++) v[high[spare[i].hash >> (64 - DIGIT_BITS)]++] = spare[i];
+    for (size_t i = 1; i < count; i++) {
+        struct kb_guid_place x = v[i];
+        size_t at = i;
+        for (; at > 0 && is_before(t, &x, &v[at - 1]); at--) v[at] = v[at - 1];
+        v[at] = x;
+    }
+}

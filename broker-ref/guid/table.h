@@ -37,6 +37,12 @@ kw_err kb_guid_table_add(struct kb_guid_table *t, const struct kb_guid_entry *e,
 /* The lowest copy in [from, to). */
 bool kb_guid_table_find(struct kb_guid_table *t, const uint8_t id[KB_GUID_SIZE], uint64_t hash, int64_t from, int64_t to, struct kb_guid_entry *out);
 void kb_guid_table_pop(struct kb_guid_table *t, int64_t to); /* entries from `to` on go; the end goes back to it */
+struct kb_guid_place { /* of an entry, in the order of a run: by hash, then id, then offset */
+    uint64_t hash;
+    uint32_t index; /* in v */
+};
+/* The first `count` entries. v: so many, out; spare: so many, too. Reads nothing that changes while a table is being written. */
+void kb_guid_table_sort(const struct kb_guid_table *t, size_t count, struct kb_guid_place *v, struct kb_guid_place *spare);
 size_t kb_guid_table_below(const struct kb_guid_table *t, int64_t offset); /* so many entries are */
 static inline int64_t kb_guid_table_memory(const struct kb_guid_table *t) {
     return (int64_t)(t->cap * sizeof(*t->v) + t->slot_cap * sizeof(*t->slots));
