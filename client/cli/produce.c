@@ -10,7 +10,7 @@
 #include "base/nearest.h"
 
 #define FAILURES_SHOWN 5
-
+#define INTERRUPTED_US 2000000 /* for what was sent already */
 
 /* A record's number, and its id where that is told, behind its opaque. */
 static uint64_t opaque_of(const struct produce *k, uint64_t number, const kc_record *r) {
@@ -312,11 +312,15 @@ static int pump(struct produce *k, FILE *in) {
 static int finish(struct produce *k, int rc) {
     kc_error *error = NULL;
     kc_op *op = NULL;
-    kc_err err = kc_producer_close_start(k->producer, cli_interrupted ? 2000000 : KC_FOREVER, 0, &op, &error);
+    kc_err err = kc_producer_close_start(k->producer, cli_interrupted ? INTERRUPTED_US : KC_FOREVER, 0, &op, &error);
     if (err != KC_OK) return cli_fail("close", err, error);
+    int64_t until_us = 0; /* from an interruption on that comes now */
     while (drain(k, 200000) != KC_CLOSED) {
         cli_session_logs(&k->s);
-        if (cli_interrupted == 1 && kc_op_done(op)) break;
+        if (cli_interrupted && kc_op_done(op)) break;
+        if (!cli_interrupted) continue;
+        if (until_us == 0) until_us = cli_now_us() + INTERRUPTED_US;
+        if (cli_now_us() >= until_us) (void)kc_producer_purge(k->producer, KC_PURGE_QUEUED | KC_PURGE_IN_FLIGHT);
     }
     kc_op_free(op);
     cli_progress_end(&k->progress);
@@ -420,7 +424,8 @@ int cmd_produce(int argc, char **argv) {
     const struct cli_command c = {"produce", "", "Sends records: a line each.",
                                   "Ids: a topic with message.guid.dedup=true stores a record with an id once, however often it is sent; one that was "
                                   "there is told on stderr, and is no failure. An id is a UUID, or 16 bytes. --guid-from field: what stands before the "
-                                  "first blank of a line, or, with --json, its member guid.",
+                                  "first blank of a line, or, with --json, its member guid; header:guid: what -H guid=UUID says, which is "
+                                  "16 bytes then.",
                                   0, 0, options, sizeof options / sizeof *options,
                                   "  seq 10 | kc produce -t numbers\n"
                                   "  kc produce -t users -K : -l users.txt -H source=import\n"

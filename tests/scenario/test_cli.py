@@ -263,6 +263,10 @@ def ctrl_c_ends_every_long_command(folder):
         rc, out, err = interrupt([*args, *nobody], b"ALL_BROKERS_DOWN")
         equal((rc, out), (1, ""), f"{args} without a broker")
         holds(err, "interrupted")
+    (folder / "line").write_text("x\n")
+    for args in (["produce", "-t", "t", "-l", folder / "line"], ["produce", "-t", "t", "--guid", "-l", folder / "line"], ["guid", "get", "-t", "t", "0" * 32]):
+        rc, out, err = interrupt([*args, *nobody], b"ALL_BROKERS_DOWN")
+        equal((rc, out), (1, ""), f"{args} without a broker")
     for args in (["bench", "consume", "-t", "t"], ["bench", "produce", "-t", "t", "--count", "1000000000", "--rate", "20"], ["bench", "latency", "-t", "t", "--count", "10000000", "--rate", "20"],
                  ["bench", "latency", "-t", "t", "--count", "10000000"], ["bench", "latency", "-t", "t", "--e2e", "--rate", "20"]):
         rc, out, err = interrupt([*args, "-b", b.address], b"")
