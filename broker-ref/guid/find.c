@@ -380,7 +380,7 @@ int32_t kb_guid_find(struct kb_guid_find *f, struct kb_now now) {
     f->priv = NULL;
     clear(f);
     kb_guid_expire(ix, now);
-    ix->counts.finds++;
+    ix->counts.finds += (int64_t)f->count;
     kw_err err = look(ix, f, INT64_MIN, &c);
     if (err == KW_OK && c.count == 0) {
         count_hits(ix, f);

@@ -108,7 +108,8 @@ void kb_guid_find_cancel(struct kb_guid_find *f);               /* done will not
 
 struct kb_guid_stats {
     int64_t from, end, entries, runs, disk_bytes, memory_bytes, window_ms;
-    /* Counted since it was opened. forgotten: ids that went with their records within the window; of a run of which a part went, in proportion. */
+    /* Counted since it was opened. forgotten: ids that went with their records within the window; of a run of which a part went, in proportion.
+     * finds, hits: ids that were looked for, and met. */
     int64_t finds, run_reads, hits, flushes, merges, rotten, forgotten;
 };
 void kb_guid_stats(const struct kb_guid_index *index, struct kb_guid_stats *out);

@@ -18,6 +18,13 @@ static int fail(const char *what, const char *topic, kc_err err, kc_error *error
     return rc;
 }
 
+/* 0: it is no name, which is told. */
+static int32_t topic_number(struct cli_session *s, const char *what, const char *topic) {
+    int32_t number = kc_client_topic(s->client, topic);
+    if (number == 0) fprintf(stderr, "kc: %s: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", what, topic);
+    return number;
+}
+
 static int list_of(struct cli_session *s, const char *what, const char *topic, kc_err err, kc_op *op, kc_error *error, kc_guid_list **out) {
     if (err == KC_OK) err = cli_wait(s, op, &error);
     if (err == KC_OK && !(*out = kc_op_result_guids(op))) err = KC_NO_MEMORY;
@@ -169,11 +176,8 @@ static int open_reader(struct get *g) {
 static int get(struct get *g) {
     int rc = cli_session_open(&g->s);
     if (rc != CLI_OK) return rc;
-    g->topic_id = kc_client_topic(g->s.client, g->topic);
-    if (g->topic_id == 0) {
-        fprintf(stderr, "kc: guid get: '%s' is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -\n", g->topic);
-        return CLI_USAGE;
-    }
+    g->topic_id = topic_number(&g->s, "guid get", g->topic);
+    if (g->topic_id == 0) return CLI_USAGE;
     cli_catch_signals(NULL, NULL);
     kc_error *error = NULL;
     kc_op *op = NULL;
@@ -310,6 +314,7 @@ static int guid_stats(int argc, char **argv) {
     if (rc >= 0) return rc;
     if (!topic) return cli_usage_error(&c, "needs -t TOPIC");
     rc = cli_session_open(&s);
+    if (rc == CLI_OK && topic_number(&s, c.name, topic) == 0) rc = CLI_USAGE;
     if (rc == CLI_OK) {
         kc_error *error = NULL;
         kc_op *op = NULL;

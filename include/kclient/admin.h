@@ -290,7 +290,7 @@ typedef struct kc_guid_partition {
     /* Of kc_admin_guid_stats, 0 else: what its index holds, and what it has done since it was opened. */
     int64_t from, end;           /**< the offsets that it knows the records of; end: the log's, unless it still has to catch up */
     int64_t entries, runs, disk_bytes, memory_bytes, window_ms;
-    int64_t finds, run_reads, hits, flushes, merges; /**< hits: finds that met a record; run_reads: reads of run files */
+    int64_t finds, run_reads, hits, flushes, merges; /**< finds, hits: ids looked for, and met; run_reads: reads of run files */
     int64_t forgotten;           /**< ids that went with their records within the window (size retention, deleted records, an unclean election) */
 } kc_guid_partition;
 /** Looks records up by their ids: guids are n of 16 bytes each, one behind the other; up to KC_GUID_LOOKUP_MAX. partitions: in these alone;
