@@ -5,7 +5,7 @@
  * send:     sends orders until all in-sync replicas have them, then notes which those were. Started again it goes on behind the note: what was sent and
  *           not noted is sent again.
  * process:  processes some records, then commits the position behind them. Started again it goes on at the position.
- * --note-before turns both round: what was noted and not sent or done yet never is. That is at_least_once.c.
+ * --note-before turns both round: what was noted and not sent or done yet never is. That is at_most_once.c.
  *
  * Usage: at_least_once send HOST:PORT TOPIC FOLDER COUNT [--note-before] | at_least_once process HOST:PORT TOPIC FOLDER [--note-before]
  */
@@ -25,7 +25,7 @@
 static bool note_before;
 
 static int fail(const char *what, kc_error *error) {
-    fprintf(stderr, "%s: %s\n", what, error ? kc_error_message(error) : "failed");
+    fprintf(stderr, "%s%s%s\n", what, error ? ": " : "", error ? kc_error_message(error) : "");
     kc_error_free(error);
     return 1;
 }

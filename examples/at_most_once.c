@@ -24,7 +24,7 @@
 static bool note_after;
 
 static int fail(const char *what, kc_error *error) {
-    fprintf(stderr, "%s: %s\n", what, error ? kc_error_message(error) : "failed");
+    fprintf(stderr, "%s%s%s\n", what, error ? ": " : "", error ? kc_error_message(error) : "");
     kc_error_free(error);
     return 1;
 }

@@ -40,7 +40,8 @@ struct produce {
 
 /* Checks --guid and --guid-from; -1 or the exit code. */
 int produce_ids_prepare(struct produce *k, const struct cli_command *c);
-/* Gives the record its id, out of where the options say: false: k->why says what is wrong with it. text: of a field, or NULL. */
+/* Gives the record its id, out of where the options say: false: k->why says what is wrong with it. field: what was cut off the line, or its
+ * JSON member guid; p NULL: there is none. */
 bool produce_ids_give(struct produce *k, kc_record *r, kc_bytes field);
 /* Cuts the first field off a line, up to a blank or a tab, where ids come from there. */
 kc_bytes produce_ids_cut(const struct produce *k, char **line, size_t *n);

@@ -313,8 +313,7 @@ void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, str
         if (slot->batch && !err && rq->no_answer) {
             if (slot->batch->ids && !kc_sender_knows_ids(s, r->broker->node)) tell_plain(s, slot->batch, r->broker->node);
             kc_sender_complete(s, slot->batch, KC_OK, KC_MAYBE_PERSISTED, NULL);
-        }
-        if (slot->batch) no_answer(s, slot, err ? err : KC_BAD_MESSAGE); /* an answer without this partition is none */
+        } else if (slot->batch) no_answer(s, slot, err ? err : KC_BAD_MESSAGE); /* an answer without this partition is none */
         kw_blk_unref(slot->blk);
     }
     kw_free(r);
