@@ -7,7 +7,9 @@
 #include "log/log.h"
 #include "wire/compress.h"
 
+#ifndef GUIDS_MAX
 #define GUIDS_MAX 64
+#endif
 struct guids { /* a batch; id 0: none */
     uint64_t ids[GUIDS_MAX];
     int32_t count;
