@@ -164,6 +164,7 @@ static struct kb_segment *take_found(struct kb_log *log, struct kb_found *g, boo
     if (!s) return NULL;
     struct kb_facts *f = &g->facts;
     s->fresh = g->mtime_ms < 0;
+    s->name_at = 1;
     s->end = KW_MAX(f->end, f->base);
     s->size = s->submitted_size = s->written_size = f->size;
     s->synced_size = g->synced ? f->size : -1;
@@ -215,6 +216,8 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
     p->sync.wanted = log->synced < log->leo;
     p->unsynced_since_us = log->synced < log->leo ? now.mono_us : KW_NEVER;
     p->dir_unsynced = !r->clean && !r->names_synced;
+    p->names_made = 1;
+    p->names_synced = p->dir_unsynced ? 0 : 1;
     p->parent_unsynced = r->created || (!r->clean && !r->names_synced);
     p->last_pid_offset = r->last_pid_offset;
     p->start_snapshot = r->snapshot_kept;
@@ -385,6 +388,7 @@ static void stop_try(struct kb_log *log, struct kb_now now) {
         if (!p->sync.running && p->sync.failed && p->young) stop_sync(log, now); /* they wait for a sync that failed */
         return;
     }
+    if (kb_log_active(log)->fresh && kb_log_active(log)->file_state == KB_LOADING) return; /* retention has it made: then it has indexes, too */
     if (!s->stored) {
         s->stored = true;
         stop_store(log);

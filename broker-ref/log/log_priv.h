@@ -43,6 +43,7 @@ struct kb_segment {
     bool empties;               /* among what was checked, or written, there are batches without records */
     bool gone;                  /* truncated away or deleted: reads start over */
     bool fresh;                 /* its file is not there yet */
+    uint64_t name_at;           /* how many names the log had made with its own: durable once names_synced is there */
     bool sealed;
     bool pinned;                /* its files do not have their names yet: handle and indexes stay in memory */
     bool index_stored;          /* the files hold what memory holds, or will */
@@ -144,6 +145,7 @@ struct kb_log_private {
     uint32_t pins;
     bool closed;                /* kb_log_free was called */
     bool dir_unsynced, parent_unsynced;
+    uint64_t names_made, names_synced, names_syncing; /* of segments; all that a start finds are the first */
     uint8_t *identity; /* of partition.metadata, written instead of the folder's next sync, and with it; NULL: it is durable, or nobody's care */
     size_t identity_size;
     struct kb_segment **segs;   /* ascending; the last is active */

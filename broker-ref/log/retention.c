@@ -81,6 +81,19 @@ static kw_err drop_oldest(struct kb_log *log) {
     return KW_OK;
 }
 
+/* Where a log ends its files say: the last that does goes when the next one is there for good, be it empty. Else a start would find nothing, and offsets
+ * that were given would be given again. */
+static bool is_there(struct kb_log *log, struct kb_segment *s) {
+    struct kb_log_private *p = log->priv;
+    kw_err err;
+    if (!s->fresh && (log->env->ephemeral || s->name_at <= p->names_synced)) return true;
+    if (p->stop) return false;
+    if (s->fresh && (!p->young || log->env->ephemeral)) (void)kb_seg_file_want(s, &err); /* what fails is tried again with the next look */
+    p->sync.wanted = true;
+    kb_sync_step(log);
+    return false;
+}
+
 static int32_t drop_while(struct kb_log *log, int64_t hw, struct kb_now now, bool (*due)(const struct kb_log *, const struct kb_segment *, struct kb_now)) {
     struct kb_log_private *p = log->priv;
     int32_t n = 0;
@@ -92,7 +105,7 @@ static int32_t drop_while(struct kb_log *log, int64_t hw, struct kb_now now, boo
         if (p->seg_count == 1) {
             if (s->size == 0 || kb_log_roll(log, log->leo, now)) break; /* an expired active segment is rolled first */
         }
-        if (s->index_ops) break; /* its index is being stored: next time */
+        if (!is_there(log, p->segs[1]) || s->index_ops) break; /* it is being made, or its index is being stored: next time */
         if (drop_oldest(log)) break;
         n++;
     }

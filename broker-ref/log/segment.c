@@ -161,6 +161,13 @@ static void make_index_files(struct kb_segment *s) {
     }
 }
 
+/* Retention waits for its name, and no write that would go on with what else waits. */
+static void named_alone(struct kb_log *log, struct kb_now now) {
+    log->priv->sync.wanted = true;
+    kb_cut_step(log, now);
+    kb_stop_step(log, now);
+}
+
 static void open_done(struct kb_op *op, struct kb_now now) {
     struct kb_segment *s = op->seg;
     struct kb_log *log = op->log;
@@ -185,8 +192,10 @@ static void open_done(struct kb_op *op, struct kb_now now) {
     s->file_state = KB_PRESENT;
     if (s->fresh) {
         s->fresh = false;
+        s->name_at = ++log->priv->names_made;
         log->priv->dir_unsynced = true;
         if (!s->gone) make_index_files(s);
+        if (log->leo == s->base) named_alone(log, now);
     }
     touch_file(s);
     kb_seg_wake(s, now);

@@ -68,6 +68,7 @@ static void dir_synced(struct kb_op *op, struct kb_now now) {
         kb_log_poison(op->log, now, "fsync of the folder", op->path, op->req.os_errno);
     } else if (op->tag == OF_LOG) {
         p->young = false;
+        p->names_synced = p->names_syncing;
         if (identity) kw_free(p->identity), p->identity = NULL;
     }
     part_done(op->log, now);
@@ -89,6 +90,7 @@ static struct kb_op *identity_op(struct kb_log *log) {
 }
 
 static struct kb_op *dir_op(struct kb_log *log, bool parent) {
+    if (!parent) log->priv->names_syncing = log->priv->names_made;
     if (!parent && log->priv->identity) return identity_op(log);
     struct kb_op *op = kb_op_new(log, NULL, KB_DISK_SYNC_DIR, KB_LANE_ATOMIC, dir_synced);
     if (!op) return NULL;

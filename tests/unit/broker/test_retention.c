@@ -34,6 +34,7 @@ static void test_time(void **state) {
     struct rig r;
     setup(&r, 1);
     fill(&r, 8, r.now.wall_ms, 1000);
+    rig_sync(&r);
     assert_int_equal(kb_log_segment_count(r.log), 4);
     r.config.retention_ms = 10000;
     assert_int_equal(kb_log_housekeep(r.log, 8, r.now), 0);
@@ -66,6 +67,7 @@ static void test_size_and_policy(void **state) {
     struct rig r;
     setup(&r, 2);
     fill(&r, 8, r.now.wall_ms, 1);
+    rig_sync(&r);
     int64_t segment = r.log->size_bytes / 4;
     r.config.retention_bytes = 2 * segment + 10;
     r.config.delete_policy = false; /* BL-16: a compacted topic loses nothing by time or size */
@@ -86,6 +88,7 @@ static void test_raise_start(void **state) {
     struct rig r;
     setup(&r, 3);
     fill(&r, 8, r.now.wall_ms, 1);
+    rig_sync(&r);
     assert_int_equal(kb_log_raise_start(r.log, 9, 8, r.now), KW_EINVAL);
     assert_int_equal(kb_log_raise_start(r.log, 7, 6, r.now), KW_EINVAL);
     assert_int_equal(kb_log_raise_start(r.log, 5, 8, r.now), KW_OK);
@@ -124,6 +127,58 @@ static void test_crash_while_deleting(void **state) {
         assert_int_equal(r.log->leo, 12);
         assert_true(r.log->start <= 9 && r.log->start % 2 == 0);
         rig_read_all(&r, 100);
+        rig_deinit(&r);
+    }
+}
+
+/* The same when all of it goes, the active segment too: that it ends where it ended is still to be seen, or its offsets would be given once more. */
+static void test_crash_while_all_goes(void **state) {
+    (void)state;
+    for (int steps = 0; steps < 80; steps++) {
+        struct rig r;
+        setup(&r, (uint64_t)steps);
+        r.recovery_point = 0;
+        fill(&r, 7, r.now.wall_ms, 1);
+        rig_sync(&r);
+        r.recovery_point = steps % 3 ? r.log->recovery_point : 0;
+        r.config.retention_ms = 1000;
+        r.now.wall_ms += 3600000;
+        bool more = true;
+        for (int i = 0; i < steps && more; i++) {
+            kb_log_housekeep(r.log, 7, r.now);
+            more = rig_step(&r);
+        }
+        if (!more) assert_int_equal(r.log->start, 7);
+        rig_kill(&r, steps % 2);
+        rig_open(&r);
+        assert_int_equal(r.log->leo, 7);
+        rig_read_all(&r, 100);
+        rig_deinit(&r);
+    }
+}
+
+/* A stop, or a cut, that comes while the file is made which is to tell the end. */
+static void test_stop_and_cut_while_all_goes(void **state) {
+    (void)state;
+    for (int steps = 0; steps < 40; steps++) {
+        struct rig r;
+        setup(&r, (uint64_t)steps);
+        fill(&r, 7, r.now.wall_ms, 1);
+        rig_sync(&r);
+        r.config.retention_ms = 1000;
+        r.now.wall_ms += 3600000;
+        assert_int_equal(kb_log_housekeep(r.log, 7, r.now), 3);
+        for (int i = 0; i < steps / 2 && rig_step(&r); i++) {}
+        if (steps % 2) {
+            r.done = false;
+            assert_int_equal(kb_log_truncate(r.log, 7, rig_done, &r, r.now), KW_OK);
+            rig_idle(&r);
+            assert_true(r.done);
+        }
+        rig_restart(&r);
+        assert_int_equal(r.log->leo, 7);
+        fill(&r, 1, r.now.wall_ms, 1);
+        assert_int_equal(r.log->leo, 8);
         rig_deinit(&r);
     }
 }
@@ -208,7 +263,8 @@ static void test_a_lookup_goes_on_behind_its_segment(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),          cmocka_unit_test(test_size_and_policy),      cmocka_unit_test(test_raise_start),
-        cmocka_unit_test(test_crash_while_deleting), cmocka_unit_test(test_producers_expire), cmocka_unit_test(test_flush_limits),
+        cmocka_unit_test(test_crash_while_deleting), cmocka_unit_test(test_crash_while_all_goes), cmocka_unit_test(test_stop_and_cut_while_all_goes),
+        cmocka_unit_test(test_producers_expire), cmocka_unit_test(test_flush_limits),
         cmocka_unit_test(test_a_lookup_goes_on_behind_its_segment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
