@@ -333,6 +333,7 @@ static void start(struct kb_partition *p, struct kb_now now) {
     struct kb_guids *g = kw_calloc(1, sizeof(*g));
     if (!g) {
         KB_SAY(p->node, KB_ERROR, "no memory for the GUID index of %s-%d; it is tried again", p->topic, p->index);
+        p->log->hold_from = p->log->start; /* what it has to read stays until it is there */
         return;
     }
     *g = (struct kb_guids){.node = p->node, .p = p, .log = p->log, .state = OPENING};
