@@ -157,17 +157,35 @@ static void one_record(void *ctx, const struct sim_batch *b, const struct kw_rec
     k->r->model.records[id].copies++;
 }
 
-static void compare(struct sim_run *r, int invariant, const char *name, int a, const struct sim_scan *x, int b, const struct sim_scan *y) {
+struct ends { /* of a copy, by its files */
+    int node;
+    const struct sim_scan *scan;
+    int64_t end;
+};
+
+/* Retention takes one copy's batches before another's, and may have taken all of them: such a copy begins where it ends, and that must be where the others
+ * end. What both have is the same. */
+static void compare(struct sim_run *r, int invariant, const char *name, struct ends a, struct ends b) {
+    const struct sim_scan *x = a.scan, *y = b.scan;
+    int64_t x_begin = x->count ? x->v[0].h.base_offset : a.end, y_begin = y->count ? y->v[0].h.base_offset : b.end;
     size_t i = 0, k = 0;
-    while (i < x->count && y->count && x->v[i].last < y->v[0].h.base_offset) i++; /* one of them may begin later */
-    while (k < y->count && x->count && y->v[k].last < x->v[0].h.base_offset) k++;
+    while (i < x->count && x->v[i].last < y_begin) i++; /* one of them may begin later */
+    while (k < y->count && y->v[k].last < x_begin) k++;
     for (; i < x->count && k < y->count; i++, k++)
         if (x->v[i].h.base_offset != y->v[k].h.base_offset || x->v[i].h.crc != y->v[k].h.crc || x->v[i].size != y->v[k].size ||
             x->v[i].h.leader_epoch != y->v[k].h.leader_epoch)
-            sim_fail(&r->w, invariant, "%s: node %d and node %d differ at offsets %lld and %lld", name, a, b, (long long)x->v[i].h.base_offset,
-                     (long long)y->v[k].h.base_offset);
-    if (i < x->count || k < y->count)
-        sim_fail(&r->w, invariant, "%s: node %d ends at %lld, node %d at %lld", name, a, (long long)sim_scan_end(x), b, (long long)sim_scan_end(y));
+            sim_fail(&r->w, invariant, "%s: node %d and node %d differ at offsets %lld and %lld", name, a.node, b.node,
+                     (long long)x->v[i].h.base_offset, (long long)y->v[k].h.base_offset);
+    if (i < x->count || k < y->count || a.end != b.end)
+        sim_fail(&r->w, invariant, "%s: node %d ends at %lld, node %d at %lld", name, a.node, (long long)a.end, b.node, (long long)b.end);
+}
+
+/* A log without any file is one that never had a batch, or was begun anew where its leader's begins, and ends: its memory says which. */
+static struct ends copy_ends(struct sim_run *r, const struct sim_part *p, int topic, int partition, int node, const struct sim_scan *s) {
+    const struct kb_partition *x = sim_node_partition(&r->nodes[node], r->model.topics[topic].name, partition);
+    bool empty = x && x->log && x->log->start == x->log->leo;
+    if (!s->count && !empty) sim_fail(&r->w, 9, "%s on node %d: no batch is there, and the log does not know that it is empty", p->name, node);
+    return (struct ends){node, s, s->segment_count || !empty ? sim_scan_end(s) : x->log->leo};
 }
 
 static void scan_copies(struct sim_run *r, int topic, int partition, struct kw_compressor *c) {
@@ -185,7 +203,7 @@ static void scan_copies(struct sim_run *r, int topic, int partition, struct kw_c
         int node = p->replicas[i];
         sim_scan_log(r->nodes[node].disk, dir, &other);
         if (other.torn) sim_fail(&r->w, 10, "%s on node %d: a torn or corrupt end, at rest", p->name, node);
-        compare(r, 9, p->name, p->leader, &first, node, &other);
+        compare(r, 9, p->name, copy_ends(r, p, topic, partition, p->leader, &first), copy_ends(r, p, topic, partition, node, &other));
         sim_scan_deinit(&other);
     }
     sim_scan_deinit(&first);
@@ -224,7 +242,7 @@ static void scan_metadata(struct sim_run *r) {
             one = i;
             continue;
         }
-        if (other.count) compare(r, 24, "the metadata", one, &first, i, &other);
+        if (other.count) compare(r, 24, "the metadata", (struct ends){one, &first, sim_scan_end(&first)}, (struct ends){i, &other, sim_scan_end(&other)});
         sim_scan_deinit(&other);
     }
     sim_scan_deinit(&first);

@@ -193,7 +193,8 @@ static void keep_times(struct sim_guid_copy *c, const struct sim_guid_batch *old
     }
 }
 
-static void follow(const struct place *k) {
+/* false: the files do not go on where it ends. */
+static bool follow(const struct place *k) {
     struct sim_guid_copy *c = k->c;
     const struct kb_log *g = k->x->log;
     struct kw_batch_header h;
@@ -210,10 +211,11 @@ static void follow(const struct place *k) {
         const struct sim_guid_batch *l = c->count ? &c->v[c->count - 1] : NULL;
         if (!(l && read_batch(k->b, g->dir, l->segment, l->position + l->size, &b, &h, &bytes)) &&
             !read_batch(k->b, g->dir, c->end, 0, &b, &h, &bytes))
-            return; /* whether that may be is for others to say */
-        if (b.base != c->end) return;
+            return false;
+        if (b.base != c->end) return false;
         take(k, &b, &h, bytes);
     }
+    return true;
 }
 
 static int64_t first_segment(struct sim_broker *b, const struct kb_log *g) {
@@ -238,7 +240,7 @@ static void begin(const struct place *k) {
     c->log = k->x->log;
     c->life = k->b->lives;
     c->end = first_segment(k->b, k->x->log);
-    follow(k);
+    (void)follow(k); /* else whether that may be is for others to say */
     keep_times(c, old, old_count);
     free(old);
     c->mark_count = 0;
@@ -246,10 +248,20 @@ static void begin(const struct place *k) {
 
 /* ---- Retention ---- */
 
-static void check_start(const struct place *k) {
+/* A follower may have heard of it from its leader, which was looked at then. */
+static bool begins_elsewhere(const struct place *k, int64_t start) {
+    for (int i = 0; i < k->r->node_count; i++) {
+        struct sim_broker *b = &k->r->nodes[i];
+        const struct kb_partition *x = b == k->b ? NULL : sim_node_partition(b, k->x->topic, k->x->index);
+        if (x && x->log && x->log->start >= start) return true;
+    }
+    return false;
+}
+
+static void check_start(const struct place *k, bool leads) {
     struct sim_log *l = sim_model_log(&k->r->model, k->topic, k->x->index);
     int64_t start = k->x->log->start;
-    if (start <= l->start) return;
+    if (start <= l->start || (!leads && begins_elsewhere(k, start))) return;
     for (size_t i = 0; i < k->c->e_count && k->r->guids->retention != SIM_KEEP_BYTES; i++) {
         const struct sim_guid_record *e = &k->c->e[i];
         if (e->offset < l->start || e->offset >= start || e->guid == SIM_GUID_NONE) continue;
@@ -259,7 +271,7 @@ static void check_start(const struct place *k) {
                      k->x->log->dir, k->b->host.name, (long long)start, (long long)e->offset, (long long)left / 1000);
     }
     if (k->r->guids->retention != SIM_KEEP_ALL) sim_fire(&k->r->w, SIM_F_GUID_RETENTION);
-    l->start = start;
+    if (leads) l->start = start; /* from now on it may be gone for who reads */
 }
 
 /* ---- After a turn ---- */
@@ -270,22 +282,23 @@ static void look(const struct place *k) {
     bool leads = !k->r->cluster || k->x->role == KB_PART_LEADS, enough = k->x->isr_count >= KW_MIN(k->x->config.min_insync_replicas, k->x->replica_count);
     if (!leads || enough) c->short_us = INT64_MAX;
     else if (c->short_us == INT64_MAX) c->short_us = k->r->w.now_us;
-    if (c->log == g && c->life == k->b->lives && c->leo == g->leo && c->written == g->written && (c->start == g->start || !leads)) return;
+    if (c->log == g && c->life == k->b->lives && c->leo == g->leo && c->written == g->written && c->start == g->start && c->led == leads) return;
     while (c->mark_count && c->marks[c->mark_count - 1].leo > g->leo) c->mark_count--;
     if (g->leo > (c->mark_count ? c->marks[c->mark_count - 1].leo : c->end)) {
         c->marks = sim_grow(c->marks, c->mark_count, &c->mark_cap, sizeof *c->marks);
         c->marks[c->mark_count++] = (struct sim_guid_mark){g->leo, k->r->w.now_us};
     }
-    if (c->log != g || c->life != k->b->lives || (c->count == 0 && c->end != g->start)) begin(k);
-    else follow(k);
+    /* One that was begun anew may have gone on since the last look. */
+    if (c->log != g || c->life != k->b->lives || (c->count == 0 && c->end != g->start) || !follow(k)) begin(k);
     size_t done = 0;
     while (done < c->mark_count && c->marks[done].leo <= c->end) done++;
     memmove(c->marks, c->marks + done, (c->mark_count - done) * sizeof *c->marks);
     c->mark_count -= done;
-    if (leads) check_start(k);
+    if (c->start != g->start || (leads && !c->led)) check_start(k, leads); /* one that begins to lead may begin further up than who led before */
     c->leo = g->leo;
     c->written = g->written;
     c->start = g->start;
+    c->led = leads;
 }
 
 void sim_check_guid_acked(struct sim_run *r, int node, int topic, int partition, int64_t asked_us, uint64_t life) {

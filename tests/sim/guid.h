@@ -38,6 +38,7 @@ struct sim_guid_mark { /* the log's end, and when it was there first */
 struct sim_guid_copy { /* of a partition, on one node, as far as it is written */
     const struct kb_log *log;
     uint64_t life;
+    bool led;
     int64_t end, start, leo, written;
     int64_t short_us; /* where it leads: since when fewer are in sync than must be; INT64_MAX: enough are */
     struct sim_guid_batch *v;
