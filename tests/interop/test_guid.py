@@ -10,7 +10,7 @@ import re
 import signal
 import time
 
-from judge import cache, peers, records, segments, servers, tally, tools, wire
+from judge import cache, guids, peers, records, segments, servers, tally, tools, wire
 
 PROPS = {"log.segment.bytes": 1 << 20, "group.initial.rebalance.delay.ms": 0}
 TOPIC = {"message.guid.dedup": "true", "segment.bytes": 300000, "index.interval.bytes": 1000}
@@ -142,6 +142,12 @@ def run():
         t.attempt("kafkajs reads every record once, comes past the tail, and goes on", kafkajs, b, s)
         for reader in (*peers.OLD, peers.Franz):
             t.attempt(f"{reader.name} reads every record once, without a codec", b.read, s, reader, "plain")
+        for maker, codec in ((peers.Java, "lz4"), (peers.RdkNew, "zstd"), (peers.RdkDebian, "none"), (peers.Franz, "gzip"), (peers.KafkaPython, "snappy"),
+                             (peers.KafkaJs, "gzip"), (peers.Kclient, "zstd"), (peers.KclientOwnLoop, "none")):
+            t.attempt(f"{maker.name} sends twice, and is told where the first copies are", guids.sent_twice, s.boot, maker, f"twice-{maker.name}", b.rng,
+                      b.folder, codec)
+        t.attempt("where ids are not looked at, each is read as a header", guids.header_is_read, s.boot, "no-dedup", b.folder)
+        t.attempt("and it is said once that nobody looks", guids.said_once, s.boot, "no-dedup-again", "message.guid.dedup=true is not set on it")
         t.note("served")
         s.stop()
         files(t, b, s)

@@ -8,7 +8,7 @@ Default: libkclient produces, and Java, librdkafka and libkclient read; then eac
 """
 import argparse
 
-from judge import cache, cli, consuming, matrix, peers, servers, tally
+from judge import cache, cli, consuming, guids, matrix, peers, servers, tally
 
 
 def run():
@@ -26,6 +26,8 @@ def run():
             matrix.run(t, kafka, others, [p for p in ours if p.consumes], a.quick, folder)
             for codec in ("none", "zstd") if a.quick else peers.CODECS:
                 t.attempt(f"kc {codec} with {kafka.name}", cli.kc_round, kafka.boot, codec)
+            t.attempt(f"enable.guid with {kafka.name}: the id is read as a header", guids.header_is_read, kafka.boot, "ids", folder)
+            t.attempt(f"--guid-from with {kafka.name}: said once that nobody looks", guids.said_once, kafka.boot, "ids-again", "no LookupGuid")
             consuming.run(t, kafka, a.quick, folder)
         else:
             names = None if a.peers == "outside" else a.peers.split(",")

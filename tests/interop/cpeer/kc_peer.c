@@ -107,8 +107,8 @@ static void put_report(struct run *run, const kc_report *r, const kc_error *e)
         fprintf(run->out, "%s %d %lld %llu\n", r->err ? "fail" : "ack", (int)r->partition, (long long)r->offset,
                 (unsigned long long)r->opaque);
     } else if (!r->err) {
-        fprintf(run->out, "{\"i\":%llu,\"partition\":%d,\"offset\":%lld}\n", (unsigned long long)r->opaque,
-                (int)r->partition, (long long)r->offset);
+        fprintf(run->out, "{\"i\":%llu,\"partition\":%d,\"offset\":%lld,\"flags\":%u}\n", (unsigned long long)r->opaque,
+                (int)r->partition, (long long)r->offset, (unsigned)r->flags);
     } else {
         job_fail("delivery", e ? kc_error_message(e) : kc_err_name(r->err));
     }
