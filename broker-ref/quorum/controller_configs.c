@@ -248,13 +248,16 @@ static kw_err drop_unnamed(struct kb_controller *k, const struct kb_config_alter
 static kw_err run_alter(struct kb_controller *k, struct kb_change *c) {
     struct kb_config_alter *alters = c->items;
     kw_err err = KW_OK;
+    size_t start = k->record_count, shared = SIZE_MAX; /* shared: from here on there are brokers' values, which topics inherit */
     for (int32_t i = 0; !err && i < c->count; i++) {
         struct kb_config_alter *a = &alters[i];
         size_t mark = k->record_count;
+        struct kw_str name = a->name.len < 0 ? kw_str_of("") : a->name;
         if (a->result.code || !resource_ok(k, a, &a->result) || !keys_unique(a, &a->result)) continue;
         for (int32_t j = 0; !err && !a->result.code && j < a->kv_count; j++) err = alter_entry(k, a, &a->kvs[j]);
         if (!err && !a->result.code && a->replace_all) err = drop_unnamed(k, a);
-        if (!err && !a->result.code && a->type == TOPIC) (void)kb_guid_config_ok(k, a->name, mark, &a->result);
+        if (a->type == BROKER) shared = start;
+        if (!err && !a->result.code) (void)kb_guid_config_ok(k, a->type, name, mark, KW_MIN(mark, shared), &a->result);
         if (a->result.code) k->record_count = mark; /* a resource changes as a whole or not at all */
     }
     return err;

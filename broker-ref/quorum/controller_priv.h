@@ -196,8 +196,9 @@ bool kb_session_lives(const struct kb_controller *k, const struct kb_session *s)
 void kb_sessions_arm(struct kb_controller *k);
 
 /* controller_guid.c */
-/* With the records from `mark` on applied, the topic's GUIDs are known no longer than its records are kept; else the result says why not. */
-bool kb_guid_config_ok(struct kb_controller *k, struct kw_str topic, size_t mark, struct kb_result *r);
+/* With the records from `from` on applied, of which those from `mark` on are this resource's: the GUIDs of the topic, or of all topics where a broker's
+ * values change (name "": all brokers'), are known no longer than their records are kept; else the result says why not. type: 2 topic, 4 broker. */
+bool kb_guid_config_ok(struct kb_controller *k, int8_t type, struct kw_str name, size_t mark, size_t from, struct kb_result *r);
 void kb_guid_warn_of_growth(struct kb_controller *k, const struct kb_image_topic *t, int32_t total);
 
 /* controller_configs.c */

@@ -5,6 +5,8 @@
 #include "controller_priv.h"
 #include "uuid.h"
 
+enum { TOPIC = 2 }; /* resource type */
+
 /* ---- Create ---- */
 
 /* Another of the same request whose name differs in '.' and '_' only; the accepted ones are noted as they come. */
@@ -126,7 +128,7 @@ static kw_err run_create(struct kb_controller *k, struct kb_change *c) {
         }
         size_t mark = k->record_count;
         err = create_records(k, t, &place);
-        if (!err && !kb_guid_config_ok(k, t->name, mark, &t->result)) k->record_count = mark;
+        if (!err && !kb_guid_config_ok(k, TOPIC, t->name, mark, mark, &t->result)) k->record_count = mark;
     }
     return err;
 }

@@ -7,38 +7,48 @@
 
 enum { RESOURCE_TOPIC = 2, RESOURCE_BROKER = 4 };
 
+static const char *entry(const struct kb_effective_view *v, int8_t type, struct kw_str resource, const char *name) {
+    const char *value;
+    if (v->changed && v->changed(v->ctx, type, resource, name, &value)) return value;
+    return kb_image_config_get(v->image, type, resource, name);
+}
+
 /* A broker entry at its three explicit levels; false when none has it. */
-static bool explicit_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e) {
+static bool explicit_broker(const struct kb_effective_view *v, const struct kb_config_def *d, struct kb_effective *e) {
     e->name = d->name;
-    if ((d->scope & KB_C_DYNAMIC) && im->configs.count > 0) {
+    if ((d->scope & KB_C_DYNAMIC) && (v->changed || v->image->configs.count > 0)) {
         e->source = KB_SOURCE_DYNAMIC_BROKER;
-        if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(kb_config_get(c, "node.id")), d->name))) return true;
+        if (v->broker.len > 0 && (e->value = entry(v, RESOURCE_BROKER, v->broker, d->name))) return true;
         e->source = KB_SOURCE_DYNAMIC_DEFAULT;
-        if ((e->value = kb_image_config_get(im, RESOURCE_BROKER, kw_str_of(""), d->name))) return true;
+        if ((e->value = entry(v, RESOURCE_BROKER, kw_str_of(""), d->name))) return true;
     }
     e->source = KB_SOURCE_STATIC;
-    e->value = kb_config_static(c, d);
+    e->value = kb_config_static(v->config, d);
     return e->value != NULL;
 }
 
+static struct kb_effective_view own_view(const struct kb_image *im, const struct kb_config *c) {
+    return (struct kb_effective_view){.image = im, .config = c, .broker = kw_str_of(kb_config_get(c, "node.id"))};
+}
+
 void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e) {
-    if (explicit_broker(im, c, d, e)) return;
+    struct kb_effective_view v = own_view(im, c);
+    if (explicit_broker(&v, d, e)) return;
     e->value = d->def;
     e->source = KB_SOURCE_DEFAULT;
 }
 
-void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,
-                        struct kb_effective *e) {
-    const struct kb_config_synonym *s = kb_config_synonyms(c, d);
+void kb_effective_topic_in(const struct kb_effective_view *v, struct kw_str topic, const struct kb_config_def *d, struct kb_effective *e) {
+    const struct kb_config_synonym *s = kb_config_synonyms(v->config, d);
     e->name = d->name;
     e->source = KB_SOURCE_TOPIC;
-    if (topic.len > 0 && (e->value = kb_image_config_get(im, RESOURCE_TOPIC, topic, d->name))) return;
+    if (topic.len > 0 && (e->value = entry(v, RESOURCE_TOPIC, topic, d->name))) return;
     for (; s && s->def; s++) {
-        if (!explicit_broker(im, c, s->def, e)) continue;
+        if (!explicit_broker(v, s->def, e)) continue;
         if (s->factor != 1) {
-            int64_t v = kb_config_number(s->def, e->value);
+            int64_t n = kb_config_number(s->def, e->value);
             /* -1 hours and minutes mean the same as -1 ms: never */
-            snprintf(e->buf, sizeof(e->buf), "%lld", (long long)(v < 0 ? -1 : v * s->factor));
+            snprintf(e->buf, sizeof(e->buf), "%lld", (long long)(n < 0 ? -1 : n * s->factor));
             e->value = e->buf;
         }
         return;
@@ -46,6 +56,12 @@ void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, st
     e->name = d->name;
     e->value = d->def;
     e->source = KB_SOURCE_DEFAULT;
+}
+
+void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,
+                        struct kb_effective *e) {
+    struct kb_effective_view v = own_view(im, c);
+    kb_effective_topic_in(&v, topic, d, e);
 }
 
 int64_t kb_effective_topic_int(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name) {

@@ -26,6 +26,16 @@ struct kb_effective {
 /* A topic's value; topic null or unknown: what a topic without overrides has. d is a KB_C_TOPIC entry. */
 void kb_effective_topic(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const struct kb_config_def *d,
                         struct kb_effective *e);
+/* The same as another broker has it, or as it will be once changes are made that are not in the image yet. */
+struct kb_effective_view {
+    const struct kb_image *image;
+    const struct kb_config *config; /* of this node: what another has in its server.properties is not known here */
+    struct kw_str broker;           /* whose dynamic values count before the cluster's default; "": nobody's */
+    /* true: the entry changes, to *value (NULL: it goes). NULL: nothing does. */
+    bool (*changed)(void *ctx, int8_t type, struct kw_str resource, const char *name, const char **value);
+    void *ctx;
+};
+void kb_effective_topic_in(const struct kb_effective_view *v, struct kw_str topic, const struct kb_config_def *d, struct kb_effective *e);
 void kb_effective_broker(const struct kb_image *im, const struct kb_config *c, const struct kb_config_def *d, struct kb_effective *e);
 /* By name, as a number (lists, texts: -1; names must exist). */
 int64_t kb_effective_topic_int(const struct kb_image *im, const struct kb_config *c, struct kw_str topic, const char *name);

@@ -167,21 +167,33 @@ static void test_fault_rules_and_versions(void **state) {
 
 /* ---- Settings ---- */
 
-static int16_t alter(struct rig_conn *c, const char *key, const char *value, const char **text) {
+struct altered { /* a topic's entry, or with a resource of digits or "" a broker's */
+    const char *resource, *key, *value; /* value NULL: it goes */
+};
+/* All in one request; what is said of the last one. */
+static int16_t alter_all(struct rig_conn *c, const struct altered *v, int32_t n, const char **text) {
     struct kw_incremental_alter_configs_request req;
     struct kw_incremental_alter_configs_response resp;
-    struct kw_incremental_alter_configs_request_alter_configs_resource res = {.resource_type = 2, .resource_name = kw_str_of("t")};
-    struct kw_incremental_alter_configs_request_alterable_config kv = {
-        .name = kw_str_of(key), .config_operation = value ? 0 : 1, .value = value ? kw_str_of(value) : kw_str_null()};
+    struct kw_incremental_alter_configs_request_alter_configs_resource res[4];
+    struct kw_incremental_alter_configs_request_alterable_config kv[4];
     kw_msg_init(&kw_incremental_alter_configs_request_desc, &req);
-    req.resources.v = &res;
-    req.resources.n = 1;
-    res.configs.v = &kv;
-    res.configs.n = 1;
+    req.resources.v = res;
+    req.resources.n = n;
+    for (int32_t i = 0; i < n; i++) {
+        bool broker = strspn(v[i].resource, "0123456789") == strlen(v[i].resource);
+        kv[i] = (struct kw_incremental_alter_configs_request_alterable_config){
+            .name = kw_str_of(v[i].key), .config_operation = v[i].value ? 0 : 1, .value = v[i].value ? kw_str_of(v[i].value) : kw_str_null()};
+        res[i] = (struct kw_incremental_alter_configs_request_alter_configs_resource){
+            .resource_type = broker ? 4 : 2, .resource_name = kw_str_of(v[i].resource), .configs = {&kv[i], 1}};
+    }
     rig_call(c, KW_API_INCREMENTAL_ALTER_CONFIGS, 1, &req, &resp);
-    *text = resp.responses.v[0].error_message.len > 0 ? resp.responses.v[0].error_message.p : "";
-    return resp.responses.v[0].error_code;
+    *text = resp.responses.v[n - 1].error_message.len > 0 ? resp.responses.v[n - 1].error_message.p : "";
+    return resp.responses.v[n - 1].error_code;
 }
+static int16_t alter_of(struct rig_conn *c, const char *resource, const char *key, const char *value, const char **text) {
+    return alter_all(c, &(struct altered){resource, key, value}, 1, text);
+}
+static int16_t alter(struct rig_conn *c, const char *key, const char *value, const char **text) { return alter_of(c, "t", key, value, text); }
 
 static void test_window_and_retention(void **state) {
     (void)state;
@@ -232,6 +244,75 @@ static void test_window_at_creation(void **state) {
     kb_config_free(config);
 }
 
+/* What topics inherit is held to the same: of all brokers, of one, by each of the four settings; topics with a value of their own do not mind. */
+static void test_window_and_brokers(void **state) {
+    (void)state;
+    struct rig r;
+    const char *text;
+    rig_init(&r, 8);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    for (int i = 0; i < 2; i++) { /* by the default of all, and by one of its own */
+        const char *broker = i == 0 ? "" : "0";
+        char name[] = {"abcd"[i], 0}, own[] = {"uvwx"[i], 0};
+        assert_int_equal(rig_create(c, name, 1, "message.guid.dedup", "true"), KE_NONE);
+        assert_int_equal(rig_create(c, own, 1, "retention.ms", "7200000"), KE_NONE);
+        assert_int_equal(alter_of(c, own, "message.guid.dedup", "true", &text), KE_NONE);
+        assert_int_equal(alter_of(c, broker, "log.retention.ms", "3599999", &text), KE_INVALID_CONFIG);
+        assert_non_null(strstr(text, "message.guid.window.ms=3600000"));
+        assert_non_null(strstr(text, "retention.ms=3599999"));
+        assert_non_null(strstr(text, i == 0 ? "1 deduped topic: a" : "2 deduped topics: a, b"));
+        assert_int_equal(alter_of(c, broker, "log.retention.ms", "3600000", &text), KE_NONE);
+        assert_int_equal(alter_of(c, broker, "log.message.guid.window.ms", "3600001", &text), KE_INVALID_CONFIG);
+        assert_non_null(strstr(text, "message.guid.window.ms=3600001"));
+        assert_int_equal(alter_of(c, broker, "log.cleanup.policy", "compact", &text), KE_NONE);
+        assert_int_equal(alter_of(c, broker, "log.retention.ms", "1000", &text), KE_NONE); /* nothing goes by time */
+        assert_int_equal(alter_of(c, broker, "log.cleanup.policy", NULL, &text), KE_INVALID_CONFIG); /* it would now */
+        assert_int_equal(alter_of(c, broker, "log.retention.ms", NULL, &text), KE_NONE);
+        assert_int_equal(alter_of(c, broker, "log.cleanup.policy", NULL, &text), KE_NONE);
+        assert_int_equal(alter_of(c, broker, "log.message.guid.window.ms", "604800001", &text), KE_INVALID_CONFIG); /* than a week */
+        assert_int_equal(alter_of(c, broker, "log.segment.bytes", "1000000", &text), KE_NONE);
+    }
+    assert_int_equal(rig_create(c, "y", 1, NULL, NULL), KE_NONE);
+    assert_int_equal(alter_of(c, "a", "retention.ms", "-1", &text), KE_NONE);
+    assert_int_equal(alter_of(c, "b", "retention.ms", "-1", &text), KE_NONE);
+    assert_int_equal(alter_of(c, "", "log.retention.ms", "1000", &text), KE_NONE); /* those that are left have their own */
+    assert_int_equal(alter_of(c, "", "log.message.guid.dedup", "true", &text), KE_INVALID_CONFIG);
+    assert_non_null(strstr(text, "1 deduped topic: y"));
+    /* In one request, in either order; and a topic is held to what a broker has of its own. */
+    struct altered both[] = {{"y", "message.guid.dedup", "true"}, {"", "log.retention.ms", "2000"}, {"y", "message.guid.dedup", "true"}};
+    assert_int_equal(alter_of(c, "", "log.retention.ms", NULL, &text), KE_NONE);
+    assert_int_equal(alter_all(c, both, 2, &text), KE_INVALID_CONFIG);
+    assert_int_equal(alter_of(c, "y", "message.guid.dedup", NULL, &text), KE_NONE);
+    assert_int_equal(alter_all(c, both + 1, 2, &text), KE_INVALID_CONFIG);
+    assert_int_equal(alter_of(c, "", "log.retention.ms", NULL, &text), KE_NONE);
+    assert_int_equal(alter_of(c, "0", "log.retention.ms", "2000", &text), KE_NONE);
+    assert_int_equal(alter_of(c, "y", "message.guid.dedup", "true", &text), KE_INVALID_CONFIG);
+    assert_non_null(strstr(text, "retention.ms=2000"));
+    assert_int_equal(rig_create(c, "z", 1, "message.guid.dedup", "true"), KE_INVALID_CONFIG);
+    rig_deinit(&r);
+}
+
+/* Many topics: some are named, the rest counted, and the text is whole. */
+static void test_window_and_many_topics(void **state) {
+    (void)state;
+    struct rig r;
+    const char *text;
+    rig_init(&r, 9);
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    for (int i = 0; i < 5; i++) {
+        char name[250];
+        memset(name, 'a' + i, sizeof(name) - 1);
+        name[249] = 0;
+        assert_int_equal(rig_create(c, name, 1, "message.guid.dedup", "true"), KE_NONE);
+    }
+    assert_int_equal(alter_of(c, "", "log.retention.ms", "1", &text), KE_INVALID_CONFIG);
+    assert_non_null(strstr(text, "5 deduped topics: "));
+    assert_non_null(strstr(text, ", ..."));
+    rig_deinit(&r);
+}
+
 /* More partitions are allowed, and said to be what they are. */
 static void test_growth_is_said(void **state) {
     (void)state;
@@ -255,6 +336,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_rule_23_states),       TEST(test_errors_and_stats),   TEST(test_from_files),     TEST(test_fault_rules_and_versions),
         TEST(test_window_and_retention), TEST(test_window_at_creation), TEST(test_growth_is_said),
+        TEST(test_window_and_brokers),   TEST(test_window_and_many_topics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
