@@ -9,6 +9,7 @@
  * Usage: at_most_once send HOST:PORT TOPIC FOLDER COUNT [--note-after] | at_most_once process HOST:PORT TOPIC FOLDER [--note-after]
  */
 #include <fcntl.h>
+#include <kclient/admin.h>
 #include <kclient/consumer.h>
 #include <kclient/kclient.h>
 #include <kclient/producer.h>
@@ -35,6 +36,15 @@ static kc_client *client_to(const char *brokers, kc_error **error) {
     if (kc_config_set(config, "bootstrap.servers", brokers, error) == KC_OK) (void)kc_client_new(config, &client, error);
     kc_config_free(config);
     return client;
+}
+
+/* Without a broker there is nothing to wait for. */
+static int look_for_brokers(kc_client *client, const char *brokers) {
+    kc_error *error = NULL;
+    kc_cluster_info *info = NULL;
+    kc_err err = kc_admin_describe(client, NULL, 10 * 1000000, &info, &error);
+    kc_cluster_info_free(info);
+    return err == KC_OK ? 0 : fail(brokers, error);
 }
 
 static int open_file(const char *folder, const char *name, int flags) {
@@ -175,7 +185,7 @@ int main(int argc, char **argv) {
         note_after = true;
         argc--;
     }
-    bool sends = argc == 6 && !strcmp(argv[1], "send"), processes = argc == 5 && !strcmp(argv[1], "process");
+    bool sends = argc == 6 && !strcmp(argv[1], "send") && atol(argv[5]) > 0, processes = argc == 5 && !strcmp(argv[1], "process");
     if (!sends && !processes) {
         fprintf(stderr, "usage: %s send HOST:PORT TOPIC FOLDER COUNT | process HOST:PORT TOPIC FOLDER  [--note-after]\n", argv[0]);
         return 2;
@@ -183,7 +193,8 @@ int main(int argc, char **argv) {
     kc_error *error = NULL;
     kc_client *client = client_to(argv[2], &error);
     if (!client) return fail("client", error);
-    int rc = sends ? send_all(client, argv[3], argv[4], atol(argv[5])) : process_all(client, argv[3], argv[4]);
+    int rc = look_for_brokers(client, argv[2]);
+    if (rc == 0) rc = sends ? send_all(client, argv[3], argv[4], atol(argv[5])) : process_all(client, argv[3], argv[4]);
     kc_client_free(client);
     return rc;
 }

@@ -40,6 +40,15 @@ static kc_client *client_to(const char *brokers, kc_error **error) {
     return client;
 }
 
+/* Without a broker there is nothing to wait for. */
+static int look_for_brokers(kc_client *client, const char *brokers) {
+    kc_error *error = NULL;
+    kc_cluster_info *info = NULL;
+    kc_err err = kc_admin_describe(client, NULL, 10 * 1000000, &info, &error);
+    kc_cluster_info_free(info);
+    return err == KC_OK ? 0 : fail(brokers, error);
+}
+
 /* Whoever plays this program waits for the word before killing it, so that there is something to disturb. */
 static void begin_work(void) {
     static bool told;
@@ -246,11 +255,12 @@ static int process_all(kc_client *client, const char *topic, const char *folder)
 }
 
 int main(int argc, char **argv) {
-    for (; argc > 1 && argv[argc - 1][0] == '-'; argc--) {
-        no_ids |= !strcmp(argv[argc - 1], "--no-ids");
-        note_apart |= !strcmp(argv[argc - 1], "--note-apart");
+    for (; argc > 1; argc--) {
+        if (!strcmp(argv[argc - 1], "--no-ids")) no_ids = true;
+        else if (!strcmp(argv[argc - 1], "--note-apart")) note_apart = true;
+        else break;
     }
-    bool sends = argc == 6 && !strcmp(argv[1], "send"), processes = argc == 5 && !strcmp(argv[1], "process");
+    bool sends = argc == 6 && !strcmp(argv[1], "send") && atol(argv[5]) > 0, processes = argc == 5 && !strcmp(argv[1], "process");
     if (!sends && !processes) {
         fprintf(stderr, "usage: %s send HOST:PORT TOPIC FOLDER COUNT [--no-ids] | process HOST:PORT TOPIC FOLDER [--note-apart]\n", argv[0]);
         return 2;
@@ -258,7 +268,8 @@ int main(int argc, char **argv) {
     kc_error *error = NULL;
     kc_client *client = client_to(argv[2], &error);
     if (!client) return fail("client", error);
-    int rc = sends ? send_all(client, argv[3], argv[4], atol(argv[5])) : process_all(client, argv[3], argv[4]);
+    int rc = look_for_brokers(client, argv[2]);
+    if (rc == 0) rc = sends ? send_all(client, argv[3], argv[4], atol(argv[5])) : process_all(client, argv[3], argv[4]);
     kc_client_free(client);
     return rc;
 }

@@ -62,7 +62,7 @@ fi
 tell() {
     local different
     different=$(sort -u "$2" | wc -l)
-    echo "$1 $(wc -l <"$2") of $count orders: $((count - different)) lost, $(sort "$2" | uniq -d | wc -l) more than once"
+    echo "$1 $(wc -l <"$2") records of $count orders: $((count - different)) lost, $(sort "$2" | uniq -d | wc -l) more than once"
 }
 tell "stored   " "$work/sent"
 tell "processed" "$work/done"

@@ -132,6 +132,17 @@ def exactly_once_refuses_a_topic_that_looks_no_ids_up(folder):
 
 
 @test
+def they_say_what_is_wrong(folder):
+    for name in ("at_most_once", "at_least_once", "exactly_once"):
+        program = build(folder, name)
+        for words in (["send", "127.0.0.1:1", "t", folder, "many"], ["send", "127.0.0.1:1", "t", folder, 5, "--once"], ["process", "127.0.0.1:1", "t"], []):
+            r = run(program, *words)
+            equal((r.returncode, r.stdout, "usage" in r.stderr), (2, "", True), f"{name} {words}")
+        r = run(program, "process", "127.0.0.1:1", "t", folder)
+        equal((r.returncode, r.stdout, "127.0.0.1:1: " in r.stderr), (1, "", True), r.stderr)
+
+
+@test
 def exactly_once_survives_leaders_that_die_under_it(folder):
     c, count = Cluster(folder / "c", 3), 6000
     program = build(folder, "exactly_once")
