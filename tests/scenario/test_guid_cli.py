@@ -238,4 +238,68 @@ def a_deleted_record_is_forgotten_with_its_id(folder):
     equal(produce(b, "-t", "t", "--guid", ID, stdin="v\n").stderr, "")
 
 
+def copies(b, name):
+    """{value: [(partition, offset), …]}, in order."""
+    seen = {}
+    for line in kc(b, "consume", "-t", name, "-o", "beginning", "-e", "-f", "%s %p %o\\n").stdout.splitlines():
+        value, partition, offset = line.split()
+        seen.setdefault(value, []).append((int(partition), int(offset)))
+    return {v: sorted(at) for v, at in seen.items()}
+
+
+@test
+def settings_that_contradict_each_other_are_refused_with_their_numbers(folder):
+    b = Broker(folder / "d")
+    topic(b, "t")
+    equal(kc(b, "topic", "create", "own", "--config", "message.guid.dedup=true", "--config", "retention.ms=7200000").returncode, 0)
+    for args in (["topic", "create", "x", "--config", "message.guid.dedup=true", "--config", "retention.ms=60000"], ["topic", "alter", "t", "--config", "retention.ms=60000"],
+                 ["config", "alter", "broker", "", "--config", "log.retention.ms=60000"], ["config", "alter", "broker", "0", "--config", "log.retention.ms=60000"]):
+        r = kc(b, *args)
+        equal((r.returncode, r.stdout), (1, ""), " ".join(args))
+        holds(r.stderr, "message.guid.window.ms=3600000", "more than retention.ms=60000", "INVALID_CONFIG")
+    holds(r.stderr, "of 1 deduped topic: t")
+    equal("own" in r.stderr, False, r.stderr)
+    equal(kc(b, "config", "alter", "broker", "", "--config", "log.retention.ms=3600000").returncode, 0)
+
+
+@test
+def a_topic_that_is_switched_off_and_on_again(folder):
+    b = Broker(folder / "d")
+    topic(b, "t")
+    lines = "".join(f"{uuid.uuid4()} v{i}\n" for i in range(50))
+
+    def send():
+        r = produce(b, "-t", "t", "--guid-from", "field", "--reports", stdin=lines)
+        equal(r.returncode, 0, r.stderr)
+        return [(x["offset"], x.get("duplicate")) for x in map(json.loads, r.stdout.splitlines())], r.stderr
+    equal(send()[0], [(i, False) for i in range(50)])
+    equal(kc(b, "topic", "alter", "t", "--config", "message.guid.dedup=false").returncode, 0)
+    told, said = send()
+    equal(told, [(50 + i, None) for i in range(50)], "stored again while nobody looks")
+    holds(said, "topic t does not dedup by id")
+    equal(kc(b, "topic", "alter", "t", "--config", "message.guid.dedup=true").returncode, 0)
+    told, said = send()
+    equal(told, [(i, True) for i in range(50)], "the first copies, of before it was switched off")
+    holds(said, "50 of 50 records were stored before")
+    equal({v: len(at) for v, at in copies(b, "t").items()}, {f"v{i}": 2 for i in range(50)})
+
+
+@test
+def more_partitions_are_said_to_be_what_they_are(folder):
+    b = Broker(folder / "d")
+    topic(b, "t", "--partitions", 2)
+    lines = "".join(f"{uuid.uuid4()} v{i}\n" for i in range(200))
+    for _ in range(2):
+        equal(produce(b, "-t", "t", "--guid-from", "field", stdin=lines).returncode, 0)
+    before = copies(b, "t")
+    equal({len(at) for at in before.values()}, {1})
+    equal(kc(b, "topic", "alter", "t", "--partitions", 5).returncode, 0)
+    eventually("the warning", lambda: "topic t gets 5 partitions instead of 2: each dedups its own records" in b.text())
+    for _ in range(2):
+        equal(produce(b, "-t", "t", "--guid-from", "field", stdin=lines).returncode, 0)
+    after = copies(b, "t")
+    equal(max(len(at) for at in after.values()), 2, "twice, where the id has another partition now")
+    equal(all(set(before[v]) <= set(at) and len({p for p, _ in at}) == len(at) for v, at in after.items()), True, "never twice in one partition")
+
+
 main()

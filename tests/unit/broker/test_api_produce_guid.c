@@ -559,6 +559,40 @@ static void test_rule_14_ranges(void **state) {
     rig_deinit(&r);
 }
 
+/* ---- Rule 15: the broker's clock alone ---- */
+
+/* UUIDv7 of the year 10889, of 1970, and one of now: by what is in an id it is known neither longer nor shorter, nor do others suffer. */
+static void test_rule_15_ids_of_other_times(void **state) {
+    (void)state;
+    enum { WINDOW_US = 64000000 };
+    for (int in_files = 0; in_files < 2; in_files++) {
+        struct rig r;
+        rig_init(&r, 32);
+        rig_set(&r, "log.message.guid.dedup", "true");
+        rig_set(&r, "log.message.guid.window.ms", "64000");
+        if (in_files) rig_set(&r, "guid.index.memory.bytes", "1");
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        assert_int_equal(rig_create(c, "t", 1, NULL, NULL), KE_NONE);
+        for (int round = 0; round < 6; round++) { /* sent thrice within the window, then once it is over again */
+            size_t n;
+            uint8_t *p = guid_batch(&r, &GUIDS(IDS(1, 2, 3)), &n), id[16];
+            for (uint64_t k = 1; k <= 3; k++) {
+                guid_of(id, k);
+                uint8_t *at = memmem(p, n, id, sizeof(id));
+                assert_non_null(at);
+                uint64_t ms = k == 1 ? 0xffffffffffff : k == 2 ? 0 : 1700000000000;
+                kw_store64(at, ms << 16 | 0x7000);
+            }
+            kw_batch_crc_set(p, n);
+            guid_expect(rig_produce_bytes(c, "t", 0, 9, -1, p, n), KE_NONE, round / 3 * 3);
+            assert_int_equal(guid_log_of(&r)->leo, round / 3 * 3 + 3);
+            rig_pass(&r, round == 2 ? WINDOW_US : 3 * WINDOW_US / 8);
+        }
+        rig_deinit(&r);
+    }
+}
+
 /* ---- The gate ---- */
 
 static void test_gate_keeps_the_order(void **state) {
@@ -641,7 +675,7 @@ int main(void) {
         TEST(test_rule_6_append_time), TEST(test_rule_6_sizes_on_arrival), TEST(test_rule_7_empty), TEST(test_rule_11_first_copy_not_committed),
         TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_12_waits_for_the_index),
         TEST(test_rule_13_base_offset),
-        TEST(test_rule_14_ranges), TEST(test_gate_keeps_the_order), TEST(test_gate_ends),
+        TEST(test_rule_14_ranges), TEST(test_rule_15_ids_of_other_times), TEST(test_gate_keeps_the_order), TEST(test_gate_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
