@@ -93,41 +93,63 @@ static void prepare(struct pair *p, const struct kb_guid_run *r, size_t id, size
     for (int i = 0; i < 3; i++) __builtin_prefetch(f->bits + (size_t)p->at[i] * 3 / 2);
 }
 
-static kw_err look_in_runs(struct kb_guid_index *ix, const struct kb_guid_find *f, size_t at, size_t n, const uint64_t *hash, int64_t above,
-                           struct candidates *out) {
+/* Of a chunk those that memory cannot rule out. */
+struct chunk {
+    uint32_t id[CHUNK];
+    kb_id128 number[CHUNK];
+    uint64_t hash[CHUNK];
+    size_t count;
+};
+
+static kw_err look_in_runs(struct kb_guid_index *ix, const struct chunk *c, int64_t above, struct candidates *out) {
     struct pair pairs[CHUNK * KB_MANIFEST_RUNS_MAX];
     size_t count = 0;
-    for (size_t k = 0; k < n; k++) {
-        kb_id128 x = kb_id_number(id_of(f, at + k));
+    for (size_t k = 0; k < c->count; k++) {
+        kb_id128 x = c->number[k];
         if (x < ix->lowest || x > ix->highest) continue;
         for (size_t i = 0; i < ix->run_count; i++) {
             const struct kb_guid_run *r = ix->runs[i];
             if (x < ix->min[i] || x > ix->max[i] || r->valid_to <= above) continue;
-            prepare(&pairs[count++], r, k, i, hash[k]);
+            prepare(&pairs[count++], r, k, i, c->hash[k]);
         }
     }
     for (size_t p = 0; p < count; p++) {
         struct kb_guid_run *r = ix->runs[pairs[p].run];
-        uint64_t h = hash[pairs[p].id];
+        uint64_t h = c->hash[pairs[p].id];
         if (!has(&r->tail.filters[pairs[p].block], &pairs[p])) continue;
-        kw_err err = add_candidate(out, at + pairs[p].id, r, kb_run_page_of(&r->facts, &r->tail, pairs[p].block, h));
+        kw_err err = add_candidate(out, c->id[pairs[p].id], r, kb_run_page_of(&r->facts, &r->tail, pairs[p].block, h));
         if (err != KW_OK) return err;
     }
     return KW_OK;
 }
 
+/* What is greater than all that is known is not known. */
+static kb_id128 highest_of(const struct kb_guid_index *ix) {
+    kb_id128 x = ix->highest;
+    for (size_t i = 0; i < ix->table_count; i++)
+        if (ix->tables[i]->count > 0) x = KW_MAX(x, ix->tables[i]->highest);
+    return x;
+}
+
 /* Tables whole, and runs that reach above `above`. */
 static kw_err look(struct kb_guid_index *ix, const struct kb_guid_find *f, int64_t above, struct candidates *out) {
-    uint64_t hash[CHUNK];
-    for (size_t at = 0; at < f->count; at += CHUNK) {
-        size_t n = KW_MIN(f->count - at, (size_t)CHUNK);
-        for (size_t k = 0; k < n; k++) {
-            hash[k] = kb_guid_hash(ix->key, id_of(f, at + k));
-            for (size_t i = 0; i < ix->table_count; i++) kb_guid_table_prefetch(ix->tables[i], hash[k]);
+    struct chunk c;
+    kb_id128 highest = highest_of(ix);
+    for (size_t at = 0; at < f->count;) {
+        c.count = 0;
+        for (; at < f->count && c.count < CHUNK; at++) {
+            kb_id128 x = kb_id_number(id_of(f, at));
+            if (x > highest) continue;
+            c.id[c.count] = (uint32_t)at;
+            c.number[c.count++] = x;
         }
-        for (size_t k = 0; k < n; k++) look_in_tables(ix, id_of(f, at + k), hash[k], &f->found[at + k]);
+        for (size_t k = 0; k < c.count; k++) {
+            c.hash[k] = kb_guid_hash(ix->key, id_of(f, c.id[k]));
+            for (size_t i = 0; i < ix->table_count; i++) kb_guid_table_prefetch(ix->tables[i], c.hash[k]);
+        }
+        for (size_t k = 0; k < c.count; k++) look_in_tables(ix, id_of(f, c.id[k]), c.hash[k], &f->found[c.id[k]]);
         if (ix->run_count == 0) continue;
-        kw_err err = look_in_runs(ix, f, at, n, hash, above, out);
+        kw_err err = look_in_runs(ix, &c, above, out);
         if (err != KW_OK) return err;
     }
     return KW_OK;

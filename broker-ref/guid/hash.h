@@ -36,10 +36,7 @@ static inline bool kb_guid_eq(const uint8_t x[16], const uint8_t y[16]) {
     return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
 }
 
-/* In the order of memcmp. */
-static inline bool kb_guid_less(const uint8_t x[16], const uint8_t y[16]) {
-    uint64_t a = kw_load64(x), b = kw_load64(y);
-    return a != b ? a < b : kw_load64(x + 8) < kw_load64(y + 8);
-}
+typedef unsigned __int128 kb_id128; /* an id as a number, in the order of memcmp */
+static inline kb_id128 kb_id_number(const uint8_t id[16]) { return (kb_id128)kw_load64(id) << 64 | kw_load64(id + 8); }
 
 #endif

@@ -5,8 +5,6 @@
 
 #include "../log/epochs.h"
 
-#define CHUNK 16 /* ids whose hashes are made together, so that their slots are on their way from memory */
-
 void kb_guid_env_init(struct kb_guid_env *env, struct kb_disk *disk, const struct kb_logger *logger, struct kw_rng *rng) {
     *env = (struct kb_guid_env){.disk = disk, .logger = logger, .rng = rng, .memory_max = 64 << 20, .open_files_max = 256};
     kw_list_init(&env->indexes);
@@ -158,29 +156,34 @@ static bool rotates(const struct kb_guid_index *ix, const struct kb_guid_table *
     return t->count == KB_GUID_TABLE_MAX || offset - t->base > UINT32_MAX || now.mono_us / part != t->oldest_us / part;
 }
 
-static kw_err add_one(struct kb_guid_index *ix, const struct kb_guid_entry *e, uint64_t hash, struct kb_now now) {
+/* As many of the n as go into one table. */
+static kw_err add_some(struct kb_guid_index *ix, const struct kb_guid_entry *v, size_t n, struct kb_now now, size_t *added) {
     struct kb_guid_table *t = open_table(ix);
     int64_t wall_ms = kb_guid_wall_late(ix->env, now);
-    if (t && KW_UNLIKELY(rotates(ix, t, e->offset, now))) {
-        t->end = ix->end = e->offset;
+    if (t && KW_UNLIKELY(rotates(ix, t, v[0].offset, now))) {
+        t->end = ix->end = v[0].offset;
         kb_guid_freeze(ix);
         t = NULL;
     }
     if (!t) t = new_table(ix);
     if (!t) return KW_ENOMEM;
-    if (e->offset - t->base > UINT32_MAX) t->base = t->end = e->offset; /* it is empty */
-    size_t cap = t->cap;
-    kw_err err = kb_guid_table_add(t, e, hash);
+    if (v[0].offset - t->base > UINT32_MAX) t->base = t->end = v[0].offset; /* it is empty */
+    n = KW_MIN(n, KB_GUID_TABLE_MAX - t->count);
+    while (v[n - 1].offset - t->base > UINT32_MAX) n--;
+    int64_t memory = kb_guid_table_memory(t);
+    bool first = t->count == 0;
+    kw_err err = kb_guid_table_add(t, v, n);
+    if (kb_guid_table_memory(t) != memory) kb_guid_account(ix);
+    ix->end = t->end;
     if (err != KW_OK) return err;
-    if (t->cap != cap) kb_guid_account(ix);
-    if (t->count == 1) {
+    if (first) {
         t->oldest_us = now.mono_us;
         t->oldest_wall_ms = t->newest_wall_ms = wall_ms;
     }
     t->newest_us = now.mono_us;
     t->oldest_wall_ms = KW_MIN(t->oldest_wall_ms, wall_ms); /* the clock may be set meanwhile */
     t->newest_wall_ms = KW_MAX(t->newest_wall_ms, wall_ms);
-    t->end = ix->end = e->offset + 1;
+    *added = n;
     return KW_OK;
 }
 
@@ -205,7 +208,6 @@ static void relieve(struct kb_guid_env *env, struct kb_now now) {
 }
 
 kw_err kb_guid_add(struct kb_guid_index *ix, int64_t base, int64_t end, const struct kb_guid_entry *v, size_t n, struct kb_now now) {
-    uint64_t hash[CHUNK];
     if (base > ix->end || end < base || (ix->run_count > 0 && base < ix->runs[ix->run_count - 1]->valid_to)) return KW_EINVAL;
     if (base < ix->end) {
         pop_tables(ix, base);
@@ -217,15 +219,7 @@ kw_err kb_guid_add(struct kb_guid_index *ix, int64_t base, int64_t end, const st
         if (ix->env->memory_used > 2 * ix->env->memory_max) return KW_ENOMEM;
     }
     kw_err err = KW_OK;
-    for (size_t i = 0; i < n && err == KW_OK; i += CHUNK) {
-        size_t k = KW_MIN(n - i, (size_t)CHUNK);
-        const struct kb_guid_table *t = open_table(ix);
-        for (size_t j = 0; j < k; j++) {
-            hash[j] = kb_guid_hash(ix->key, v[i + j].id);
-            if (t) kb_guid_table_prefetch(t, hash[j]);
-        }
-        for (size_t j = 0; j < k && err == KW_OK; j++) err = add_one(ix, &v[i + j], hash[j], now);
-    }
+    for (size_t i = 0, k = 0; i < n && err == KW_OK; i += k) err = add_some(ix, v + i, n - i, now, &k);
     if (err != KW_OK) {
         pop_tables(ix, base);
         return err;

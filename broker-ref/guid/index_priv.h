@@ -35,9 +35,6 @@ struct kb_guid_run { /* of an index, or of what still reads it */
     uint64_t doomed_at;
 };
 
-typedef unsigned __int128 kb_id128; /* an id as a number, in the order of memcmp */
-static inline kb_id128 kb_id_number(const uint8_t id[KB_GUID_SIZE]) { return (kb_id128)kw_load64(id) << 64 | kw_load64(id + 8); }
-
 struct kb_guid_index {
     struct kw_list link; /* in the env's */
     struct kb_guid_env *env;

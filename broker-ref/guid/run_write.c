@@ -105,8 +105,8 @@ static void put(struct kb_run_writer *w, size_t i, const struct kb_guid_entry *e
 }
 
 static void note_id(struct kb_run_facts *f, const uint8_t *id) {
-    if (f->entries == 0 || kb_guid_less(id, f->min)) memcpy(f->min, id, KB_GUID_SIZE);
-    if (f->entries == 0 || kb_guid_less(f->max, id)) memcpy(f->max, id, KB_GUID_SIZE);
+    if (f->entries == 0 || kb_id_number(id) < kb_id_number(f->min)) memcpy(f->min, id, KB_GUID_SIZE);
+    if (f->entries == 0 || kb_id_number(id) > kb_id_number(f->max)) memcpy(f->max, id, KB_GUID_SIZE);
 }
 
 /* A page that is full ends where the last hash began, when more of that one come. */

@@ -4,6 +4,7 @@
 #define INDEX_BITS 19 /* of a slot: an entry's index plus one */
 #define INDEX_MASK ((1u << INDEX_BITS) - 1)
 #define CAP_MIN 32
+#define CHUNK 16 /* ids whose hashes are made together, so that their slots are on their way from memory */
 
 static inline uint32_t tag_of(uint64_t hash) {
     return (uint32_t)(hash >> 32) & ~INDEX_MASK;
@@ -12,10 +13,8 @@ static inline uint32_t tag_of(uint64_t hash) {
 kw_err kb_guid_table_init(struct kb_guid_table *t, const uint64_t key[2], int64_t base, size_t expected) {
     *t = (struct kb_guid_table){.base = base, .end = base, .cut_to = INT64_MAX, .slots_from = INT64_MIN, .key = {key[0], key[1]}, .cap = CAP_MIN};
     while (t->cap < expected && t->cap < KB_GUID_TABLE_MAX) t->cap *= 2;
-    t->slot_cap = 2 * t->cap;
     t->v = kw_malloc(t->cap * sizeof(*t->v));
-    t->slots = kw_calloc(t->slot_cap, sizeof(*t->slots));
-    if (t->v && t->slots) return KW_OK;
+    if (t->v) return KW_OK;
     kb_guid_table_deinit(t);
     return KW_ENOMEM;
 }
@@ -49,44 +48,121 @@ static void put(struct kb_guid_table *t, size_t i, uint64_t hash) {
 static void fill_slots(struct kb_guid_table *t, int64_t from) {
     memset(t->slots, 0, t->slot_cap * sizeof(*t->slots));
     t->slots_from = from;
-    for (size_t i = kb_guid_table_below(t, from); i < t->count; i++) put(t, i, kb_guid_hash(t->key, t->v[i].id));
+    size_t i = kb_guid_table_below(t, from);
+    while (i < t->count) {
+        uint64_t hash[CHUNK];
+        size_t n = KW_MIN(t->count - i, (size_t)CHUNK);
+        for (size_t k = 0; k < n; k++) {
+            hash[k] = kb_guid_hash(t->key, t->v[i + k].id);
+            kb_guid_table_prefetch(t, hash[k]);
+        }
+        for (size_t k = 0; k < n; k++) put(t, i++, hash[k]);
+    }
 }
 
-static kw_err grow(struct kb_guid_table *t) {
-    struct kb_guid_slot_entry *v = kw_realloc(t->v, 2 * t->cap * sizeof(*v));
-    if (!v) return KW_ENOMEM;
-    t->v = v;
-    uint32_t *slots = kw_malloc(2 * t->slot_cap * sizeof(*slots));
+static kw_err make_slots(struct kb_guid_table *t, size_t count) {
+    uint32_t *slots = kw_malloc(count * sizeof(*slots));
     if (!slots) return KW_ENOMEM;
     kw_free(t->slots);
     t->slots = slots;
-    t->cap *= 2;
-    t->slot_cap *= 2;
+    t->slot_cap = count;
     fill_slots(t, t->slots_from);
     return KW_OK;
 }
 
-kw_err kb_guid_table_add(struct kb_guid_table *t, const struct kb_guid_entry *e, uint64_t hash) {
-    KW_ASSERT(!t->frozen && t->count < KB_GUID_TABLE_MAX && e->offset >= t->base && e->offset - t->base <= UINT32_MAX);
-    if (t->count == t->cap) {
-        kw_err err = grow(t);
-        if (err != KW_OK) return err;
-    }
-    struct kb_guid_slot_entry *s = &t->v[t->count];
+static kw_err grow(struct kb_guid_table *t, size_t count) {
+    size_t cap = t->cap;
+    while (cap < count) cap *= 2;
+    struct kb_guid_slot_entry *v = kw_realloc(t->v, cap * sizeof(*v));
+    if (!v) return KW_ENOMEM;
+    t->v = v;
+    kw_err err = t->slots ? make_slots(t, 2 * cap) : KW_OK;
+    if (err == KW_OK) t->cap = cap;
+    return err;
+}
+
+static void append(struct kb_guid_table *t, const struct kb_guid_entry *e) {
+    struct kb_guid_slot_entry *s = &t->v[t->count++];
     memcpy(s->id, e->id, KB_GUID_SIZE);
     s->delta = (uint32_t)(e->offset - t->base);
     s->payload = e->payload;
-    put(t, t->count++, hash);
+}
+
+/* As long as they ascend. How many. */
+static size_t append_ascending(struct kb_guid_table *t, const struct kb_guid_entry *v, size_t n) {
+    kb_id128 highest = t->highest;
+    size_t i = 0;
+    for (; i < n; i++) {
+        kb_id128 x = kb_id_number(v[i].id);
+        if (x <= highest && t->count > 0) break;
+        highest = x;
+        append(t, &v[i]);
+    }
+    t->highest = highest;
+    return i;
+}
+
+static void append_hashed(struct kb_guid_table *t, const struct kb_guid_entry *v, size_t n) {
+    uint64_t hash[CHUNK];
+    for (size_t k = 0; k < n; k++) {
+        hash[k] = kb_guid_hash(t->key, v[k].id);
+        kb_guid_table_prefetch(t, hash[k]);
+    }
+    for (size_t k = 0; k < n; k++) {
+        t->highest = KW_MAX(t->highest, kb_id_number(v[k].id));
+        append(t, &v[k]);
+        put(t, t->count - 1, hash[k]);
+    }
+}
+
+kw_err kb_guid_table_add(struct kb_guid_table *t, const struct kb_guid_entry *v, size_t n) {
+    size_t done = 0;
+    if (n == 0) return KW_OK;
+    KW_ASSERT(!t->frozen && n <= KB_GUID_TABLE_MAX - t->count && v[0].offset >= t->base && v[n - 1].offset - t->base <= UINT32_MAX);
+    if (t->count + n > t->cap) {
+        kw_err err = grow(t, t->count + n);
+        if (err != KW_OK) return err;
+    }
+    if (!t->slots && (done = append_ascending(t, v, n)) > 0) t->end = v[done - 1].offset + 1;
+    if (done == n) return KW_OK;
+    if (!t->slots) {
+        kw_err err = make_slots(t, 2 * t->cap);
+        if (err != KW_OK) return err;
+    }
+    for (size_t k; done < n; done += k) {
+        k = KW_MIN(n - done, (size_t)CHUNK);
+        append_hashed(t, v + done, k);
+    }
+    t->end = v[n - 1].offset + 1;
     return KW_OK;
 }
 
+/* Of those that ascend. */
+static const struct kb_guid_slot_entry *halve(const struct kb_guid_table *t, const uint8_t *id) {
+    kb_id128 x = kb_id_number(id);
+    size_t lo = 0, hi = t->count; /* ids below lo are less */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (kb_id_number(t->v[mid].id) < x)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < t->count && kb_guid_eq(t->v[lo].id, id) ? &t->v[lo] : NULL;
+}
+
 bool kb_guid_table_find(struct kb_guid_table *t, const uint8_t id[KB_GUID_SIZE], uint64_t hash, int64_t from, int64_t to, struct kb_guid_entry *out) {
-    if (t->count == 0) return false;
-    /* The log begins later by now: of ids that came twice the slots may have a copy that has gone. Once for each such move, not for each question. */
-    if (KW_UNLIKELY(t->repeats && from > t->base && from > t->slots_from)) fill_slots(t, from);
-    uint32_t s = *slot_of(t, id, hash);
-    if (s == 0) return false;
-    const struct kb_guid_slot_entry *e = &t->v[(s & INDEX_MASK) - 1];
+    const struct kb_guid_slot_entry *e;
+    if (t->count == 0 || kb_id_number(id) > t->highest) return false;
+    if (t->slots) {
+        /* The log begins later by now: of ids that came twice the slots may have a copy that has gone. Once for each such move, not for each question. */
+        if (KW_UNLIKELY(t->repeats && from > t->base && from > t->slots_from)) fill_slots(t, from);
+        uint32_t s = *slot_of(t, id, hash);
+        e = s ? &t->v[(s & INDEX_MASK) - 1] : NULL;
+    } else {
+        e = halve(t, id);
+    }
+    if (!e) return false;
     int64_t offset = t->base + e->delta;
     if (offset < from || offset >= to || offset >= t->cut_to) return false;
     memcpy(out->id, e->id, KB_GUID_SIZE);
@@ -115,7 +191,10 @@ void kb_guid_table_pop(struct kb_guid_table *t, int64_t to) {
     if (count == t->count) return;
     t->count = count;
     t->forgotten = KW_MIN(t->forgotten, count);
-    fill_slots(t, t->slots_from);
+    if (t->slots)
+        fill_slots(t, t->slots_from);
+    else
+        t->highest = count > 0 ? kb_id_number(t->v[count - 1].id) : 0;
 }
 
 /* ---- As a run ---- */

@@ -58,7 +58,7 @@ static void fill(struct kb_guid_table *t, int64_t base, size_t n, uint64_t ids) 
         struct kb_guid_entry e = {.offset = base + (int64_t)i * 2, .payload = (uint32_t)i};
         kw_store64(e.id, ids ? kw_rng_below(&rng, ids) * 0x9e3779b97f4a7c15 : kw_rng_next(&rng));
         kw_store64(e.id + 8, ids ? 0 : kw_rng_next(&rng));
-        assert_int_equal(kb_guid_table_add(t, &e, kb_guid_hash(key, e.id)), KW_OK);
+        assert_int_equal(kb_guid_table_add(t, &e, 1), KW_OK);
         t->end = e.offset + 2;
     }
 }
