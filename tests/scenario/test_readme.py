@@ -63,6 +63,18 @@ def the_guids_run_as_written(folder):
     holds(r.stdout, "value      ann pays 10", "entries")
 
 
+@test
+def the_guarantees_run_as_written(folder):
+    commands = next(b for b in blocks("sh") if "guarantees.sh" in b).splitlines()
+    said = re.findall(r"orders: (\d+) lost, (\d+) more than once", blocks("text")[0])
+    seen = []
+    for c in commands:
+        r = run("bash", "-c", c, cwd=ROOT, env={**os.environ, "KC_BUILD": str(BUILD)}, timeout=300)
+        equal(r.returncode, 0, r.stderr)
+        seen += re.findall(r"records of 2000 orders: (\d+) lost, (\d+) more than once", r.stdout)
+    equal([(lost, twice != "0") for lost, twice in seen], [(lost, twice != "0") for lost, twice in said], f"seen: {seen}")
+
+
 def three_ports():
     """The first of three free ones in a row."""
     for base in range(21000, 32000, 7):
