@@ -193,6 +193,19 @@ static kw_err step_truncate(struct kb_log *log, bool sync) {
     return submit(log, op);
 }
 
+/* A log that was emptied has a file all the same, from whose name the next start knows where it begins and ends. true: it is being made; its open comes back
+ * here. Where it cannot be made, for want of space or memory, the first append does it. */
+static bool begins(struct kb_log *log) {
+    struct kb_cut *k = &log->priv->cut;
+    struct kb_segment *s = kb_log_active(log);
+    kw_err err = KW_OK;
+    if (k->reset_to <= 0 || log->priv->whole || log->env->ephemeral || !s->fresh) return false;
+    if (s->file_state == KB_LOADING) return true;
+    if (k->begun) return false;
+    k->begun = true;
+    return !kb_seg_file_want(s, &err) && err == KW_OK;
+}
+
 /* The files of the segments that went, and the snapshots that speak of what is gone. */
 static kw_err step_unlink(struct kb_log *log) {
     static const char *const suffixes[] = {".log.deleted", ".index", ".timeindex", ".txnindex", ".snapshot"};
@@ -215,6 +228,7 @@ static kw_err step_unlink(struct kb_log *log) {
         p->start_snapshot = -1;
         return submit(log, op);
     }
+    if (begins(log)) return KW_OK;
     if (log->env->ephemeral) {
         k->phase = KB_CUT_EPOCHS;
         return KW_OK;

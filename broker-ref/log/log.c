@@ -216,6 +216,7 @@ static kw_err take(struct kb_log *log, struct kb_recover *r, struct kb_now now) 
     p->sync.wanted = log->synced < log->leo;
     p->unsynced_since_us = log->synced < log->leo ? now.mono_us : KW_NEVER;
     p->dir_unsynced = !r->clean && !r->names_synced;
+    p->whole = r->whole;
     p->names_made = 1;
     p->names_synced = p->dir_unsynced ? 0 : 1;
     p->parent_unsynced = r->created || (!r->clean && !r->names_synced);

@@ -131,6 +131,7 @@ struct kb_cut {
     enum kb_cut_phase phase;
     int64_t to;
     int64_t reset_to;           /* -1: a truncation */
+    bool begun;                 /* the file was asked for that tells where a log that was reset begins */
     bool disk_full;             /* after ENOSPC: `to` is written */
     bool in_flight;
     struct kb_segment **doomed; /* newest first; counted */
@@ -144,6 +145,7 @@ struct kb_cut {
 struct kb_log_private {
     uint32_t pins;
     bool closed;                /* kb_log_free was called */
+    bool whole; /* as it was opened: where it begins its snapshots tell, too */
     bool dir_unsynced, parent_unsynced;
     uint64_t names_made, names_synced, names_syncing; /* of segments; all that a start finds are the first */
     uint8_t *identity; /* of partition.metadata, written instead of the folder's next sync, and with it; NULL: it is durable, or nobody's care */

@@ -157,6 +157,28 @@ static void test_crash_while_all_goes(void **state) {
     }
 }
 
+/* A log that is begun anew further up has no batch yet. Once that is done, a start finds that it begins there. */
+static void test_begun_anew(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct rig r;
+        setup(&r, (uint64_t)i);
+        if (i % 4 > 1) fill(&r, 7, r.now.wall_ms, 1);
+        rig_sync(&r);
+        r.done = false;
+        assert_int_equal(kb_log_reset(r.log, i < 4 ? 20 : 6, rig_done, &r, r.now), KW_OK); /* one of the segments begins at 6 */
+        while (!r.done) assert_true(rig_step(&r));
+        rig_kill(&r, i % 2);
+        rig_open(&r);
+        assert_int_equal(r.log->start, i < 4 ? 20 : 6);
+        assert_int_equal(r.log->leo, i < 4 ? 20 : 6);
+        fill(&r, 3, r.now.wall_ms, 1);
+        rig_restart(&r);
+        assert_int_equal(r.log->leo, i < 4 ? 23 : 9);
+        rig_deinit(&r);
+    }
+}
+
 /* A stop, or a cut, that comes while the file is made which is to tell the end. */
 static void test_stop_and_cut_while_all_goes(void **state) {
     (void)state;
@@ -264,6 +286,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),          cmocka_unit_test(test_size_and_policy),      cmocka_unit_test(test_raise_start),
         cmocka_unit_test(test_crash_while_deleting), cmocka_unit_test(test_crash_while_all_goes), cmocka_unit_test(test_stop_and_cut_while_all_goes),
+        cmocka_unit_test(test_begun_anew),
         cmocka_unit_test(test_producers_expire), cmocka_unit_test(test_flush_limits),
         cmocka_unit_test(test_a_lookup_goes_on_behind_its_segment),
     };
