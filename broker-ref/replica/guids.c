@@ -452,6 +452,7 @@ bool kb_guids_cut(struct kb_partition *p, int64_t to, void (*done)(void *ctx, st
 
 void kb_guids_housekeep(struct kb_partition *p, struct kb_now now) {
     struct kb_guids *g = p->guids;
+    if (!g) kb_guids_look(p, now); /* it may not have been begun for want of memory */
     if (!g || !g->index || g->state != OPEN) return;
     kb_guid_work(g->index, now);
     if (g->state != OPEN || !g->index) return;

@@ -419,6 +419,25 @@ static void test_no_memory(void **state) {
     }
 }
 
+/* Nothing happens in the partition that would have it looked at again: housekeeping does. Till then nothing goes by its time. */
+static void test_no_memory_to_begin(void **state) {
+    (void)state;
+    begin(10, "false");
+    some(30);
+    rig_pass(&r, 100000);
+    struct kb_partition *p = rig_partition(&r, "t", 0);
+    p->config.guid_dedup = true;
+    kw_alloc_fail_after(0);
+    kb_guids_look(p, r.now);
+    kw_alloc_fail_after(-1);
+    assert_null(p->guids);
+    assert_true(p->log->hold_from <= p->log->start);
+    rig_pass(&r, 302000000);
+    assert_true(kb_guids_ready(p));
+    expect_here();
+    rig_deinit(&r);
+}
+
 /* ---- Three nodes ---- */
 
 static void turn_cluster(void *ctx) {
@@ -546,6 +565,7 @@ int main(void) {
                                        cmocka_unit_test(test_a_clock_that_is_set),
                                        cmocka_unit_test(test_rot),
                                        cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_no_memory_to_begin),
                                        cmocka_unit_test(test_followers_and_a_new_leader),
                                        cmocka_unit_test(test_an_unclean_election)};
     return cmocka_run_group_tests(tests, NULL, NULL);
