@@ -171,7 +171,7 @@ static struct kb_segment *take_found(struct kb_log *log, struct kb_found *g, boo
     s->first_timestamp = f->first_timestamp;
     s->max_timestamp = f->max_timestamp;
     s->max_timestamp_offset = f->max_timestamp_offset;
-    if (!s->fresh) s->appended_wall_ms = g->mtime_ms;
+    if (g->mtime_ms > 0) s->appended_wall_ms = g->mtime_ms; /* one that cannot be asked is as new as can be */
     s->since_index = f->since_index;
     s->batch_size_max = f->batch_size_max;
     s->dense = f->dense;

@@ -300,6 +300,7 @@ static enum kb_disk_err fs_mtime(struct kb_fs *fs, const char *path, int64_t *wa
     struct sim_disk *d = fs->ctx;
     struct sim_node *n = sim_tree_find(d->root, path);
     if (!n) return KB_DISK_ENOENT;
+    if (d->faults.no_mtimes) return KB_DISK_EIO;
     *wall_ms = n->mtime_ms;
     return KB_DISK_OK;
 }

@@ -43,6 +43,7 @@ struct sim_disk_faults { /* change at any time; zeroed by sim_disk_new but for t
     uint32_t slow_ppm;      /* a request takes slow_us more */
     int64_t slow_us;
     int64_t hung_until_us;  /* nothing completes before */
+    bool no_mtimes;         /* asking when a file was written fails */
 };
 
 struct sim_disk;

@@ -62,6 +62,23 @@ static void test_time(void **state) {
     rig_deinit(&r);
 }
 
+/* Where a file does not say when it was written, it is taken for new: it may hold ids that are to be known still. */
+static void test_a_file_without_a_time(void **state) {
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        struct rig r;
+        setup(&r, 3);
+        fill(&r, 8, r.now.wall_ms, 1000);
+        rig_sync(&r);
+        rig_stop(&r);
+        rig_advance(&r, 60000);
+        sim_disk_faults(r.disk)->no_mtimes = fails;
+        rig_open(&r);
+        assert_int_equal(kb_log_since(r.log, r.now.wall_ms - 30000), fails ? 0 : 8);
+        rig_deinit(&r);
+    }
+}
+
 static void test_size_and_policy(void **state) {
     (void)state;
     struct rig r;
@@ -284,7 +301,8 @@ static void test_a_lookup_goes_on_behind_its_segment(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time),          cmocka_unit_test(test_size_and_policy),      cmocka_unit_test(test_raise_start),
+        cmocka_unit_test(test_time), cmocka_unit_test(test_a_file_without_a_time),
+        cmocka_unit_test(test_size_and_policy),      cmocka_unit_test(test_raise_start),
         cmocka_unit_test(test_crash_while_deleting), cmocka_unit_test(test_crash_while_all_goes), cmocka_unit_test(test_stop_and_cut_while_all_goes),
         cmocka_unit_test(test_begun_anew),
         cmocka_unit_test(test_producers_expire), cmocka_unit_test(test_flush_limits),
