@@ -4,6 +4,7 @@ holds one copy of each id and misses none, by kcat's reading and by ours; and al
 The program is guid_producer.c, on libkclient's public API. The control, without ids on the same cluster, is seen to store copies.
 """
 import collections
+import json
 import random
 import struct
 import subprocess
@@ -122,7 +123,7 @@ def sent_again(p, folder, count):
 
 @test
 def a_producer_killed_a_hundred_times_stores_each_id_once(folder):
-    c, program = Cluster(folder / "c", 3), build(folder)
+    c, program = Cluster(folder / "c", 3, "--set", "guid.index.memory.bytes=1000000"), build(folder)  # most ids are in files soon
     for topic, partitions in (("one", 1), ("six", 6)):
         c.ok("topic", "create", topic, "--partitions", partitions, "--rf", "3", "--config", "min.insync.replicas=2", "--config", "message.guid.dedup=true")
     producers = [Killed(program, c, folder, topic, KILLS) for topic in ("one", "six")]
@@ -136,6 +137,8 @@ def a_producer_killed_a_hundred_times_stores_each_id_once(folder):
         equal(by_kc(c, p.topic), collections.Counter(range(1, count + 1)), f"{p.topic}: as kc reads it")
         equal(sent_again(p, folder, count) == seen, True, f"{p.topic}: the answers say other places than kcat sees")
         equal(by_kcat(c, p.topic) == seen, True, f"{p.topic}: changed by sending all again")
+        runs = sum(x["runs"] for x in json.loads(c.ok("guid", "stats", "-t", p.topic, "--json"))["partitions"])
+        equal(runs > 0, True, f"{p.topic}: no id was looked for in a file")
     equal(leaders >= 5, True, f"{leaders} kills of leaders")
     equal(c.stop(), 0)
 
