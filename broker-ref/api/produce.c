@@ -318,6 +318,7 @@ void kb_api_produce(struct kb_request *rq) {
     }
     if (s->gated) rq->cleanup = cleanup;
     if (kb_waiter_arm(&s->waiter, rq->node, rq->node->now.mono_us + (int64_t)KW_MAX(s->req.timeout_ms, 0) * 1000) != KW_OK) {
+        kb_produce_guid_leave(s, KE_NONE, rq->node->now);
         kb_waiter_done(&s->waiter, rq->node);
         kb_request_close(rq, "out of memory");
     } else if (s->req.acks != 0) {

@@ -341,6 +341,7 @@ void kb_produce_guid(struct kb_produce *s, struct kb_partition *p, const struct 
     }
     *g = (struct kb_gated){.s = s, .p = p, .data = d, .a = a, .leader_epoch = p->leader_epoch};
     kw_list_init(&g->link);
+    if (!is_open(p)) kb_guids_look(p, s->rq->node->now); /* it may have failed for want of memory */
     if (kw_list_empty(&p->guid_gate) && is_open(p)) {
         if (decide(g)) {
             settle(g);

@@ -163,6 +163,7 @@ static void cut_log(struct kb_follower *f, struct kb_now now) {
     }
     let_go(f);
     end(f);
+    kb_guids_look(p, now); /* the index is cut already */
     if (err != KW_EIO) kb_follower_delay(f, KB_DELAY_TROUBLE); /* no memory, or the disk is full and that cut is under way */
 }
 

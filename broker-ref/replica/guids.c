@@ -229,7 +229,7 @@ void kb_guids_appended(struct kb_partition *p, int64_t base, int64_t end, const 
     struct kb_guids *g = p->guids;
     if (!g || g->state != OPEN || g->cutting || kb_guid_end(g->index) < base) return;
     kw_err err = kb_guid_add(g->index, base, end, v, n, now);
-    if (err == KW_OK && n > 0 && p->log->hold_from > base) p->log->hold_from = base;
+    if (n > 0 && p->log->hold_from > base) p->log->hold_from = base; /* where it could not be added, it is to be read */
     if (err == KW_OK) return;
     g->ready = false;
     again(g, now.mono_us + RETRY_US);
@@ -249,7 +249,10 @@ void kb_guids_followed(struct kb_partition *p, int64_t from, const uint8_t *reco
 
 void kb_guids_cut_back(struct kb_partition *p, struct kb_now now) {
     struct kb_guids *g = p->guids;
-    if (!g || g->state != OPEN) return;
+    if (!g) return;
+    if (g->state == STOPPING && kb_guid_end(g->index) > p->log->leo) /* it waits for the log to be written so far */
+        (void)!kb_guid_add(g->index, p->log->leo, p->log->leo, NULL, 0, now);
+    if (g->state != OPEN) return;
     if (g->reading) {
         kb_read_cancel(&g->read);
         g->reading = false;
@@ -281,7 +284,7 @@ static void cut_stored(void *ctx, struct kb_now now) {
     struct kb_partition *p = g->p;
     if (p) {
         done(g->cut_ctx, now); /* cuts the log, most likely; else the index catches up */
-        if (p->guids == g) step(g, now);
+        kb_guids_look(p, now);
         return;
     }
     void *of = g->cut_ctx;
@@ -314,7 +317,7 @@ static void opened(void *ctx, struct kb_guid_index *index, kw_err err, struct kb
     /* What was appended before the window began is of no use. */
     int64_t window_ms = g->p->config.guid_window_ms, wall_ms = kb_guid_wall_early(&g->node->guids->env, now);
     if (window_ms < wall_ms) kb_guid_skip(index, kb_log_since(g->log, wall_ms - window_ms));
-    step(g, now);
+    kb_guids_look(g->p, now); /* the topic's settings may be others by now */
 }
 
 static kw_err open_index(struct kb_guids *g, struct kb_now now) {
