@@ -1,6 +1,8 @@
 /* dedup.c - verdicts over a batch, and the batch without its duplicates. Contract: dedup.h. */
 #include "dedup.h"
 
+#include "hash.h"
+
 enum { TRIM_ABOVE = 16384 };
 #define NONE (-1)
 
@@ -54,8 +56,12 @@ kw_err kb_dedup_take(struct kb_dedup *d, const uint8_t *p, size_t size, const st
 
 /* A producer that counts its ids up, as ours does, repeats none. */
 static bool ascending(const struct kb_guid_batch *b) {
-    for (size_t i = 1; i < b->entry_count; i++)
-        if (memcmp(b->entries[i - 1].id, b->entries[i].id, KB_GUID_SIZE) >= 0) return false;
+    kb_id128 last = b->entry_count > 0 ? kb_id_number(b->entries[0].id) : 0;
+    for (size_t i = 1; i < b->entry_count; i++) {
+        kb_id128 x = kb_id_number(b->entries[i].id);
+        if (x <= last) return false;
+        last = x;
+    }
     return true;
 }
 

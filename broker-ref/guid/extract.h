@@ -36,7 +36,7 @@ void kb_guid_batch_deinit(struct kb_guid_batch *b);
 /* `limit`: of the decompressed body. A batch without records, or a control batch, gives count 0. KW_ENOMEM; what wire/batch.h says of bodies and records. */
 kw_err kb_guid_extract(const uint8_t *batch, size_t size, const struct kw_batch_header *h, struct kw_compressor *compressor, size_t limit,
                        struct kb_guid_batch *out) KW_CHECK;
-/* CRC-32C of both lengths, key and value: the same payload, or not. */
+/* CRC-32C of key and value, begun with their lengths: the same payload, or not. */
 uint32_t kb_guid_payload(struct kw_bytes key, struct kw_bytes value);
 
 #endif

@@ -1,4 +1,5 @@
-/* record_read.h - reading one record of a v2 batch, shared by the iterator (batch.c) and the check (batch_check.c). Not for others.
+/* record_read.h - reading one record of a v2 batch, shared by the iterator (batch.c), the check (batch_check.c) and the broker's guid/extract.c. Not for
+ * others.
  *
  * A broker and a consumer do this once a record, so the usual record (few headers, varints of up to three bytes, not at the very end of
  * the batch) is read inline with few bounds checks; every other goes to kw_record_read_slow, which alone decides what is malformed.
@@ -7,6 +8,8 @@
 #define KW_RECORD_READ_H
 
 #include "batch.h"
+
+#define KW_RECORD_SIZE_MIN 7 /* length, attributes, two deltas, lengths of key and value, header count */
 
 struct kw_record_raw {
     int64_t timestamp_delta;
@@ -54,9 +57,9 @@ static inline const uint8_t *kw_bytes_fast(const uint8_t *p, const uint8_t *end,
 /* `count` headers fill the bytes; false: they do not, or it takes the slow way to tell. */
 bool kw_headers_fast(const uint8_t *p, const uint8_t *end, int32_t count);
 
-/* The fields may for a moment be read past the record's own end, never past `end`; that the last one ends just where the record does shows
- * that none lay outside. */
-static inline bool kw_record_read_fast(const uint8_t *p, const uint8_t *end, struct kw_record_raw *r) {
+/* All but the headers, which are not looked at. The fields may for a moment be read past the record's own end, never past `end`; that the last one, or the
+ * headers, ends just where the record does shows that none lay outside. */
+static inline __attribute__((always_inline)) bool kw_record_head_fast(const uint8_t *p, const uint8_t *end, struct kw_record_raw *r) {
     int32_t len, timestamp_delta, offset_delta;
     struct kw_bytes key, value;
     if (KW_UNLIKELY(end - p < 24)) return false; /* lengths and deltas of up to 3 bytes each, attributes, header count, and some */
@@ -72,9 +75,13 @@ static inline bool kw_record_read_fast(const uint8_t *p, const uint8_t *end, str
     p = kw_bytes_fast(p, end, 1, &value);
     if (KW_UNLIKELY(!p || p >= record_end || (*p & 0x81))) return false; /* a header count of up to 63 */
     int32_t count = *p++ >> 1;
-    if (KW_UNLIKELY(count > 0 ? !kw_headers_fast(p, record_end, count) : p != record_end)) return false;
     *r = (struct kw_record_raw){timestamp_delta, offset_delta, count, key, value, p, record_end};
     return true;
+}
+
+static inline bool kw_record_read_fast(const uint8_t *p, const uint8_t *end, struct kw_record_raw *r) {
+    if (KW_UNLIKELY(!kw_record_head_fast(p, end, r))) return false;
+    return KW_LIKELY(r->header_count > 0 ? kw_headers_fast(r->headers, r->end, r->header_count) : r->headers == r->end);
 }
 
 static inline kw_err kw_record_read(const uint8_t *p, const uint8_t *end, struct kw_record_raw *r) {
