@@ -99,9 +99,12 @@ const struct kb_config_def kb_config_defs[] = {
     BDENUM("log.message.timestamp.type", "CreateTime", "CreateTime,LogAppendTime", "Who dates records: the producer, or the broker at append.")
     BDLONG("log.message.timestamp.before.max.ms", NEVER_MS, 0, I64, "How far a record's timestamp may lie before the broker's time.")
     BDLONG("log.message.timestamp.after.max.ms", "3600000", 0, I64, "How far a record's timestamp may lie after the broker's time.")
-    BDBOOL("log.message.guid.dedup", "false", "Records whose header guid was stored before are not stored again. Not in Apache Kafka.")
-    BDLONG("log.message.guid.window.ms", "3600000", 1, I64, "How long a GUID is known at least, from when its record was appended. Not in Apache Kafka.")
-    BLONG("guid.index.memory.bytes", "67108864", 1, I64, "Memory for the GUIDs that are not in files yet, of all partitions. Not in Apache Kafka.")
+    BDBOOL("log.message.guid.dedup", "false",
+           "Records whose header guid (16 bytes) was stored in the partition before, within the window, are not stored again. Not in Apache Kafka.")
+    BDLONG("log.message.guid.window.ms", "3600000", 1, I64,
+           "How long a GUID is known at least, from when its record was appended; at most the logs' retention. Not in Apache Kafka.")
+    BLONG("guid.index.memory.bytes", "67108864", 1, I64,
+          "Memory for the GUIDs that are not in files yet, of all partitions; over it the largest part is written. Not in Apache Kafka.")
     BDINT("producer.id.expiration.ms", DAY_MS, 1, I32, "Idempotent producers that are silent for so long are forgotten.")
     BINT("producer.id.expiration.check.interval.ms", "600000", 1, I32, "How often that is looked at.")
     /* Logs */
@@ -180,7 +183,7 @@ const struct kb_config_def kb_config_defs[] = {
     TLONG("max.compaction.lag.ms", NEVER_MS, 1, I64, "log.cleaner.max.compaction.lag.ms",
           "Records that are older are compacted, however small their part is; the active segment is closed at that age.")
     TBOOL("message.guid.dedup", "false", "log.message.guid.dedup",
-          "Records whose header guid was stored before are not stored again. Not in Apache Kafka.")
+          "Records whose header guid (16 bytes) was stored in the partition before, within message.guid.window.ms, are not stored again. Not in Apache Kafka.")
     TLONG("message.guid.window.ms", "3600000", 1, I64, "log.message.guid.window.ms",
           "How long a GUID is known at least, from when its record was appended; at most retention.ms. Not in Apache Kafka.")
     TLONG("message.timestamp.after.max.ms", "3600000", 0, I64, "log.message.timestamp.after.max.ms",

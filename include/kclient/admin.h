@@ -266,14 +266,16 @@ KC_API size_t kc_count_list_count(const kc_count_list *l);
 KC_API kc_err kc_count_list_get(const kc_count_list *l, size_t index, kc_count *out); /**< KC_INVALID past the end */
 KC_API void kc_count_list_free(kc_count_list *l);
 
-/* ---- Records by their ids: topics with message.guid.dedup=true (kbroker) ---- */
+/* ---- Records by their ids: topics with message.guid.dedup=true. By LookupGuid, an API of kbroker's own (no KIP) ---- */
+
+#define KC_GUID_LOOKUP_MAX 1000 /**< ids of a call */
 
 enum kc_guid_state {
     KC_GUID_UNKNOWN = 0, /**< no record has the id, or it is older than message.guid.window.ms */
     KC_GUID_FOUND = 1,
     KC_GUID_PENDING = 2, /**< stored, but not (yet) on all in-sync replicas: consumers do not see it, and a change of leaders may take it back */
 };
-typedef struct kc_guid_list kc_guid_list;
+typedef struct kc_guid_list kc_guid_list; /**< of its receiver, kc_guid_list_free; does not change: any thread */
 typedef struct kc_guid_place {
     size_t guid;                 /**< index of the id, as asked for */
     int32_t state;               /**< enum kc_guid_state */
@@ -285,15 +287,17 @@ typedef struct kc_guid_place {
 typedef struct kc_guid_partition {
     int32_t partition, leader, leader_epoch; /**< -1: none known */
     kc_err err;                  /**< it could not be asked: INVALID_REQUEST: the topic does not look ids up; KC_UNSUPPORTED: nor can the broker */
-    const char *message;         /**< the same in words; "" when ok */
+    const char *message;         /**< the same in words, the list's; "" when ok */
     int64_t high_watermark;      /**< -1: not told */
     /* Of kc_admin_guid_stats, 0 else: what its index holds, and what it has done since it was opened. */
     int64_t from, end;           /**< the offsets that it knows the records of; end: the log's, unless it still has to catch up */
-    int64_t entries, runs, disk_bytes, memory_bytes, window_ms;
+    int64_t entries, runs;       /**< ids; sorted files of them */
+    int64_t disk_bytes, memory_bytes;
+    int64_t window_ms;           /**< the topic's message.guid.window.ms */
     int64_t finds, run_reads, hits, flushes, merges; /**< finds, hits: ids looked for, and met; run_reads: reads of run files */
     int64_t forgotten;           /**< ids that went with their records within the window (size retention, deleted records, an unclean election) */
 } kc_guid_partition;
-/** Looks records up by their ids: guids are n of 16 bytes each, one behind the other; up to KC_GUID_LOOKUP_MAX. partitions: in these alone;
+/** Looks records up by their ids: guids are n of 16 bytes each, one behind the other; 1 to KC_GUID_LOOKUP_MAX. partitions: in these alone;
  * partition_count 0: in all. Each partition's leader is asked. *out is the caller's: at least one place an id, in the order of the ids; more than one
  * where several partitions have it (its records had different keys). A partition whose leader cannot be had within some seconds does not fail the call, as
  * long as another one answered. UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST: the topic has not message.guid.dedup=true; KC_UNSUPPORTED: the cluster cannot
@@ -302,8 +306,8 @@ KC_API kc_err kc_admin_lookup_guids(kc_client *c, const char *topic, const uint8
                                     int64_t timeout_us, kc_guid_list **out, kc_error **error);
 KC_API kc_err kc_admin_lookup_guids_start(kc_client *c, const char *topic, const uint8_t *guids, size_t n, const int32_t *partitions,
                                           size_t partition_count, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
-#define KC_GUID_LOOKUP_MAX 1000
-/** What the indexes of a topic's partitions hold. *out is the caller's, without places. Errors as above. */
+/** What the indexes of a topic's partitions hold, and have done: of each partition, as its leader says. *out is the caller's, without places. Errors as
+ * above. */
 KC_API kc_err kc_admin_guid_stats(kc_client *c, const char *topic, int64_t timeout_us, kc_guid_list **out, kc_error **error);
 KC_API kc_err kc_admin_guid_stats_start(kc_client *c, const char *topic, int64_t timeout_us, uint64_t opaque, kc_op **op, kc_error **error);
 KC_API kc_guid_list *kc_op_result_guids(kc_op *op); /**< of both; yours from then on; NULL: not done, failed, or taken already */

@@ -209,11 +209,12 @@ KC_API void kc_op_free(kc_op *op);
 #define KC_GUID_TEXT_SIZE 37 /**< of a UUID as text, with its NUL */
 /** A new UUIDv7 (RFC 9562) of the system's clock and random source, for whoever needs an id before there is a producer: stored with the order, say, so
  * that it is the same when the order is sent again. Those of one millisecond are in no order (kc_producer_guid_make: ascending). KC_TRANSPORT: the system
- * gives no random bytes. Also in a forked child. */
+ * gives no random bytes; KC_INVALID: guid NULL. Also in a forked child. */
 KC_API kc_err kc_guid_make(uint8_t guid[16]);
-/** A UUID's text (8-4-4-4-12 or 32 hexadecimal digits, any letter case; any version) as 16 bytes. size 0: up to its NUL. KC_BAD_GUID: it is none. */
+/** A UUID's text (8-4-4-4-12 or 32 hexadecimal digits, any letter case; any version) as 16 bytes. size: bytes of the text, 0: up to its NUL. KC_BAD_GUID: it is
+ * none, and guid is as it was; KC_INVALID: NULL. */
 KC_API kc_err kc_guid_from_text(const char *text, size_t size, uint8_t guid[16]);
-/** Writes the text, 36 characters in lower case and a NUL, and returns it. */
+/** Writes the text, 36 characters in lower case and a NUL, and returns it; 16 bytes of any kind. */
 KC_API const char *kc_guid_to_text(const uint8_t guid[16], char text[KC_GUID_TEXT_SIZE]);
 
 /* ------------------------------------------------------------- shared shapes */

@@ -140,7 +140,8 @@ KC_API void kc_producer_free(kc_producer *p);
 typedef int32_t (*kc_partitioner_fn)(void *ctx, int32_t topic, const void *key, size_t key_size, int32_t has_key, int32_t partition_count);
 KC_API kc_err kc_producer_partitioner_set(kc_producer *p, kc_partitioner_fn fn, void *ctx);
 
-/** Fills 16 bytes with a UUIDv7, ascending within the producer, as enable.guid does for each record. */
+/** Fills 16 bytes with a UUIDv7 (RFC 9562), ascending within the producer, as enable.guid does for each record. KC_INVALID: NULL. Any
+ * thread. KC_FORKED in a forked child (kc_guid_make works there); KC_CLOSED. */
 KC_API kc_err kc_producer_guid_make(kc_producer *p, uint8_t guid[16]);
 
 #ifdef __cplusplus
