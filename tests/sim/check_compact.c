@@ -72,10 +72,11 @@ void sim_compact_content(struct sim_run *r, const char *where, int partition, in
     x->seen = offset;
 }
 
-void sim_compact_acked(struct sim_run *r, uint32_t id, int64_t offset) {
+void sim_compact_acked(struct sim_run *r, uint32_t id, int64_t offset, bool stale) {
     struct sim_compact *s = r->compact;
     struct sim_compact_record *x = &s->v[id];
     if (x->acked == SIM_COMPACT_LOST || x->seen == SIM_COMPACT_LOST) return; /* the power went while the answer was on its way */
+    if (stale && x->seen < 0 && !s->lossy[x->partition]) return; /* so it did, and what was found then did not have it: whose answer is it? */
     if (x->seen >= 0 && x->seen != offset)
         sim_fail(&r->w, 4, SIM_COMPACT_TOPIC "-%d: record %u is acknowledged at offset %lld, and was at %lld", x->partition, id, (long long)offset,
                  (long long)x->seen);
@@ -174,7 +175,9 @@ static struct kb_partition *partition_on(struct sim_broker *b, int index) {
 /* ---- Deaths and starts ---- */
 
 void sim_check_compact_dead(struct sim_run *r, enum sim_death how) {
-    for (int i = 0; i < SIM_COMPACT_PARTS && r->compact && how == SIM_DEATH_POWER; i++) r->compact->lossy[i] = true;
+    if (!r->compact || how != SIM_DEATH_POWER) return;
+    for (int i = 0; i < SIM_COMPACT_PARTS; i++) r->compact->lossy[i] = true;
+    r->compact->losses += !r->model.flush_on_ack;
 }
 
 static void lose_from(struct sim_compact *s, int partition, int64_t from) {

@@ -22,6 +22,7 @@ struct sim_compact_record { /* by its number, which is in its header */
 struct sim_compact {
     bool on;
     bool lossy[SIM_COMPACT_PARTS]; /* the power went, and the log was not looked at since */
+    uint32_t losses;               /* how often it went */
     bool steady_clocks;  /* no clock jumps or drifts: times can be told */
     bool enough;         /* nothing more is written */
     int rf;
@@ -41,7 +42,7 @@ void sim_compact_deinit(struct sim_run *r);
 
 /* A record as it was read or scanned: it is one of ours, as it was sent, and has one offset. The number is in *id. */
 void sim_compact_content(struct sim_run *r, const char *where, int partition, int64_t offset, const struct kw_record_view *v, uint32_t *id);
-void sim_compact_acked(struct sim_run *r, uint32_t id, int64_t offset);
+void sim_compact_acked(struct sim_run *r, uint32_t id, int64_t offset, bool stale); /* stale: the power went since it was sent */
 /* Offsets [from, to) were read, and hold none of ours but those that were told: nothing that must be there was passed over. */
 void sim_compact_passed(struct sim_run *r, int partition, int64_t from, int64_t to);
 

@@ -19,6 +19,7 @@ struct app {
     bool made, busy, stopping;
     int partition, node;
     uint32_t first, n; /* of what is being written */
+    uint32_t losses;   /* of power, when it was asked */
     uint8_t batch[BATCH_SIZE];
     size_t size;
     int64_t position[SIM_COMPACT_PARTS];
@@ -157,6 +158,9 @@ static kw_err encode(struct kc_request *rq, struct kw_out *out) {
 
 /* ---- Answers ---- */
 
+/* It may tell of what the power took. */
+static bool is_stale(const struct app *a) { return a->losses != a->run->compact->losses; }
+
 static void produced(struct app *a, struct kc_request *rq, struct kw_in *body, struct kw_arena *arena) {
     struct kw_produce_response m;
     if (kw_decode(rq->api->response, rq->version, body, arena, &m) != KW_OK) return;
@@ -164,7 +168,7 @@ static void produced(struct app *a, struct kc_request *rq, struct kw_in *body, s
     const struct kw_produce_response_partition_produce_response *p = &m.responses.v[0].partition_responses.v[0];
     sim_trace(a->w, "compacted-%d: %u records from number %u on: %d, offset %lld", a->partition, a->n, a->first, p->error_code,
               (long long)p->base_offset);
-    for (uint32_t i = 0; i < a->n && p->error_code == KE_NONE; i++) sim_compact_acked(a->run, a->first + i, p->base_offset + i);
+    for (uint32_t i = 0; i < a->n && p->error_code == KE_NONE; i++) sim_compact_acked(a->run, a->first + i, p->base_offset + i, is_stale(a));
 }
 
 /* What one answer holds, batch by batch; where it goes on. */
@@ -207,7 +211,7 @@ static void fetched(struct app *a, struct kc_request *rq, struct kw_in *body, st
     int64_t *at = &a->position[a->partition];
     if (p->error_code == KE_OFFSET_OUT_OF_RANGE) *at = 0;
     if (p->error_code) return;
-    if (p->records.len > 0 && !a->run->compact->lossy[a->partition]) *at = judge(a, p->records.p, (size_t)p->records.len, *at);
+    if (p->records.len > 0 && !a->run->compact->lossy[a->partition] && !is_stale(a)) *at = judge(a, p->records.p, (size_t)p->records.len, *at);
     if (*at >= p->high_watermark) *at = 0; /* once more */
 }
 
@@ -257,6 +261,7 @@ static bool work(struct sim_role *r) {
     a->rq.broker = whom_to_ask(a);
     a->rq.deadline_us = sim_client_now(r->client).mono_us + 5 * SIM_S;
     a->busy = true;
+    a->losses = a->run->compact->losses;
     r->next_us = SIM_NEVER;
     kc_core_send(r->client->core, &a->rq);
     return true;
