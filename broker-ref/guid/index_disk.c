@@ -299,19 +299,31 @@ static int tier(const struct kb_guid_run *r) { /* sizes within a factor of four 
     return t;
 }
 
-/* Four or more neighbours of one size; where there are many runs, the smallest two neighbours. */
+/* The run at i and the one before it: no id can be in both, so however many such runs there are, a find looks at one (UUIDv7). */
+static bool apart(const struct kb_guid_index *ix, size_t i) {
+    return ix->max[i - 1] < ix->min[i];
+}
+
+/* Two neighbours of which neither is much larger: else what is large would be written again and again for what is small. */
+static bool alike(const struct kb_guid_run *a, const struct kb_guid_run *b) {
+    return a->facts.entries / 4 <= b->facts.entries && b->facts.entries / 4 <= a->facts.entries;
+}
+
+/* Four or more neighbours of one size, or as many as can be merged where that does nothing for a find; where there are many runs, the smallest two. */
 static size_t pick(const struct kb_guid_index *ix, size_t *from) {
     for (size_t i = ix->run_count; i-- > 0;) {
-        size_t first = i;
-        while (first > 0 && i - first + 1 < KB_MERGE_INPUTS_MAX && tier(ix->runs[first - 1]) == tier(ix->runs[i]) && may_join(ix, first - 1, i)) first--;
-        if (i - first + 1 < 4) continue;
+        size_t first = i, wanted = KB_MERGE_INPUTS_MAX;
+        for (; first > 0 && i - first + 1 < KB_MERGE_INPUTS_MAX && tier(ix->runs[first - 1]) == tier(ix->runs[i]) && may_join(ix, first - 1, i); first--)
+            if (!apart(ix, first)) wanted = 4;
+        if (i - first + 1 < wanted) continue;
         *from = first;
         return i - first + 1;
     }
     int64_t least = INT64_MAX;
+    bool any = ix->run_count > KB_GUID_LIVE_MAX;
     for (size_t i = 0; ix->run_count > KB_GUID_LIVE_WISH && i + 1 < ix->run_count; i++) {
         int64_t sum = ix->runs[i]->facts.entries + ix->runs[i + 1]->facts.entries;
-        if (sum >= least || !may_join(ix, i, i + 1)) continue;
+        if (sum >= least || !may_join(ix, i, i + 1) || (!any && (apart(ix, i + 1) || !alike(ix->runs[i], ix->runs[i + 1])))) continue;
         least = sum;
         *from = i;
     }

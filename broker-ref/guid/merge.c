@@ -95,10 +95,10 @@ struct reader { /* of one input: the entries that stay, in their order */
     void *file;
     uint8_t *pages;
     uint32_t next, have, at; /* pages: the next to be read, those in memory, the one being read of these */
-    size_t i;                /* its next entry */
-    uint64_t hash;
+    size_t i, count;         /* of that one: its next entry, and how many there are */
     struct kb_guid_entry e;
     bool over;
+    uint64_t hashes[KB_RUN_PAGE_ENTRIES]; /* of the page, made together: one waits for the other's steps otherwise */
 };
 
 static kw_err fill(struct kb_guid_job *j, struct kb_fs *fs, struct reader *r) {
@@ -116,28 +116,33 @@ static kw_err fill(struct kb_guid_job *j, struct kb_fs *fs, struct reader *r) {
     r->next += n;
     r->have = n;
     r->at = 0;
-    r->i = 0;
     return KW_OK;
 }
 
-static kw_err advance(struct kb_guid_job *j, struct kb_fs *fs, struct reader *r) {
+static kw_err next_page(struct kb_guid_job *j, struct kb_fs *fs, struct reader *r) {
+    if (++r->at >= r->have) {
+        r->over = r->next == r->in->facts.pages;
+        kw_err err = r->over ? KW_OK : atomic_load_explicit(&j->stop, memory_order_relaxed) ? KW_EBUSY : fill(j, fs, r);
+        if (r->over || err != KW_OK) return err;
+    }
+    const uint8_t *page = r->pages + (size_t)r->at * KB_RUN_PAGE;
+    r->i = 0;
+    r->count = kb_run_page_count(page);
+    for (size_t i = 0; i < r->count; i++) r->hashes[i] = kb_guid_hash(j->key, page + i * KB_RUN_ENTRY);
+    return KW_OK;
+}
+
+/* *hash: of the entry that comes next, r->e. */
+static kw_err advance(struct kb_guid_job *j, struct kb_fs *fs, struct reader *r, uint64_t *hash) {
     for (;;) {
-        if (r->at == r->have) {
-            r->over = r->next == r->in->facts.pages;
-            if (r->over) return KW_OK;
-            kw_err err = atomic_load_explicit(&j->stop, memory_order_relaxed) ? KW_EBUSY : fill(j, fs, r);
-            if (err != KW_OK) return err;
-        }
-        const uint8_t *page = r->pages + (size_t)r->at * KB_RUN_PAGE;
-        if (r->i == kb_run_page_count(page)) {
-            r->at++;
-            r->i = 0;
+        if (r->i == r->count) {
+            kw_err err = next_page(j, fs, r);
+            if (err != KW_OK || r->over) return err;
             continue;
         }
-        kb_run_page_entry(page, r->i++, r->in->facts.base, &r->e);
-        if (r->e.offset < j->from || r->e.offset >= r->in->valid_to) continue;
-        r->hash = kb_guid_hash(j->key, r->e.id);
-        return KW_OK;
+        *hash = r->hashes[r->i];
+        kb_run_page_entry(r->pages + (size_t)r->at * KB_RUN_PAGE, r->i++, r->in->facts.base, &r->e);
+        if (r->e.offset >= j->from && r->e.offset < r->in->valid_to) return KW_OK;
     }
 }
 
@@ -148,34 +153,59 @@ static kw_err open_reader(struct kb_guid_job *j, struct kb_fs *fs, size_t i, str
     if (!r->pages) return KW_ENOMEM;
     kw_err err = of_disk(j, fs->ops->open(fs, r->in->path, 0, &r->file, &size));
     if (err != KW_OK) r->file = NULL;
-    return err != KW_OK ? err : advance(j, fs, r);
+    return err != KW_OK ? err : next_page(j, fs, r);
+}
+
+struct heads { /* of the inputs that are not over, the next hash of each; apart from them, as all of these are looked at for each entry */
+    uint64_t hash[KB_MERGE_INPUTS_MAX];
+    struct reader *of[KB_MERGE_INPUTS_MAX];
+    size_t count;
+};
+
+static size_t least_of(const struct heads *h) {
+    uint64_t least = h->hash[0];
+    size_t at = 0;
+    for (size_t i = 1; i < h->count; i++) {
+        const struct kb_guid_entry *a = &h->of[i]->e, *b = &h->of[at]->e;
+        bool less = h->hash[i] < least;
+        if (KW_UNLIKELY(h->hash[i] == least)) less = kb_run_order(least, a->id, a->offset, least, b->id, b->offset) < 0;
+        least = less ? h->hash[i] : least;
+        at = less ? i : at;
+    }
+    return at;
+}
+
+static kw_err step(struct kb_guid_job *j, struct kb_fs *fs, struct heads *h, size_t i) {
+    kw_err err = advance(j, fs, h->of[i], &h->hash[i]);
+    if (err != KW_OK && err != KW_EBUSY && err != KW_ENOMEM) j->rotten = (int)(h->of[i]->in - j->inputs);
+    if (err != KW_OK || !h->of[i]->over) return err;
+    h->count--;
+    h->of[i] = h->of[h->count];
+    h->hash[i] = h->hash[h->count];
+    return KW_OK;
 }
 
 static kw_err merge(struct kb_guid_job *j, struct kb_fs *fs, struct reader *v, struct kb_run_writer *w) {
-    for (;;) {
-        struct reader *least = NULL;
-        for (size_t i = 0; i < j->input_count; i++) {
-            struct reader *r = &v[i];
-            if (!r->over && (!least || kb_run_order(r->hash, r->e.id, r->e.offset, least->hash, least->e.id, least->e.offset) < 0)) least = r;
-        }
-        if (!least) return KW_OK;
-        kw_err err = kb_run_writer_add(w, least->hash, &least->e);
-        if (err != KW_OK) return err;
-        if ((err = advance(j, fs, least)) != KW_OK) {
-            if (err != KW_EBUSY && err != KW_ENOMEM) j->rotten = (int)(least - v);
-            return err;
-        }
+    struct heads h = {.count = j->input_count};
+    kw_err err = KW_OK;
+    for (size_t i = 0; i < j->input_count; i++) h.of[i] = &v[i];
+    for (size_t i = h.count; i-- > 0 && err == KW_OK;) err = step(j, fs, &h, i);
+    while (err == KW_OK && h.count > 0) {
+        size_t i = least_of(&h);
+        err = kb_run_writer_add(w, h.hash[i], &h.of[i]->e);
+        if (err == KW_OK) err = step(j, fs, &h, i);
     }
+    return err;
 }
 
 void kb_guid_merge_run(void *arg, struct kb_fs *fs) {
     struct kb_guid_job *j = arg;
     struct kb_run_writer *w = kw_calloc(1, sizeof(*w));
-    struct reader v[KB_MERGE_INPUTS_MAX] = {0};
+    struct reader *v = kw_calloc(KB_MERGE_INPUTS_MAX, sizeof(*v));
     char *tmp = tmp_of(j);
     j->err = KW_ENOMEM;
     j->rotten = -1;
-    if (w && tmp) {
+    if (w && v && tmp) {
         kw_err err = KW_OK;
         for (size_t i = 0; i < j->input_count && err == KW_OK; i++) {
             err = open_reader(j, fs, i, &v[i]);
@@ -185,10 +215,11 @@ void kb_guid_merge_run(void *arg, struct kb_fs *fs) {
         if (err == KW_OK && (err = begin(j, fs, tmp, w)) == KW_OK) err = merge(j, fs, v, w);
         end(j, fs, tmp, w, err);
     }
-    for (size_t i = 0; i < j->input_count; i++) {
+    for (size_t i = 0; v && i < j->input_count; i++) {
         if (v[i].file) fs->ops->close(fs, v[i].file);
         kw_free(v[i].pages);
     }
     kw_free(tmp);
+    kw_free(v);
     kw_free(w);
 }

@@ -9,6 +9,7 @@ static const uint8_t magic[8] = {'K', 'B', 'G', 'U', 'I', 'D', 'R', '1'};
 
 void kb_run_tail_deinit(struct kb_run_tail *t) {
     kw_free(t->bytes);
+    kw_free(t->bits);
     kw_free(t->filters);
     *t = (struct kb_run_tail){0};
 }
@@ -65,28 +66,32 @@ kw_err kb_run_footer_parse(const uint8_t *p, int64_t file_size, struct kb_run_fa
 
 /* ---- Tail ---- */
 
-kw_err kb_run_tail_parse(const struct kb_run_facts *f, uint32_t crc, uint8_t *bytes, size_t size, struct kb_run_tail *t) {
-    size_t at = (size_t)f->pages * 8, bits = at + (size_t)f->blocks * KB_RUN_BLOCK_HEAD;
-    if (size < bits) return KW_EDECODE;
-    if (kw_crc32c(0, bytes, size) != crc) return KW_ECRC;
+kw_err kb_run_tail_take(const struct kb_run_facts *f, uint8_t *bytes, uint8_t *bits, size_t bit_size, struct kb_run_tail *t) {
+    size_t at = (size_t)f->pages * 8, head = at + (size_t)f->blocks * KB_RUN_BLOCK_HEAD, used = 0;
+    const uint8_t *from = bits ? bits : bytes + head;
     for (size_t i = 1; i < f->pages; i++)
         if (kw_load64(bytes + 8 * i) <= kw_load64(bytes + 8 * (i - 1))) return KW_EDECODE;
     struct kb_fuse *v = kw_malloc(f->blocks * sizeof(*v));
     if (!v) return KW_ENOMEM;
-    for (size_t i = 0; i < f->blocks; i++, at += KB_RUN_BLOCK_HEAD) {
-        v[i] = (struct kb_fuse){kw_load64(bytes + at), kw_load32(bytes + at + 8), kw_load32(bytes + at + 12), bytes + bits};
-        if (!kb_fuse_valid(&v[i]) || kb_fuse_size(&v[i]) > size - bits) {
-            kw_free(v);
-            return KW_EDECODE;
-        }
-        bits += kb_fuse_size(&v[i]);
+    bool ok = true;
+    for (size_t i = 0; i < f->blocks && ok; i++, at += KB_RUN_BLOCK_HEAD) {
+        v[i] = (struct kb_fuse){kw_load64(bytes + at), kw_load32(bytes + at + 8), kw_load32(bytes + at + 12), from + used};
+        ok = kb_fuse_valid(&v[i]) && kb_fuse_size(&v[i]) <= bit_size - used;
+        if (ok) used += kb_fuse_size(&v[i]);
     }
-    if (bits != size) {
+    if (!ok || used != bit_size) {
         kw_free(v);
         return KW_EDECODE;
     }
-    *t = (struct kb_run_tail){bytes, size, v};
+    *t = (struct kb_run_tail){bytes, bits, head + bit_size, v};
     return KW_OK;
+}
+
+kw_err kb_run_tail_parse(const struct kb_run_facts *f, uint32_t crc, uint8_t *bytes, size_t size, struct kb_run_tail *t) {
+    size_t head = (size_t)f->pages * 8 + (size_t)f->blocks * KB_RUN_BLOCK_HEAD;
+    if (size < head) return KW_EDECODE;
+    if (kw_crc32c(0, bytes, size) != crc) return KW_ECRC;
+    return kb_run_tail_take(f, bytes, NULL, size - head, t);
 }
 
 static kw_err of_disk(enum kb_disk_err err) {

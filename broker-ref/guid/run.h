@@ -37,8 +37,8 @@ struct kb_run_facts {
     int32_t epoch; /* of the record at end - 1; -1: unknown */
 };
 struct kb_run_tail {
-    uint8_t *bytes; /* kw_malloc */
-    size_t size;
+    uint8_t *bytes, *bits;   /* kw_malloc; bits: of the filters, where these are not behind the rest in bytes */
+    size_t size;             /* of both */
     struct kb_fuse *filters; /* one a block; kw_malloc */
 };
 static inline size_t kb_run_blocks(uint32_t pages) { return ((size_t)pages + KB_RUN_BLOCK_PAGES - 1) / KB_RUN_BLOCK_PAGES; }
@@ -52,6 +52,8 @@ static inline int64_t kb_run_tail_memory(const struct kb_run_facts *f, const str
 kw_err kb_run_footer_parse(const uint8_t *p, int64_t file_size, struct kb_run_facts *f, size_t *tail_size, uint32_t *tail_crc) KW_CHECK;
 /* Takes the bytes (kw_malloc) over when it succeeds. KW_ECRC, KW_EDECODE, KW_ENOMEM. */
 kw_err kb_run_tail_parse(const struct kb_run_facts *f, uint32_t crc, uint8_t *bytes, size_t size, struct kb_run_tail *t) KW_CHECK;
+/* The same, of what was checked, or made just now; bits, if not NULL, apart from the rest. */
+kw_err kb_run_tail_take(const struct kb_run_facts *f, uint8_t *bytes, uint8_t *bits, size_t bit_size, struct kb_run_tail *t) KW_CHECK;
 /* Opens, reads and closes. KW_EIO, or as above. */
 kw_err kb_run_load(struct kb_fs *fs, const char *path, uint64_t seq, struct kb_run_facts *f, struct kb_run_tail *t) KW_CHECK;
 

@@ -150,27 +150,46 @@ kw_err kb_run_writer_add(struct kb_run_writer *w, uint64_t hash, const struct kb
     return KW_OK;
 }
 
+/* As much as there is, and no more: the tail stays in memory. */
+static uint8_t *fit(struct kw_out *o) {
+    uint8_t *p = kw_realloc(o->p, KW_MAX(o->len, (size_t)1));
+    if (!p) return NULL;
+    o->p = p;
+    o->cap = o->len;
+    return p;
+}
+
+static kw_err put_bytes(struct kb_run_writer *w, const uint8_t *p, size_t n) {
+    kw_err err = KW_OK;
+    for (size_t at = 0; at < n && err == KW_OK; at += WRITE_SIZE) {
+        kw_out_bytes(&w->out, p + at, KW_MIN(n - at, WRITE_SIZE));
+        if (w->out.len >= WRITE_SIZE) err = flush(w);
+    }
+    return err;
+}
+
+/* A large run's tail is a tenth of what a node may take in all: it is not copied. */
 kw_err kb_run_writer_end(struct kb_run_writer *w, struct kb_run_tail *t) {
     uint8_t footer[KB_RUN_FOOTER];
     if (w->facts.entries == 0) return KW_EINVAL;
     kw_err err = end_page(w, w->count);
     if (err == KW_OK) err = end_block(w);
     if (err == KW_OK) err = flush(w);
-    size_t size = w->firsts.len + w->heads.len + w->bits.len;
-    uint8_t *bytes = err == KW_OK ? kw_malloc(size) : NULL;
-    if (err == KW_OK && !bytes) err = KW_ENOMEM;
     if (err != KW_OK) return err;
-    memcpy(bytes, w->firsts.p, w->firsts.len);
-    memcpy(bytes + w->firsts.len, w->heads.p, w->heads.len);
-    if (w->bits.len > 0) memcpy(bytes + w->firsts.len + w->heads.len, w->bits.p, w->bits.len);
-    uint32_t crc = kw_crc32c(0, bytes, size);
-    kb_run_footer_write(footer, &w->facts, size, crc);
-    kw_out_bytes(&w->out, bytes, size);
+    struct kw_out *head = &w->firsts, *bits = &w->bits;
+    kw_out_bytes(head, w->heads.p, w->heads.len);
+    if (head->err != KW_OK || !fit(head) || !fit(bits)) return KW_ENOMEM;
+    uint32_t crc = kw_crc32c(kw_crc32c(0, head->p, head->len), bits->p, bits->len);
+    err = put_bytes(w, head->p, head->len);
+    if (err == KW_OK) err = put_bytes(w, bits->p, bits->len);
+    kb_run_footer_write(footer, &w->facts, head->len + bits->len, crc);
     kw_out_bytes(&w->out, footer, sizeof(footer));
-    err = flush(w);
+    if (err == KW_OK) err = flush(w);
     if (err == KW_OK && w->sync) err = of_disk(w->fs->ops->sync(w->fs, w->file));
     w->facts.size = w->written;
-    if (err == KW_OK) err = kb_run_tail_parse(&w->facts, crc, bytes, size, t);
-    if (err != KW_OK) kw_free(bytes);
-    return err;
+    if (err == KW_OK) err = kb_run_tail_take(&w->facts, head->p, bits->p, bits->len, t);
+    if (err != KW_OK) return err;
+    kw_out_init(head); /* they are the tail's */
+    kw_out_init(bits);
+    return KW_OK;
 }

@@ -589,6 +589,42 @@ static void test_memory_of_many(void **state) { /* the largest are written first
     end();
 }
 
+/* A run of n ids, from `id` on, so far apart. */
+static void put_run(uint64_t id, uint64_t step, int n) {
+    struct rig_batch b = RIG_BATCH;
+    struct kb_guid_entry v[64];
+    b.count = n;
+    b.leader_epoch = epoch;
+    int64_t base = rig_append(&r, &b);
+    for (int k = 0; k < n; k++) {
+        v[k] = (struct kb_guid_entry){.offset = base + k};
+        kw_store64(v[k].id, id + (uint64_t)k * step);
+    }
+    kb_log_flush(r.log, r.now);
+    assert_int_equal(kb_guid_add(ix, base, base + n, v, (size_t)n, r.now), KW_OK);
+    to_run();
+}
+static void test_what_is_merged(void **state) {
+    (void)state;
+    for (int spread = 0; spread < 2; spread++) {
+        start(8);
+        size_t most = 0;
+        for (uint64_t i = 0; i < 100; i++) {
+            put_run(spread ? i + 1 : i * 100 + 1, spread ? 1000 : 1, 20);
+            most = KW_MAX(most, ix->run_count);
+            /* Ids that grow (UUIDv7): runs that keep apart cost a find nothing, and are merged eight at a time; others as soon as there are four. */
+            if (i < 8) assert_int_equal(ix->run_count, spread ? (i < 3 ? i + 1 : i < 6 ? i - 2 : i - 5) : i < 7 ? i + 1 : 1);
+        }
+        assert_true(most <= KB_GUID_LIVE_MAX + 1);
+        for (uint64_t i = 0; i < 100; i++) {
+            struct kb_guid_entry e = {0};
+            kw_store64(e.id, spread ? i + 1 + 1000 : i * 100 + 2);
+            assert_int_equal(find_one(&e, NULL), (int64_t)i * 20 + 1);
+        }
+        end();
+    }
+}
+
 /* A find that reads while its log grows, is cut and goes on: its answer is that of the end. */
 static void test_find_meanwhile(void **state) {
     (void)state;
@@ -665,7 +701,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rot), cmocka_unit_test(test_expiry_and_hold), cmocka_unit_test(test_a_restart_knows_the_age),
                                        cmocka_unit_test(test_a_clock_that_is_set), cmocka_unit_test(test_files_that_stayed_behind),
                                        cmocka_unit_test(test_an_earlier_epoch_where_the_log_ends), cmocka_unit_test(test_a_full_disk),
-                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_what_is_merged), cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
                                        cmocka_unit_test(test_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
