@@ -83,11 +83,11 @@ def by_requests(b, s):
 
 # ---- what it takes, finding, starting: millions of ids
 
-def load(b, s, topic, ids, size, first=0, parts=1, kind="v4"):
+def load(s, topic, ids, size, kind="v4"):
     step, at = max(ids // 5, 1), 0
     while at < ids:
         n = min(step, ids - at)
-        d = program(call(s, "produce", topic, parts, kind, first + at, n, size, 5000))
+        d = program(call(s, "produce", topic, 1, kind, at, n, size, 5000))
         at += n
         say(f"{at / 1e6:.1f} of {ids / 1e6:.1f} million ids stored, {d['records_per_s'] / 1e3:,.0f} k/s, {hwm_mb(s.pid()):.0f} MB at most")
 
@@ -132,7 +132,7 @@ def sealed(b, name, d):
 def many_ids(b, ids):
     s = servers.Kbroker(b.props).start()
     topic = fresh_topic(s, "ids", 1, {**DEDUP, "retention.ms": -1})
-    load(b, s, topic, ids, 100)
+    load(s, topic, ids, 100)
     s.kill9()
     killed = ready_ms(s, topic, ids)
     say(f"killed amidst its merges: ready after {killed:.0f} ms")
@@ -174,7 +174,7 @@ def large(b):
     name = f"{ids // 1_000_000} M ids"
     with servers.Kbroker(b.props) as s:
         topic = fresh_topic(s, "large", 1, {**DEDUP, "retention.ms": -1})
-        load(b, s, topic, ids, 2)
+        load(s, topic, ids, 2, "v7")
         b.row(f"{name}: RSS at most, as they came", hwm_mb(s.pid()), "MB", None, 512, of_peer=False)
         d = b.keep("large", settled(s, topic, seconds=600))
         b.row(f"{name}: RSS at most, all merged", hwm_mb(s.pid()), "MB", None, 512, of_peer=False)
@@ -182,7 +182,7 @@ def large(b):
         if d["records"] != ids:
             raise RuntimeError(f"{d['records']} of {ids} ids are known")
         s.stop()
-        b.row(f"{name}: start after a clean stop", ready_ms(s, topic, ids), "ms")
+        b.row(f"{name}: start after a clean stop", ready_ms(s, topic, ids, "v7"), "ms")
         sealed(b, name, stats(s, topic))
 
 

@@ -701,7 +701,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rot), cmocka_unit_test(test_expiry_and_hold), cmocka_unit_test(test_a_restart_knows_the_age),
                                        cmocka_unit_test(test_a_clock_that_is_set), cmocka_unit_test(test_files_that_stayed_behind),
                                        cmocka_unit_test(test_an_earlier_epoch_where_the_log_ends), cmocka_unit_test(test_a_full_disk),
-                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_what_is_merged), cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_what_is_merged),
+                                       cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
                                        cmocka_unit_test(test_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
