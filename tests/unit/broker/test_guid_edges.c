@@ -137,9 +137,102 @@ static void test_off_while_opening(void **state) {
     rig_deinit(&r);
 }
 
+/* Another topic of the name, while the index of the one before is still being written: nothing of that is the new one's. */
+static void test_made_anew_meanwhile(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct rig r;
+        struct rig_conn *c = guid_begin(&r, 55 + (uint64_t)how);
+        guid_put(c, true, GUIDS(IDS(1, 2, 3)));
+        struct kb_partition *p = rig_partition(&r, "t", 0);
+        sim_disk_faults(r.disk)->slow_ppm = how < 2 ? 1000000 : 300000;
+        sim_disk_faults(r.disk)->slow_us = 700000;
+        kb_guid_freeze(kb_guids_index(p));
+        kb_guid_work(kb_guids_index(p), r.now);
+        guid_send(c, -1, 1, GUIDS(IDS(2, 4)));
+        if (how % 2) rig_turn(&r);
+        struct rig_conn *d = rig_connect(&r);
+        rig_delete(d, "t");
+        assert_int_equal(rig_create(d, "t", 1, "message.guid.dedup", "true"), KE_NONE);
+        guid_expect(guid_put(d, true, GUIDS(IDS(2, 1))), KE_NONE, 0);
+        guid_ranges(guid_put(d, true, GUIDS(IDS(1, 3))), "0+1@1");
+        sim_disk_faults(r.disk)->slow_ppm = 0;
+        rig_pass(&r, 100000000);
+        if (how == 3) rig_crash(&r);
+        else rig_restart(&r);
+        d = rig_connect(&r);
+        guid_ranges(guid_put(d, true, GUIDS(IDS(1, 2, 3))), "0+1@1 1+1@0 2+1@3");
+        guid_holds(&r, guid_log_of(&r), "0:2 1:1 3:3", 4);
+        rig_deinit(&r);
+    }
+}
+
+/* A window so short that every batch has a table of its own, and one without end. */
+static void test_strange_windows(void **state) {
+    (void)state;
+    for (int how = 0; how < 2; how++) {
+        struct rig r;
+        rig_init(&r, 60);
+        rig_set(&r, "log.retention.ms", "-1");
+        rig_set(&r, "log.message.guid.dedup", "true");
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        assert_int_equal(rig_create(c, "t", 1, "message.guid.window.ms", how ? "9223372036854775807" : "1"), KE_NONE);
+        for (uint64_t i = 0; i < 60; i++) {
+            guid_expect(guid_put(c, true, GUIDS(IDS(2 * i + 1, 2 * i + 2))), KE_NONE, 2 * (int64_t)i);
+            if (i % 20 == 19) rig_restart(&r);
+            if (i % 20 == 19) c = rig_connect(&r);
+        }
+        rig_pass(&r, 10000000);
+        rig_produced a = guid_put(c, true, GUIDS(IDS(1, 2)));
+        guid_ranges(a, how ? "0+2@0" : "");
+        rig_deinit(&r);
+    }
+}
+
+/* One request with a partition twice, and another in between. */
+static void test_a_partition_twice(void **state) {
+    (void)state;
+    for (int cold = 0; cold < 2; cold++) {
+        struct rig r;
+        size_t n[3];
+        rig_init(&r, 61);
+        rig_set(&r, "log.message.guid.dedup", "true");
+        rig_start(&r);
+        struct rig_conn *c = rig_connect(&r);
+        assert_int_equal(rig_create(c, "t", 2, NULL, NULL), KE_NONE);
+        guid_put(c, true, GUIDS(IDS(1)));
+        if (cold) rig_restart(&r); /* the index has to be read */
+        c = rig_connect(&r);
+        uint8_t *b[3] = {guid_batch(&r, &GUIDS(IDS(1, 2)), &n[0]), guid_batch(&r, &GUIDS(IDS(1, 2)), &n[1]), guid_batch(&r, &GUIDS(IDS(2, 3)), &n[2])};
+        struct kw_produce_request_partition_produce_data parts[3];
+        struct kw_produce_response resp;
+        struct rig_produce *m = rig_produce_msg(&r, "t", 0, -1, b[0], n[0]);
+        m->req.include_guid_ranges = true;
+        for (int i = 0; i < 3; i++) {
+            parts[i] = m->part;
+            parts[i].index = i == 1;
+            parts[i].records = (struct kw_records){b[i], (int32_t)n[i], NULL};
+        }
+        m->topic.partition_data.v = parts;
+        m->topic.partition_data.n = 3;
+        rig_call(c, KW_API_PRODUCE, 9, &m->req, &resp);
+        const rig_produced *a = resp.responses.v[0].partition_responses.v;
+        guid_expect(a[0], KE_NONE, 1);
+        guid_ranges(a[0], "0+1@0");
+        guid_expect(a[1], KE_NONE, 0);
+        guid_ranges(a[1], "");
+        guid_expect(a[2], KE_NONE, 3);
+        guid_ranges(a[2], "0+1@2");
+        guid_holds(&r, guid_log_of(&r), "0:1 2:2 4:3", 5);
+        rig_deinit(&r);
+    }
+}
+
 #define TEST(f) cmocka_unit_test(f)
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_stop_on_a_full_disk), TEST(test_start_without_memory), TEST(test_head_without_memory),
-                                       TEST(test_refused_behind_its_client), TEST(test_off_while_opening)};
+                                       TEST(test_refused_behind_its_client), TEST(test_off_while_opening), TEST(test_made_anew_meanwhile),
+                                       TEST(test_strange_windows), TEST(test_a_partition_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,10 +267,16 @@ static void restart(int how) { /* 0 clean, 1 killed, 2 power */
     catch_up(r.log->leo);
 }
 
+/* More of them: MODEL_SEEDS=N. */
+static uint64_t more(void) {
+    const char *n = getenv("MODEL_SEEDS");
+    return n ? strtoull(n, NULL, 10) : 0;
+}
+
 static void test_model(void **state) {
     (void)state;
     int64_t flushes = 0, merges = 0, reads = 0;
-    for (uint64_t seed = 0; seed < 24; seed++) {
+    for (uint64_t seed = 0; seed < 24 + more(); seed++) {
         start(seed);
         repeats = seed % 4 == 0;
         went_back_ = false;
