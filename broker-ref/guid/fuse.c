@@ -51,8 +51,7 @@ static void mix(struct kb_fuse_maker *m, const struct kb_fuse *f, const uint64_t
     }
 }
 
-/* Of a slot: in the lower half which keys it has (xor), above it how many. A key has three slots in as many segments, so that the number wraps only where
- * all 65536 have this one, and then none is taken off. */
+/* Of a slot: in the lower half which keys it has (xor), above it how many: both have room for all keys of a filter. */
 #define ONE_KEY (1u << 16)
 static inline bool is_alone(uint32_t slot) { return slot >> 16 == 1; }
 

@@ -19,7 +19,7 @@ static inline size_t kb_fuse_slots(const struct kb_fuse *f) {
     return f->segments ? ((size_t)f->segments + 2) << f->segment_log2 : 0;
 }
 static inline size_t kb_fuse_size(const struct kb_fuse *f) { return kb_fuse_slots(f) / 2 * 3; }
-/* Sane enough to be asked: what comes out of a file. A block of 64 Ki has 38 segments of 2^11. */
+/* Sane enough to be asked: what comes out of a file. A block of 16 Ki has 20 segments of 2^10. */
 static inline bool kb_fuse_valid(const struct kb_fuse *f) {
     return f->segment_log2 >= 2 && f->segment_log2 <= 18 && f->segments <= 1u << 12;
 }
@@ -51,7 +51,7 @@ static inline bool kb_fuse_has(const struct kb_fuse *f, uint64_t hash) {
     return (kb_fuse_get(f->bits, at[0]) ^ kb_fuse_get(f->bits, at[1]) ^ kb_fuse_get(f->bits, at[2])) == kb_fuse_print(mixed);
 }
 
-#define KB_FUSE_KEYS_MAX ((size_t)64 << 10)
+#define KB_FUSE_KEYS_MAX ((size_t)16 << 10)
 /* What a filter is made in; for one block after another. */
 struct kb_fuse_maker {
     uint64_t *sorted; /* by the segment, so that what is worked on together lies together */

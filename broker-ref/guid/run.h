@@ -2,7 +2,7 @@
  *
  *   page      4096 bytes: up to 170 entries of 24 (id, offset above the run's base, payload checksum), then the page's number, how many, and the
  *             CRC-32C of all that, the run's number and the page's; entries of one hash lie in one page
- *   tail      the first hash of each page; then of each block of 385 pages its filter (seed, segments), then the filters' bits. In memory, too
+ *   tail      the first hash of each page; then of each block of 96 pages its filter (seed, segments), then the filters' bits. In memory, too
  *   footer    160 bytes: range, counts, lowest and highest id, times, leader epoch of the last offset, CRC of the tail, CRC of the footer
  *
  * All numbers are big-endian. 26 bytes an id, of which under 2 are in memory. Called by merge (writes), manifest's reader and index (load), find (pages).
@@ -21,7 +21,7 @@ enum {
     KB_RUN_PAGE = 4096,
     KB_RUN_ENTRY = 24,
     KB_RUN_PAGE_ENTRIES = 170,
-    KB_RUN_BLOCK_PAGES = 385, /* 65450 entries */
+    KB_RUN_BLOCK_PAGES = 96, /* 16320 entries: what their filter is made in stays in the second cache */
     KB_RUN_FOOTER = 160,
     KB_RUN_BLOCK_HEAD = 16, /* of a filter in the tail */
 };

@@ -97,7 +97,7 @@ static void assert_same_tail(const struct kb_run_facts *f, const struct kb_run_t
 
 static void test_what_was_written_is_found(void **state) {
     (void)state;
-    static const size_t sizes[] = {1, 2, 169, 170, 171, 341, 5000, 65449, 65450, 65451, 140000};
+    static const size_t sizes[] = {1, 2, 169, 170, 171, 341, 5000, 16319, 16320, 16321, 65450, 140000};
     for (size_t k = 0; k < KW_COUNTOF(sizes); k++)
         for (int repeats = 0; repeats < 2; repeats++) {
             struct kb_guid_table t;
