@@ -229,10 +229,51 @@ static void test_a_partition_twice(void **state) {
     }
 }
 
+/* Of a compacted topic nothing goes within the window, over restarts too: whoever is told of a first copy finds it. */
+static void test_compaction_waits(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r, 62);
+    rig_set(&r, "log.message.guid.dedup", "true");
+    rig_set(&r, "log.message.guid.window.ms", "60000");
+    rig_set(&r, "log.segment.bytes", "3000");
+    rig_set(&r, "log.cleaner.backoff.ms", "1000");
+    rig_set(&r, "log.retention.check.interval.ms", "1000");
+    rig_start(&r);
+    struct rig_conn *c = rig_connect(&r);
+    assert_int_equal(rig_create(c, "t", 1, "cleanup.policy", "compact"), KE_NONE);
+    int32_t seq = 0;
+    for (uint64_t i = 0; i < 60; i++) { /* a batch, and one that is all duplicates and leaves a hole */
+        guid_expect(guid_put(c, true, GUIDS(IDS(2 * i + 1, 2 * i + 2), .key = "k", .pid = 5, .seq = seq)), KE_NONE, 4 * (int64_t)i);
+        guid_expect(guid_put(c, true, GUIDS(IDS(2 * i + 1, 2 * i + 2), .key = "k", .pid = 5, .seq = seq + 2)), KE_NONE, 4 * (int64_t)i);
+        seq += 4;
+    }
+    for (int how = 0; how < 3; how++) {
+        rig_pass(&r, 15000000);
+        assert_int_equal(r.node->partitions->cleaner.passes, 0);
+        guid_ranges(guid_put(c, true, GUIDS(IDS(1, 2, 9, 10), .key = "k")), "0+2@0 2+2@16");
+        struct guid_log l;
+        guid_read(&r, guid_log_of(&r), &l);
+        assert_int_equal(l.count, 120);
+        free(l.v);
+        if (how == 0) rig_restart(&r);
+        if (how == 1) rig_crash(&r);
+        c = rig_connect(&r);
+    }
+    rig_pass(&r, 70000000);
+    assert_true(r.node->partitions->cleaner.passes > 0);
+    guid_ranges(guid_put(c, true, GUIDS(IDS(1, 2, 2), .key = "k", .pid = 5, .seq = seq)), "2+1@241"); /* older than the window */
+    struct guid_log l;
+    guid_read(&r, guid_log_of(&r), &l);
+    assert_true(l.count < 60);
+    free(l.v);
+    rig_deinit(&r);
+}
+
 #define TEST(f) cmocka_unit_test(f)
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_stop_on_a_full_disk), TEST(test_start_without_memory), TEST(test_head_without_memory),
                                        TEST(test_refused_behind_its_client), TEST(test_off_while_opening), TEST(test_made_anew_meanwhile),
-                                       TEST(test_strange_windows), TEST(test_a_partition_twice)};
+                                       TEST(test_strange_windows), TEST(test_a_partition_twice), TEST(test_compaction_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

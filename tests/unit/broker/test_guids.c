@@ -556,6 +556,77 @@ static void test_an_unclean_election(void **state) {
     free(k);
 }
 
+/* Dedup has just been switched on, and the leader dies: the next one decides on nothing before it has read its log. */
+static void test_a_new_leader_that_reads(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        next_id = 0;
+        struct cluster *k = up(seed);
+        for (int i = 0; i < 10; i++) send_ids(k, 0, -1, 20, true);
+        cl_pass(k, 1000000);
+        cl_tell(k, (struct news){.kind = NEWS_CONFIG, .topic = 1, .key = "message.guid.dedup", .value = "true"});
+        cl_read_all(k);
+        if (seed > 1) cl_pass(k, 100 * (int64_t)seed);
+        leader_dies(k);
+        int64_t leo = part(k, 1)->log->leo;
+        next_id = 0;
+        for (int i = 0; i < 10; i++) send_ids(k, 1, -1, 20, true);
+        assert_int_equal(part(k, 1)->log->leo, leo);
+        send_ids(k, 1, -1, 3, true);
+        assert_int_equal(part(k, 1)->log->leo, leo + 3);
+        expect_host(k, 1);
+        cl_deinit(k);
+        free(k);
+    }
+}
+
+/* A log that had more than its new leader's is cut, and its node dies at some point of that, or the power goes: it ends as the leader's, and so does what
+ * the index knows. */
+static void test_deaths_during_a_cut(void **state) {
+    (void)state;
+    int seen = 0;
+    for (int at = 0; at < 24; at++) {
+        next_id = 0;
+        struct cluster *k = up(40 + (uint64_t)at);
+        cl_tell(k, (struct news){.kind = NEWS_CONFIG, .topic = 1, .key = "message.guid.dedup", .value = "true"});
+        cl_read_all(k);
+        cl_pass(k, 100000);
+        send_ids(k, 0, -1, 15, true);
+        cl_pass(k, 1000000);
+        hold(k, true, true);
+        send_ids(k, 0, 1, 9, true);
+        struct kb_partition *p = part(k, 0);
+        for (int i = 0; i < 2; i++) { /* what goes is in a run that begins below it, or in two */
+            kb_guid_freeze(kb_guids_index(p));
+            kb_guid_work(kb_guids_index(p), k->h[0].r.now);
+            cl_pass(k, 100000);
+            if (at % 2) send_ids(k, 0, 1, 6, true);
+        }
+        leader_dies(k);
+        hold(k, false, false);
+        cl_pass(k, 1000000);
+        cl_read_all(k);
+        for (int i = 0; i < 3; i++) send_ids(k, 1, -1, 7, true);
+        returns(k, 0);
+        for (int i = 0; i < 2000 && !kb_guids_index(part(k, 0)); i++) cl_pass(k, 100);
+        for (int i = 0; i < 20000 && kb_guids_index(part(k, 0)); i++) cl_pass(k, 20);
+        seen += !kb_guids_index(part(k, 0)); /* it is being cut */
+        for (int i = 0; i < at; i++) cl_pass(k, 300);
+        cl_kill(&k->h[0], at % 4 == 3);
+        cl_pass(k, 100000);
+        returns(k, 0);
+        for (int i = 0; i < 6; i++) {
+            cl_pass(k, 1000000);
+            cl_read_all(k);
+        }
+        assert_int_equal(part(k, 0)->log->leo, part(k, 1)->log->leo);
+        for (int i = 0; i < 3; i++) expect_host(k, i);
+        cl_deinit(k);
+        free(k);
+    }
+    assert_true(seen > 12);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_restarts),
                                        cmocka_unit_test(test_power_losses),
@@ -567,6 +638,8 @@ int main(void) {
                                        cmocka_unit_test(test_no_memory),
                                        cmocka_unit_test(test_no_memory_to_begin),
                                        cmocka_unit_test(test_followers_and_a_new_leader),
+                                       cmocka_unit_test(test_a_new_leader_that_reads),
+                                       cmocka_unit_test(test_deaths_during_a_cut),
                                        cmocka_unit_test(test_an_unclean_election)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
