@@ -293,41 +293,49 @@ static bool may_join(const struct kb_guid_index *ix, size_t from, size_t to) {
     return b->newest_us - a->oldest_us <= ix->window_us / KB_GUID_SPAN_PARTS;
 }
 
-static int tier(const struct kb_guid_run *r) { /* sizes within a factor of four are one */
-    int t = 0;
-    for (int64_t n = r->facts.entries; n > (int64_t)KB_GUID_TABLE_MAX + (int64_t)KB_GUID_TABLE_MAX / 2; n /= 4) t++;
-    return t;
-}
-
 /* The run at i and the one before it: no id can be in both, so however many such runs there are, a find looks at one (UUIDv7). */
 static bool apart(const struct kb_guid_index *ix, size_t i) {
     return ix->max[i - 1] < ix->min[i];
 }
 
-/* Two neighbours of which neither is much larger: else what is large would be written again and again for what is small. */
-static bool alike(const struct kb_guid_run *a, const struct kb_guid_run *b) {
-    return a->facts.entries / 4 <= b->facts.entries && b->facts.entries / 4 <= a->facts.entries;
+/* Neighbours, none larger than all after it together, so that what is large is not written again for what is small; the newest that are enough. */
+static size_t group(const struct kb_guid_index *ix, size_t mixed, size_t all_apart, size_t *from) {
+    for (size_t last = ix->run_count; last-- > 0;) {
+        size_t first = last, wanted = all_apart;
+        int64_t sum = ix->runs[last]->facts.entries;
+        while (first > 0 && last - first + 1 < KB_MERGE_INPUTS_MAX && ix->runs[first - 1]->facts.entries <= sum && may_join(ix, first - 1, last)) {
+            if (!apart(ix, first)) wanted = mixed;
+            sum += ix->runs[--first]->facts.entries;
+        }
+        if (last - first + 1 < wanted) continue;
+        *from = first;
+        return last - first + 1;
+    }
+    return 0;
 }
 
-/* Four or more neighbours of one size, or as many as can be merged where that does nothing for a find; where there are many runs, the smallest two. */
-static size_t pick(const struct kb_guid_index *ix, size_t *from) {
-    for (size_t i = ix->run_count; i-- > 0;) {
-        size_t first = i, wanted = KB_MERGE_INPUTS_MAX;
-        for (; first > 0 && i - first + 1 < KB_MERGE_INPUTS_MAX && tier(ix->runs[first - 1]) == tier(ix->runs[i]) && may_join(ix, first - 1, i); first--)
-            if (!apart(ix, first)) wanted = 4;
-        if (i - first + 1 < wanted) continue;
-        *from = first;
-        return i - first + 1;
-    }
+static size_t smallest_pair(const struct kb_guid_index *ix, size_t *from) {
     int64_t least = INT64_MAX;
-    bool any = ix->run_count > KB_GUID_LIVE_MAX;
-    for (size_t i = 0; ix->run_count > KB_GUID_LIVE_WISH && i + 1 < ix->run_count; i++) {
+    for (size_t i = 0; i + 1 < ix->run_count; i++) {
         int64_t sum = ix->runs[i]->facts.entries + ix->runs[i + 1]->facts.entries;
-        if (sum >= least || !may_join(ix, i, i + 1) || (!any && (apart(ix, i + 1) || !alike(ix->runs[i], ix->runs[i + 1])))) continue;
+        if (sum >= least || !may_join(ix, i, i + 1)) continue;
         least = sum;
         *from = i;
     }
     return least < INT64_MAX ? 2 : 0;
+}
+
+/* Every run costs a find of a random id a look at its filter; those that keep apart cost it nothing, and wait until there are more. The more runs there
+ * are, the fewer are enough. */
+static size_t pick(const struct kb_guid_index *ix, size_t *from) {
+    static const struct {
+        size_t above, mixed, apart;
+    } enough[] = {{0, 4, KB_MERGE_INPUTS_MAX}, {12, 3, KB_MERGE_INPUTS_MAX}, {12, 2, SIZE_MAX}, {20, 2, 4}, {20, 2, 2}};
+    for (size_t i = 0; i < sizeof(enough) / sizeof(enough[0]); i++) {
+        size_t n = ix->run_count > enough[i].above ? group(ix, enough[i].mixed, enough[i].apart, from) : 0;
+        if (n > 0) return n;
+    }
+    return ix->run_count > KB_GUID_LIVE_MAX ? smallest_pair(ix, from) : 0;
 }
 
 static struct kb_guid_run *run_of_merge(struct kb_guid_index *ix, struct kb_guid_job *j, size_t first, size_t left) {

@@ -14,8 +14,7 @@
 
 #define KB_GUID_TABLES_MAX 6
 #define KB_GUID_RUNS_MAX 64    /* no table is written while there are so many: merging comes first */
-#define KB_GUID_LIVE_WISH 12   /* above it neighbours are merged though they are but two */
-#define KB_GUID_LIVE_MAX 20    /* above it whatever neighbours there are */
+#define KB_GUID_LIVE_MAX 22    /* above it any two neighbours are merged */
 #define KB_GUID_SPAN_PARTS 16  /* of the window: what a run may span */
 #define KB_GUID_RETRY_US 1000000
 

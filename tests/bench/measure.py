@@ -57,13 +57,6 @@ def cpu_ns(pid):
     return total
 
 
-def cpu_share(pid, seconds):
-    """Of a core, over the next so many seconds."""
-    before, clock = cpu_ns(pid), time.monotonic()
-    time.sleep(seconds)
-    return (cpu_ns(pid) - before) / 1e9 / (time.monotonic() - clock)
-
-
 def pss_kb(pid):
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
