@@ -20,6 +20,10 @@ static bool cut_off(const struct sim_cluster *c) {
     for (int a = 0; a < SIM_NODES_MAX; a++)
         for (int b = 0; b < SIM_NODES_MAX; b++)
             if (c->run->net.cut_until_us[a][b] > c->run->w.now_us) return true;
+    for (const struct kw_list *l = c->run->net.conns.next; l != &c->run->net.conns; l = l->next) { /* a node whose heartbeats are stuck is as good as cut off */
+        const struct sim_conn *n = KW_CONTAINER_OF(l, struct sim_conn, link);
+        if (!sim_from_client(n) && (int64_t)n->clogged_until_us > c->run->w.now_us) return true;
+    }
     return false;
 }
 
