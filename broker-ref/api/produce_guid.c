@@ -170,6 +170,7 @@ static void store(struct kb_gated *g) {
     struct kb_node *n = g->s->rq->node;
     struct kb_dedup *d = g->d;
     int64_t base = -1, end = 0;
+    d->none_found = g->find.hits == 0;
     kw_err err = kb_dedup_judge(d);
     bool stored = d->kept > 0 || g->c.header.producer_id >= 0; /* a sequence is used up by an empty batch too */
     if (err == KW_OK && stored && d->kept < d->batch.count) err = rewrite(g);

@@ -38,6 +38,7 @@ void kb_dedup_trim(struct kb_dedup *d) {
 kw_err kb_dedup_take(struct kb_dedup *d, const uint8_t *p, size_t size, const struct kw_batch_header *h, struct kw_compressor *c, size_t limit) {
     d->kept = d->mismatches = 0;
     d->batch.count = d->batch.entry_count = 0;
+    d->none_found = false;
     if (h->record_count > KB_DEDUP_RECORDS_MAX) return KW_ELIMIT;
     kw_err err = kb_guid_extract(p, size, h, c, limit, &d->batch);
     if (err != KW_OK) return err;
@@ -48,7 +49,6 @@ kw_err kb_dedup_take(struct kb_dedup *d, const uint8_t *p, size_t size, const st
         d->found = v;
         d->found_cap = d->batch.entry_cap;
     }
-    for (size_t i = 0; i < d->batch.entry_count; i++) d->found[i].offset = NONE;
     return KW_OK;
 }
 
@@ -103,7 +103,6 @@ static int64_t here(int64_t delta) { return NONE - 1 - delta; }
 
 static kw_err meet_repeats(struct kb_dedup *d) {
     const struct kb_guid_batch *b = &d->batch;
-    if (ascending(b)) return KW_OK;
     kw_err err = clear_slots(d);
     if (err != KW_OK) return err;
     for (size_t i = 0; i < b->entry_count; i++) {
@@ -124,9 +123,14 @@ static bool is_kept(const struct kb_dedup *d, const struct kb_guid_record *r) {
 
 kw_err kb_dedup_judge(struct kb_dedup *d) {
     const struct kb_guid_batch *b = &d->batch;
-    kw_err err = meet_repeats(d);
-    if (err != KW_OK) return err;
     d->kept = d->mismatches = 0;
+    if (!ascending(b)) {
+        kw_err err = meet_repeats(d);
+        if (err != KW_OK) return err;
+    } else if (d->none_found) {
+        d->kept = b->count; /* as it came: nobody asks for the time of what is left */
+        return KW_OK;
+    }
     d->max_timestamp = INT64_MIN;
     for (size_t i = 0; i < b->count; i++) {
         const struct kb_guid_record *r = &b->v[i];
@@ -219,9 +223,10 @@ kw_err kb_dedup_rewrite(struct kb_dedup *d, const uint8_t *p, size_t size, const
 
 size_t kb_dedup_stored(struct kb_dedup *d, int64_t base) {
     struct kb_guid_entry *v = d->batch.entries;
+    bool whole = d->kept == d->batch.count;
     size_t n = 0;
     for (size_t i = 0; i < d->batch.entry_count; i++) {
-        if (d->found[i].offset != NONE) continue;
+        if (!whole && d->found[i].offset != NONE) continue;
         if (n != i) v[n] = v[i];
         v[n++].offset += base;
     }

@@ -18,6 +18,7 @@ struct kb_dedup { /* of one batch at a time; reused: no allocation once it is la
     /* Of each of the batch's entries: the first copy, as the index has it (offset -1: none), and once judged one within the batch too. */
     struct kb_guid_entry *found;
     size_t found_cap;
+    bool none_found; /* the index knows none of them. May be set by who filled `found` */
     uint32_t *slots;
     size_t slot_cap;
     /* Once judged. */
@@ -29,8 +30,8 @@ struct kb_dedup *kb_dedup_new(struct kw_rng *rng); /* NULL: out of memory */
 void kb_dedup_free(struct kb_dedup *d);
 void kb_dedup_trim(struct kb_dedup *d); /* a large batch's memory goes back */
 
-/* Takes the batch's ids; found is ready to be filled for batch.entry_count entries, and says of each that there is none. KW_ELIMIT: over
- * KB_DEDUP_RECORDS_MAX; else as kb_guid_extract. */
+/* Takes the batch's ids; found has room for batch.entry_count entries, and is to be filled. KW_ELIMIT: over KB_DEDUP_RECORDS_MAX; else as
+ * kb_guid_extract. */
 kw_err kb_dedup_take(struct kb_dedup *d, const uint8_t *p, size_t size, const struct kw_batch_header *h, struct kw_compressor *c, size_t limit) KW_CHECK;
 /* found is filled: counts what is kept, and meets repeats within the batch. */
 kw_err kb_dedup_judge(struct kb_dedup *d) KW_CHECK;

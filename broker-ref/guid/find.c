@@ -132,9 +132,10 @@ static kb_id128 highest_of(const struct kb_guid_index *ix) {
 }
 
 /* Tables whole, and runs that reach above `above`. */
-static kw_err look(struct kb_guid_index *ix, const struct kb_guid_find *f, int64_t above, struct candidates *out) {
+static kw_err look(struct kb_guid_index *ix, struct kb_guid_find *f, int64_t above, struct candidates *out) {
     struct chunk c;
     kb_id128 highest = highest_of(ix);
+    f->hits = 0;
     for (size_t at = 0; at < f->count;) {
         c.count = 0;
         for (; at < f->count && c.count < CHUNK; at++) {
@@ -147,7 +148,10 @@ static kw_err look(struct kb_guid_index *ix, const struct kb_guid_find *f, int64
             c.hash[k] = kb_guid_hash(ix->key, id_of(f, c.id[k]));
             for (size_t i = 0; i < ix->table_count; i++) kb_guid_table_prefetch(ix->tables[i], c.hash[k]);
         }
-        for (size_t k = 0; k < c.count; k++) look_in_tables(ix, id_of(f, c.id[k]), c.hash[k], &f->found[c.id[k]]);
+        for (size_t k = 0; k < c.count; k++) {
+            look_in_tables(ix, id_of(f, c.id[k]), c.hash[k], &f->found[c.id[k]]);
+            f->hits += f->found[c.id[k]].offset >= 0;
+        }
         if (ix->run_count == 0) continue;
         kw_err err = look_in_runs(ix, &c, above, out);
         if (err != KW_OK) return err;
@@ -159,8 +163,9 @@ static void clear(const struct kb_guid_find *f) {
     for (size_t i = 0; i < f->count; i++) f->found[i].offset = -1;
 }
 
-static void count_hits(struct kb_guid_index *ix, const struct kb_guid_find *f) {
-    for (size_t i = 0; i < f->count; i++) ix->counts.hits += f->found[i].offset >= 0;
+static void count_hits(struct kb_guid_find *f) {
+    f->hits = 0;
+    for (size_t i = 0; i < f->count; i++) f->hits += f->found[i].offset >= 0;
 }
 
 /* ---- A search that reads ---- */
@@ -388,7 +393,10 @@ void kb_guid_searches_step(struct kb_guid_index *ix, struct kb_now now) {
         if (!f) continue;
         f->priv = NULL;
         f->err = err;
-        if (err == KW_OK) count_hits(ix, f);
+        if (err == KW_OK) {
+            count_hits(f);
+            ix->counts.hits += (int64_t)f->hits;
+        }
         f->done(f, now);
     }
 }
@@ -405,7 +413,7 @@ int32_t kb_guid_find(struct kb_guid_find *f, struct kb_now now) {
     ix->counts.finds += (int64_t)f->count;
     kw_err err = look(ix, f, INT64_MIN, &c);
     if (err == KW_OK && c.count == 0) {
-        count_hits(ix, f);
+        ix->counts.hits += (int64_t)f->hits;
         kw_free(c.v);
         return 1;
     }

@@ -98,6 +98,7 @@ struct kb_guid_find {
     size_t count;
     struct kb_guid_entry *found; /* out: `count` of them; offset -1: nowhere. Of several copies (a topic that was not always deduped) the lowest
                                     offset from the log's start on */
+    size_t hits;                 /* out: so many of them are somewhere */
     kw_err err;                  /* out: KW_EIO: a run could not be read. It is dropped, the index goes back and has to catch up. KW_ENOMEM */
     void (*done)(struct kb_guid_find *f, struct kb_now now);
     void *ctx;

@@ -78,6 +78,7 @@ static void down(struct rig *r) {
 static void take(struct rig *r, const struct rec *v, int32_t n, int codec, int16_t attributes, int64_t pid) {
     r->size = make(r->batch, sizeof(r->batch), v, n, codec, attributes, pid, r->c, &r->h);
     assert_int_equal(kb_dedup_take(r->d, r->batch, r->size, &r->h, r->c, 1 << 20), KW_OK);
+    for (size_t i = 0; i < r->d->batch.entry_count; i++) r->d->found[i].offset = -1;
 }
 /* The index knows id at offset. */
 static void known(struct rig *r, uint64_t id, int64_t offset, const char *value) {
@@ -180,6 +181,26 @@ static void test_rule_1_without_ids(void **state) {
     assert_int_equal(r.d->kept, 2);
     check_shape(&r, (bool[]){false, false, true}, 1000);
     down(&r);
+}
+
+/* Of a batch that comes as it is, nothing more is looked at; of one that repeats an id it is, though the index knows none of them. */
+static void test_none_found(void **state) {
+    (void)state;
+    for (int repeats = 0; repeats < 2; repeats++) {
+        struct rig r;
+        up(&r);
+        take(&r, (const struct rec[]){{3, 1001, 0, 0, 0}, {0, 1002, 0, 0, 0}, {repeats ? 3 : 4, 1003, 0, 0, 0}}, 3, 0, 0, -1);
+        r.d->none_found = true;
+        assert_int_equal(kb_dedup_judge(r.d), KW_OK);
+        assert_int_equal(r.d->kept, repeats ? 2 : 3);
+        assert_int_equal(kb_dedup_first(r.d, 2, 100), repeats ? 100 : -1);
+        assert_int_equal(kb_dedup_stored(r.d, 100), repeats ? 1 : 2);
+        assert_int_equal(r.d->batch.entries[0].offset, 100);
+        if (!repeats) assert_int_equal(r.d->batch.entries[1].offset, 102);
+        take(&r, (const struct rec[]){{3, 1001, 0, 0, 0}}, 1, 0, 0, -1);
+        assert_false(r.d->none_found); /* of another batch */
+        down(&r);
+    }
 }
 
 /* The same id again within a batch is met, wherever the first copy is. */
@@ -316,7 +337,10 @@ static void test_limits(void **state) {
         r.d = kb_dedup_new(&r.rng);
         kw_alloc_fail_after(n);
         kw_err err = kb_dedup_take(r.d, r.batch, r.size, &r.h, r.c, 1 << 20);
-        if (err == KW_OK) r.d->found[0].offset = 9;
+        if (err == KW_OK) {
+            r.d->found[0].offset = 9;
+            r.d->found[1].offset = -1;
+        }
         if (err == KW_OK) err = kb_dedup_judge(r.d);
         if (err == KW_OK) err = kb_dedup_rewrite(r.d, r.batch, r.size, &r.h, r.c, KW_LEVEL_DEFAULT, 1 << 20, &r.blk, &r.out_size);
         kw_alloc_fail_after(-1);
@@ -331,7 +355,7 @@ static void test_limits(void **state) {
 #define TEST(f) cmocka_unit_test(f)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_rule_1_wrong_ids), TEST(test_rule_1_without_ids), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_every_subset),
+        TEST(test_rule_1_wrong_ids), TEST(test_rule_1_without_ids), TEST(test_none_found), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_every_subset),
         TEST(test_rule_7_empty),     TEST(test_random),             TEST(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,7 +180,12 @@ static void find_some(size_t n) {
     if (x == 0) rig_idle(&r);
     assert_true(x == 1 || done);
     assert_int_equal(f.err, KW_OK);
-    for (size_t i = 0; i < n; i++) expect(ids[i], &found[i]);
+    size_t hits = 0;
+    for (size_t i = 0; i < n; i++) {
+        expect(ids[i], &found[i]);
+        hits += found[i].offset >= 0;
+    }
+    assert_int_equal(f.hits, hits);
 }
 
 static void do_cut(int64_t to) {
