@@ -35,6 +35,7 @@ struct seat { /* one committer, or one member */
     int count;
     /* a member */
     char id[ID_MAX], before[ID_MAX], instance[24]; /* before: the id of its life before, of a static one */
+    int64_t known_us; /* when it last asked something, of what tells that the coordinator knows it by its present id */
     int32_t generation;
     bool leads, stable, read; /* read: what is committed of what it owns */
     char members[MEMBERS_MAX][ID_MAX];
@@ -232,6 +233,11 @@ static kc_err take_find(struct seat *s, struct kw_find_coordinator_response *m) 
     return code;
 }
 
+/* That it has another id by now goes with the power, too, and begins no generation. */
+static bool is_forgotten(const struct seat *s) {
+    return s->before[0] && s->a->r->groups.losses > 0 && s->known_us <= s->a->r->groups.lost_us;
+}
+
 static kc_err take_commit(struct seat *s, const struct kw_offset_commit_response *m) {
     if (m->topics.n != 1 || m->topics.v[0].partitions.n != s->count) return KC_BAD_MESSAGE;
     bool zombie = s->step == ZOMBIE_COMMIT;
@@ -240,7 +246,7 @@ static kc_err take_commit(struct seat *s, const struct kw_offset_commit_response
     for (int i = 0; i < s->count; i++) {
         int16_t code = m->topics.v[0].partitions.v[i].error_code;
         if (code) err = code;
-        if (zombie && !code && s->g->synced >= s->generation) /* else the disk has lost that this generation began */
+        if (zombie && !code && s->g->synced >= s->generation && !is_forgotten(s)) /* else the disk has lost that this generation began */
             sim_fail(s->a->w, 33, "%s: what member %s was before (%s, generation %d) commits, in generation %d", s->g->id, s->id,
                      s->before[0] ? s->before : s->id, generation, s->generation);
         /* Of the office that it was in nobody can say what became of it: the others have refused it. */
@@ -284,6 +290,7 @@ static kc_err take_join(struct seat *s, const struct kw_join_group_response *m) 
     }
     if (m->error_code) return m->error_code;
     s->generation = m->generation_id;
+    s->known_us = s->sent_us;
     s->leads = kw_str_eq(m->leader, m->member_id);
     s->member_count = KW_MIN(m->members.n, MEMBERS_MAX);
     for (int i = 0; i < s->member_count; i++) snprintf(s->members[i], ID_MAX, "%.*s", (int)m->members.v[i].member_id.len, m->members.v[i].member_id.p);
@@ -317,6 +324,7 @@ static kc_err take_rest(struct seat *s, const void *msg) {
     int16_t code = ((const struct kw_heartbeat_response *)msg)->error_code;
     if (code || !told_by_coordinator(s)) return code;
     sim_group_sign(s->a->r, s->g);
+    s->known_us = s->sent_us;
     sim_group_beat(s->a->r, s->g, s->generation, s->sent_us);
     return KC_OK;
 }
