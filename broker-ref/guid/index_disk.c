@@ -298,8 +298,11 @@ static bool apart(const struct kb_guid_index *ix, size_t i) {
     return ix->max[i - 1] < ix->min[i];
 }
 
-/* Neighbours, none larger than all after it together, so that what is large is not written again for what is small; the newest that are enough. */
+/* Neighbours, none larger than all after it together, so that what is large is not written again for what is small; of those that are enough the ones
+ * that are written soonest. */
 static size_t group(const struct kb_guid_index *ix, size_t mixed, size_t all_apart, size_t *from) {
+    int64_t least = INT64_MAX;
+    size_t count = 0;
     for (size_t last = ix->run_count; last-- > 0;) {
         size_t first = last, wanted = all_apart;
         int64_t sum = ix->runs[last]->facts.entries;
@@ -307,11 +310,12 @@ static size_t group(const struct kb_guid_index *ix, size_t mixed, size_t all_apa
             if (!apart(ix, first)) wanted = mixed;
             sum += ix->runs[--first]->facts.entries;
         }
-        if (last - first + 1 < wanted) continue;
+        if (last - first + 1 < wanted || sum >= least) continue;
+        least = sum;
         *from = first;
-        return last - first + 1;
+        count = last - first + 1;
     }
-    return 0;
+    return count;
 }
 
 static size_t smallest_pair(const struct kb_guid_index *ix, size_t *from) {
