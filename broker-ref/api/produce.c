@@ -170,6 +170,20 @@ void kb_produce_refuse_sequence(struct kb_produce *s, part_answer *a, enum kb_pi
         kb_produce_refuse(s, a, KE_UNKNOWN_PRODUCER_ID, "the partition has no record of this producer any more");
 }
 
+/* Success, with the offset of then (BL-18). Where records were left out, since their ids were there already, their places cannot be reckoned from it:
+ * then that it is stored is all that is said. */
+void kb_produce_answer_repeat(const struct kb_partition *p, const struct kb_pid_batch *dup, part_answer *a) {
+    a->log_start_offset = p->log->start;
+    a->base_offset = a->log_append_time_ms = -1;
+    if (dup->holes) {
+        a->error_code = KE_DUPLICATE_SEQUENCE_NUMBER;
+        a->error_message = kw_str_of("the records are stored already, some of them elsewhere than the others");
+        return;
+    }
+    a->base_offset = dup->first_offset;
+    a->log_append_time_ms = p->config.log_append_time ? dup->timestamp : -1;
+}
+
 /* Idempotence: true when the batch is to be appended. */
 static bool check_producer(struct kb_produce *s, struct kb_partition *p, const struct kw_batch_header *h, part_answer *a) {
     struct kb_pid_batch dup;
@@ -180,9 +194,7 @@ static bool check_producer(struct kb_produce *s, struct kb_partition *p, const s
         kb_produce_refuse_sequence(s, a, verdict);
         return false;
     }
-    a->base_offset = dup.first_offset; /* stored before: success, with the offset of then (BL-18) */
-    a->log_append_time_ms = p->config.log_append_time ? dup.timestamp : -1;
-    a->log_start_offset = p->log->start;
+    kb_produce_answer_repeat(p, &dup, a);
     kb_produce_await(s, p, a, dup.last_offset + 1, NULL);
     return false;
 }

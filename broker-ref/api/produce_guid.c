@@ -201,9 +201,7 @@ static void store_plain(struct kb_gated *g) {
     if (g->kind == KB_GATED_NEW) {
         (void)kb_produce_append(g->s, g->p, &g->c, g->a, &base, &g->waits_for);
     } else if (g->kind == KB_GATED_REPEAT) {
-        g->a->base_offset = g->repeat.first_offset;
-        g->a->log_append_time_ms = g->p->config.log_append_time ? g->repeat.timestamp : -1;
-        g->a->log_start_offset = g->p->log->start;
+        kb_produce_answer_repeat(g->p, &g->repeat, g->a);
         g->waits_for = g->repeat.last_offset + 1;
     } else {
         kb_produce_refuse_sequence(g->s, g->a, KB_PID_OUT_OF_ORDER);

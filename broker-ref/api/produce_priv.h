@@ -37,6 +37,8 @@ int16_t kb_produce_may_write(const struct kb_produce *s, const struct kb_partiti
 bool kb_produce_take(struct kb_produce *s, struct kb_partition *p, const struct kw_produce_request_partition_produce_data *d, kb_produced *a,
                      struct kb_checked *out);
 /* What a sequence that does not fit is answered with. */
+/* Of a batch that was stored before, where nobody looks ids up: what is to be waited for is up to dup->last_offset. */
+void kb_produce_answer_repeat(const struct kb_partition *p, const struct kb_pid_batch *dup, kb_produced *a);
 void kb_produce_refuse_sequence(struct kb_produce *s, kb_produced *a, enum kb_pid_verdict verdict);
 /* Appends it; false: refused. */
 bool kb_produce_append(struct kb_produce *s, struct kb_partition *p, const struct kb_checked *c, kb_produced *a, int64_t *base, int64_t *end);

@@ -3,7 +3,7 @@
 
 #include "base/crc32c.h"
 
-enum { SNAPSHOT_VERSION = 1, SNAPSHOT_HEAD = 10, SNAPSHOT_CRC_FROM = 6, SNAPSHOT_ENTRY = 46 };
+enum { SNAPSHOT_VERSION = 1, SNAPSHOT_HEAD = 10, SNAPSHOT_CRC_FROM = 6, SNAPSHOT_ENTRY = 46, COUNT_BITS = 3 };
 static const uint32_t trailer_magic = 0x6b623577; /* "kb5w" */
 
 void kb_pid_state_init(struct kb_pid_state *s) {
@@ -84,7 +84,8 @@ kw_err kb_pid_update(struct kb_pid_state *s, const struct kw_batch_header *h, in
     }
     if ((h->attributes & KW_ATTR_TRANSACTIONAL) && e->txn_first_offset < 0) e->txn_first_offset = first_offset;
     if (h->base_sequence >= 0)
-        push_batch(e, (struct kb_pid_batch){h->base_sequence, seq_add(h->base_sequence, h->last_offset_delta), first_offset, last_offset, h->max_timestamp});
+        push_batch(e, (struct kb_pid_batch){h->base_sequence, seq_add(h->base_sequence, h->last_offset_delta), first_offset, last_offset, h->max_timestamp,
+                                            h->record_count <= h->last_offset_delta});
     return KW_OK;
 }
 
@@ -146,7 +147,9 @@ static void encode_entry(const struct kb_pid_entry *e, struct kw_out *out) {
 }
 
 static void encode_window(const struct kb_pid_entry *e, struct kw_out *out) {
-    kw_out_i8(out, (int8_t)e->batch_count);
+    uint8_t holes = 0; /* a bit a batch, above the three of their number */
+    for (uint8_t i = 0; i < e->batch_count; i++) holes |= (uint8_t)(e->batches[i].holes << i);
+    kw_out_i8(out, (int8_t)(holes << COUNT_BITS | e->batch_count));
     for (uint8_t i = 0; i < e->batch_count; i++) {
         kw_out_i32(out, e->batches[i].first_seq);
         kw_out_i32(out, e->batches[i].last_seq);
@@ -188,7 +191,7 @@ static kw_err decode_entry(struct kb_pid_state *s, struct kw_in *in) {
     if (!err && (e->pid < 0 || last_seq < -1 || delta < 0 || last_offset < -1 || e->txn_first_offset < -1)) err = KW_EDECODE;
     if (!err && last_seq >= 0) {
         if (delta > last_offset) err = KW_EDECODE;
-        else push_batch(e, (struct kb_pid_batch){seq_sub(last_seq, delta), last_seq, last_offset - delta, last_offset, e->last_timestamp});
+        else push_batch(e, (struct kb_pid_batch){seq_sub(last_seq, delta), last_seq, last_offset - delta, last_offset, e->last_timestamp, false});
     }
     if (!err && kw_map_get_u64(&s->by_pid, (uint64_t)e->pid)) err = KW_EDECODE;
     if (!err) err = kw_map_put_u64(&s->by_pid, (uint64_t)e->pid, e);
@@ -197,11 +200,12 @@ static kw_err decode_entry(struct kb_pid_state *s, struct kw_in *in) {
 }
 
 static kw_err decode_window(struct kb_pid_entry *e, struct kw_in *in) {
-    int8_t n = kw_in_i8(in);
-    if (in->err || n < 0 || n > KB_PID_BATCHES) return KW_EDECODE;
-    e->batch_count = (uint8_t)n;
-    for (int8_t i = 0; i < n; i++) {
+    uint8_t head = (uint8_t)kw_in_i8(in), n = head & ((1 << COUNT_BITS) - 1);
+    if (in->err || n > KB_PID_BATCHES) return KW_EDECODE;
+    e->batch_count = n;
+    for (uint8_t i = 0; i < n; i++) {
         struct kb_pid_batch *b = &e->batches[i];
+        b->holes = head >> (COUNT_BITS + i) & 1;
         b->first_seq = kw_in_i32(in);
         b->last_seq = kw_in_i32(in);
         b->first_offset = kw_in_i64(in);

@@ -13,6 +13,7 @@
 struct kb_pid_batch {
     int32_t first_seq, last_seq;
     int64_t first_offset, last_offset, timestamp;
+    bool holes; /* not all of its records stand at its offsets (message.guid.dedup, or compaction before a replay) */
 };
 struct kb_pid_entry {
     int64_t pid;

@@ -112,7 +112,7 @@ static void replay_one(struct replayed *e, const struct sim_batch *b) {
     if (e->count == KB_PID_BATCHES) memmove(e->v, e->v + 1, (size_t)--e->count * sizeof *e->v);
     e->v[e->count++] =
         (struct kb_pid_batch){h->base_sequence, (int32_t)(((uint32_t)h->base_sequence + (uint32_t)h->last_offset_delta) & 0x7fffffff),
-                              h->base_offset, b->last, h->max_timestamp};
+                              h->base_offset, b->last, h->max_timestamp, h->record_count <= h->last_offset_delta};
 }
 
 static size_t replay_all(struct replayed **v, const struct sim_scan *s, int64_t without) {

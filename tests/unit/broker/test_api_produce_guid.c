@@ -149,6 +149,47 @@ static void test_rule_3_repeat_of_forgotten_ids(void **state) {
     rig_deinit(&r);
 }
 
+static void set_dedup(struct rig *r, struct rig_conn *c, const char *value) {
+    struct kw_incremental_alter_configs_request q;
+    struct kw_incremental_alter_configs_response a;
+    struct kw_incremental_alter_configs_request_alterable_config kv = {.name = kw_str_of("message.guid.dedup"), .value = kw_str_of(value)};
+    struct kw_incremental_alter_configs_request_alter_configs_resource res = {
+        .resource_type = 2, .resource_name = kw_str_of("t"), .configs = {.v = &kv, .n = 1}};
+    kw_msg_init(&kw_incremental_alter_configs_request_desc, &q);
+    q.resources.v = &res;
+    q.resources.n = 1;
+    rig_call(c, KW_API_INCREMENTAL_ALTER_CONFIGS, 1, &q, &a);
+    assert_int_equal(a.responses.v[0].error_code, KE_NONE);
+    rig_pass(r, 100000);
+}
+
+/* Dedup was switched off before a batch came again: where its duplicates' first copies are cannot be told any more, and not that they stand in the holes. */
+static void test_rule_3_repeat_when_switched_off(void **state) {
+    (void)state;
+    struct rig r;
+    struct rig_conn *c = guid_begin(&r, 8);
+    guid_expect(guid_put(c, true, GUIDS(IDS(1))), KE_NONE, 0);
+    struct guids all[] = {GUIDS(IDS(1, 2), .pid = 5, .seq = 0), GUIDS(IDS(2, 1), .pid = 5, .seq = 2), GUIDS(IDS(3, 4), .pid = 5, .seq = 4)};
+    guid_expect(guid_put(c, true, all[0]), KE_NONE, 1);
+    (void)guid_put(c, true, all[1]);
+    guid_expect(guid_put(c, true, all[2]), KE_NONE, 5);
+    set_dedup(&r, c, "false");
+    for (int k = 0; k < 3; k++) {
+        for (int told = 0; told < 2; told++) {
+            guid_expect(guid_put(c, told, all[0]), KE_DUPLICATE_SEQUENCE_NUMBER, -1);
+            guid_expect(guid_put(c, told, all[1]), KE_DUPLICATE_SEQUENCE_NUMBER, -1);
+            guid_expect(guid_put(c, told, all[2]), KE_NONE, 5);
+        }
+        if (k == 0) rig_restart(&r); /* from the snapshot */
+        else if (k == 1) rig_crash(&r); /* from the log */
+        if (k < 2) c = rig_connect(&r);
+    }
+    assert_int_equal(guid_log_of(&r)->leo, 7);
+    set_dedup(&r, c, "true");
+    guid_ranges(guid_put(c, true, all[0]), "0+1@0");
+    rig_deinit(&r);
+}
+
 static void test_rule_3_behind_the_five(void **state) {
     (void)state;
     struct rig r;
@@ -673,7 +714,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_rule_1_wrong_ids), TEST(test_rule_1_not_eligible), TEST(test_rule_1_other_topics), TEST(test_rule_2_order),
         TEST(test_rule_2_undone), TEST(test_rule_2_undone_while_finding),
-        TEST(test_rule_3_repeats), TEST(test_rule_3_repeat_of_forgotten_ids), TEST(test_rule_3_behind_the_five),
+        TEST(test_rule_3_repeats), TEST(test_rule_3_repeat_of_forgotten_ids),
+        TEST(test_rule_3_repeat_when_switched_off), TEST(test_rule_3_behind_the_five),
         TEST(test_rule_4_deleted_records_do_not_count), TEST(test_rule_5_in_flight), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_codecs),
         TEST(test_rule_6_append_time), TEST(test_rule_6_sizes_on_arrival), TEST(test_rule_7_empty), TEST(test_rule_11_first_copy_not_committed),
         TEST(test_rule_11_too_few_in_sync), TEST(test_rule_11_another_epoch), TEST(test_rule_11_acks), TEST(test_rule_12_waits_for_the_index),
