@@ -421,6 +421,7 @@ kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now 
     if (seg->size == 0) seg->first_timestamp = max_timestamp;
     seg->batch_size_max = KW_MAX(seg->batch_size_max, size);
     seg->appended_wall_ms = now.wall_ms;
+    seg->appended_us = now.mono_us;
     seg->size += size;
     seg->end = log->leo = last + 1;
     log->size_bytes += size;

@@ -215,6 +215,7 @@ static struct kb_segment *segment_of(struct kb_compact *c, struct kb_compact_res
     s->appended_wall_ms = s->created_wall_ms = 0;
     for (size_t i = first_source(c, r->base); i < c->job.source_count && c->sources[i].base < r->end; i++) {
         s->appended_wall_ms = KW_MAX(s->appended_wall_ms, c->held[i].seg->appended_wall_ms);
+        s->appended_us = KW_MAX(s->appended_us, c->held[i].seg->appended_us);
         s->created_wall_ms = KW_MAX(s->created_wall_ms, c->held[i].seg->created_wall_ms);
     }
     return s;

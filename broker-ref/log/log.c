@@ -126,9 +126,11 @@ bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file) {
     return false;
 }
 
-int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms) {
-    for (size_t i = 0; i < log->priv->seg_count; i++)
-        if (log->priv->segs[i]->appended_wall_ms >= wall_ms) return KW_MAX(log->priv->segs[i]->base, log->start);
+int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms, int64_t mono_us) {
+    for (size_t i = 0; i < log->priv->seg_count; i++) {
+        const struct kb_segment *s = log->priv->segs[i];
+        if (s->appended_wall_ms >= wall_ms || (s->appended_us >= 0 && s->appended_us >= mono_us)) return KW_MAX(s->base, log->start);
+    }
     return log->leo;
 }
 

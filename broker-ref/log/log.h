@@ -203,7 +203,8 @@ kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct 
 int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now);
 void kb_log_expire_producers(struct kb_log *log, struct kb_now now); /* those silent for producer_expiration_ms */
 bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file); /* a segment's, open now */
-int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms); /* all that was appended at or after this time lies there or above */
+/* All that was appended at or after this time lies there or above: by the wall clock, or by the monotonic one where this process has appended it. */
+int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms, int64_t mono_us);
 int64_t kb_log_next_segment(const struct kb_log *log, int64_t offset); /* where the segment begins that follows the one of this offset; the end: none */
 int64_t kb_log_segment_count(const struct kb_log *log);
 

@@ -37,6 +37,7 @@ struct kb_segment {
     int64_t max_timestamp, max_timestamp_offset; /* so far, last offset of its batch; -1: none */
     int64_t cut_timestamp; /* from a cut until its tail is read anew, max_timestamp may be too low: no time is above this; -1: it is right */
     int64_t appended_wall_ms, created_wall_ms;   /* of the last append (or the file's mtime); of creation */
+    int64_t appended_us; /* by the clock that nobody sets, of the last append of this process; -1: none */
     int64_t since_index;        /* bytes since the last index entry */
     int64_t batch_size_max;     /* INT64_MAX: unknown */
     bool dense;                 /* every batch but the first has an index entry: a lookup needs no scan */

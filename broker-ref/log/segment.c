@@ -66,6 +66,7 @@ struct kb_segment *kb_seg_new(struct kb_log *log, int64_t base, struct kb_now no
     s->base = s->end = base;
     s->first_timestamp = s->max_timestamp = s->max_timestamp_offset = s->cut_timestamp = -1;
     s->created_wall_ms = s->appended_wall_ms = now.wall_ms;
+    s->appended_us = -1;
     s->dense = s->fresh = true;
     s->index_state = KB_PRESENT;
     kw_list_init(&s->file_lru);

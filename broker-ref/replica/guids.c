@@ -316,7 +316,7 @@ static void opened(void *ctx, struct kb_guid_index *index, kw_err err, struct kb
     }
     /* What was appended before the window began is of no use. */
     int64_t window_ms = g->p->config.guid_window_ms, wall_ms = kb_guid_wall_early(&g->node->guids->env, now);
-    if (window_ms < wall_ms) kb_guid_skip(index, kb_log_since(g->log, wall_ms - window_ms));
+    if (window_ms < wall_ms) kb_guid_skip(index, kb_log_since(g->log, wall_ms - window_ms, now.mono_us - window_ms * 1000));
     kb_guids_look(g->p, now); /* the topic's settings may be others by now */
 }
 
@@ -392,7 +392,9 @@ void kb_guids_look(struct kb_partition *p, struct kb_now now) {
         kb_guid_window_set(g->index, p->config.guid_window_ms);
         kb_guid_work(g->index, now);
         step(g, now);
-    } else if (!g->index && !kw_timer_armed(&g->timer) && open_index(g, now) != KW_OK) {
+    } else if (g->index) { /* being opened: what it holds is judged by the window of then */
+        kb_guid_window_set(g->index, p->config.guid_window_ms);
+    } else if (!kw_timer_armed(&g->timer) && open_index(g, now) != KW_OK) {
         again(g, now.mono_us + RETRY_US);
     }
 }

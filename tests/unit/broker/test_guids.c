@@ -352,6 +352,51 @@ static void test_a_clock_that_is_set(void **state) {
     rig_deinit(&r);
 }
 
+/* The clock was set back, and forward again, while records came: they are as new as they are. */
+static void test_a_clock_that_is_set_back_and_forth(void **state) {
+    (void)state;
+    begin(8, "false");
+    alter("message.guid.window.ms", "60000");
+    rig_pass(&r, 1000000);
+    r.now.wall_ms -= 100000000;
+    some(60);
+    rig_pass(&r, 100000);
+    r.now.wall_ms += 100000000;
+    alter("message.guid.dedup", "true");
+    rig_pass(&r, 1000000);
+    struct kb_partition *p = rig_partition(&r, "t", 0);
+    assert_true(kb_guids_ready(p));
+    struct kb_guids_stats n;
+    kb_guids_stats(r.node, &n);
+    assert_int_equal(n.caught_up_records, p->log->leo);
+    expect_here();
+    rig_deinit(&r);
+}
+
+/* The window is made longer while the index is being opened: what was known until then is known on. */
+static void test_a_longer_window_while_opening(void **state) {
+    (void)state;
+    begin(9, "true");
+    alter("message.guid.window.ms", "60000");
+    some(60);
+    restart(true); /* all is in a file */
+    rig_pass(&r, 100000);
+    struct kb_partition *p = rig_partition(&r, "t", 0);
+    assert_true(stats().runs > 0);
+    kb_guids_left(p); /* and opened again */
+    kb_guids_look(p, r.now);
+    assert_null(kb_guids_index(p));
+    p->config.guid_window_ms = 600000;
+    kb_guids_look(p, r.now);
+    r.now.mono_us += 100000000;
+    r.now.wall_ms += 100000;
+    rig_pass(&r, 1000000);
+    assert_non_null(kb_guids_index(p));
+    assert_true(stats().runs > 0);
+    expect_here();
+    rig_deinit(&r);
+}
+
 static void test_rot(void **state) { /* in a run: read again; in the log: passed over, and said */
     (void)state;
     begin(8, "true");
@@ -633,6 +678,8 @@ int main(void) {
                                        cmocka_unit_test(test_on_and_off),
                                        cmocka_unit_test(test_retention_waits),
                                        cmocka_unit_test(test_old_segments_are_not_read),
+                                       cmocka_unit_test(test_a_clock_that_is_set_back_and_forth),
+                                       cmocka_unit_test(test_a_longer_window_while_opening),
                                        cmocka_unit_test(test_a_clock_that_is_set),
                                        cmocka_unit_test(test_rot),
                                        cmocka_unit_test(test_no_memory),
