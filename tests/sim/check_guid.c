@@ -60,12 +60,6 @@ static void add_record(struct sim_guid_copy *c, struct sim_guid_record e) {
 
 /* ---- 3 ---- */
 
-/* How much of its time an entry of a copy has left, at least, on its node at some time. */
-static int64_t time_left_us(const struct sim_run *r, const struct sim_broker *b, int topic, const struct sim_guid_record *e, int64_t at_us) {
-    int64_t window = r->model.topics[topic].window_us, early = KW_MAX(b->host.jumped_at_boot_ms - e->jumped_ms, 0) * 1000;
-    return window - window / 200 - SLACK_US - early - (at_us - e->at_us);
-}
-
 struct place { /* of what is looked at */
     struct sim_run *r;
     struct sim_broker *b;
@@ -75,17 +69,24 @@ struct place { /* of what is looked at */
     struct sim_guid_copy *c;
 };
 
+/* How much of its time an entry of a copy has left, at least, on its node at some time; asked for since since_us. */
+static int64_t time_left_us(const struct place *k, const struct sim_guid_record *e, int64_t since_us, int64_t at_us) {
+    int64_t window = k->r->model.topics[k->topic].window_us, early = KW_MAX(k->b->host.jumped_at_boot_ms - e->jumped_ms, 0) * 1000 + SLACK_US;
+    if (k->r->guids->change_count) return sim_guid_left_us(k->c, e->at_us, early, since_us, at_us);
+    return window - window / 200 - early - (at_us - e->at_us);
+}
+
 static void check_once(const struct place *k, const struct sim_guid_record *e) {
     const struct sim_guid_record *was = newest(k->c, e->guid);
     if (!was || was->offset < k->x->log->start) return;
-    int64_t left = time_left_us(k->r, k->b, k->topic, was, e->at_us);
+    int64_t left = time_left_us(k, was, e->at_us, e->at_us);
     if (left <= 0) {
         k->r->guids->expired++;
         return;
     }
     sim_fail(&k->r->w, 3, "%s on %s: id %u stands at offset %lld (record %u) and again at %lld (record %u), %lld ms later; the window is %lld ms",
              k->x->log->dir, k->b->host.name, e->guid, (long long)was->offset, was->content, (long long)e->offset, e->content,
-             (long long)(e->at_us - was->at_us) / 1000, (long long)k->r->model.topics[k->topic].window_us / 1000);
+             (long long)(e->at_us - was->at_us) / 1000, (long long)k->x->config.guid_window_ms);
 }
 
 /* ---- 6 ---- */
@@ -264,21 +265,31 @@ static void check_start(const struct place *k, bool leads) {
     if (start <= l->start || (!leads && begins_elsewhere(k, start))) return;
     for (size_t i = 0; i < k->c->e_count && k->r->guids->retention != SIM_KEEP_BYTES; i++) {
         const struct sim_guid_record *e = &k->c->e[i];
-        if (e->offset < l->start || e->offset >= start || e->guid == SIM_GUID_NONE) continue;
-        int64_t left = time_left_us(k->r, k->b, k->topic, e, k->r->w.now_us);
+        if (e->offset < KW_MAX(l->start, k->p->start_judged) || e->offset >= start || e->guid == SIM_GUID_NONE) continue;
+        int64_t left = time_left_us(k, e, k->r->w.now_us, k->r->w.now_us);
         if (left > 0)
             sim_fail(&k->r->w, 3, "%s on %s: the log begins at %lld now, and the record at %lld has an id that is to be known for another %lld ms",
                      k->x->log->dir, k->b->host.name, (long long)start, (long long)e->offset, (long long)left / 1000);
     }
     if (k->r->guids->retention != SIM_KEEP_ALL) sim_fire(&k->r->w, SIM_F_GUID_RETENTION);
+    if (k->r->guids->change_count) k->p->start_judged = KW_MAX(k->p->start_judged, start);
     if (leads) l->start = start; /* from now on it may be gone for who reads */
 }
 
 /* ---- After a turn ---- */
 
+/* Where nobody looks ids up, records go as they do anywhere. */
+static void see_settings(const struct place *k) {
+    struct sim_guid_copy *c = k->c;
+    sim_guid_saw(k->r->guids, c, k->b, k->x, k->topic);
+    if (c->start != k->x->log->start && sim_guid_was_off(c, c->looked_us)) k->p->start_judged = KW_MAX(k->p->start_judged, k->x->log->start);
+    c->looked_us = k->r->w.now_us;
+}
+
 static void look(const struct place *k) {
     struct sim_guid_copy *c = k->c;
     const struct kb_log *g = k->x->log;
+    if (k->r->guids->change_count) see_settings(k);
     bool leads = !k->r->cluster || k->x->role == KB_PART_LEADS, enough = k->x->isr_count >= KW_MIN(k->x->config.min_insync_replicas, k->x->replica_count);
     if (!leads || enough) c->short_us = INT64_MAX;
     else if (c->short_us == INT64_MAX) c->short_us = k->r->w.now_us;
@@ -355,7 +366,7 @@ static void check_said(const struct place *k, const char *how, uint32_t guid, in
     }
     for (const struct sim_guid_record *e = newest(k->c, guid); e; e = e->prev ? &k->c->e[e->prev - 1] : NULL) {
         if (e->offset < g->start || e->at_us >= asked_us) continue;
-        int64_t left = time_left_us(k->r, k->b, k->topic, e, k->r->w.now_us);
+        int64_t left = time_left_us(k, e, asked_us, k->r->w.now_us);
         if (left > 0)
             sim_fail(&k->r->w, 14, "%s on %s: %s of id %u finds nothing; it stands at offset %lld, for another %lld ms at least", g->dir, k->b->host.name, how,
                      guid, (long long)e->offset, (long long)left / 1000);
@@ -410,11 +421,23 @@ static bool is_ready(struct sim_world *w, const struct place *k) {
     return kb_guids_ready(k->x);
 }
 
+/* What the administrator has set last is what a node goes by. */
+static void check_settings(const struct place *k) {
+    const struct sim_guids *g = k->r->guids;
+    int64_t window_ms = g->windows[k->topic][g->window_count[k->topic] - 1];
+    const struct kb_partition *x = k->x;
+    for (int i = 0; i < 600 && (!x->config.guid_dedup || x->config.guid_window_ms != window_ms); i++) sim_run_until(&k->r->w, k->r->w.now_us + 100 * SIM_MS);
+    if (!x->config.guid_dedup || x->config.guid_window_ms != window_ms)
+        sim_fail(&k->r->w, 36, "%s on %s: dedup is %d with a window of %lld ms; set were 1 and %lld ms", x->log->dir, k->b->host.name, x->config.guid_dedup,
+                 (long long)x->config.guid_window_ms, (long long)window_ms);
+}
+
 static void check_index(const struct place *k) {
     struct sim_run *r = k->r;
     struct sim_world *w = &r->w;
     static struct asked a;
     size_t n = 0;
+    if (r->guids->change_count) check_settings(k);
     if (!is_ready(w, k)) sim_fail(w, 36, "%s on %s: the index of ids is not there 60 s after all came to rest", k->x->log->dir, k->b->host.name);
     if (k->c->log != k->x->log || k->c->end != k->x->log->leo) look(k);
     for (uint32_t id = 0; id <= r->model.count; id++) {

@@ -346,7 +346,8 @@ bool sim_members_through(struct sim_run *r, char *why, size_t size) {
         for (int p = 0; p < r->model.topics[t].partitions && p < SIM_SHARED_PARTS; p++) {
             if (is_open(r, t, p)) continue;
             const struct sim_shared *s = shared(r, t, p);
-            if (owners_of(r, t, p) == 1 && (s->passed >= end_of(r, t, p) || sim_guid_holes(&r->model, t, p, s->passed, end_of(r, t, p)))) continue;
+            int64_t from = KW_MAX(s->passed, sim_model_log(&r->model, t, p)->start); /* retention may have taken the rest of it */
+            if (owners_of(r, t, p) == 1 && (from >= end_of(r, t, p) || sim_guid_holes(&r->model, t, p, from, end_of(r, t, p)))) continue;
             snprintf(why, size, "the shared group has %d owners of %d-%d, and was given %lld of %lld", owners_of(r, t, p), t, p, (long long)s->passed,
                      (long long)end_of(r, t, p));
             return false;

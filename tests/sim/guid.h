@@ -6,7 +6,8 @@
  *
  * guid_model.c: drawing, ids, contents, who sent what. check_guid.c: the logs, after each turn of a node, and the indexes at rest. guid_app.c: producers
  * that write the protocol themselves, lookups, and a consumer that knows of batches without records only what old ones know. guid_faults.c: files of the
- * index that are gone, cut, zeroed or rotten at a start. Called by workload.c, cluster.c, producer_app.c, check_*.c.
+ * index that are gone, cut, zeroed or rotten at a start. guid_switch.c: dedup that is switched off and on again, windows that change. Called by workload.c,
+ * cluster.c, producer_app.c, check_*.c.
  */
 #ifndef SIM_GUID_H
 #define SIM_GUID_H
@@ -14,7 +15,7 @@
 #include "cluster.h"
 #include "workload.h"
 
-enum { SIM_GUID_PARTS = 16, SIM_GUID_SENT_MAX = 16 };
+enum { SIM_GUID_PARTS = 16, SIM_GUID_SENT_MAX = 16, SIM_GUID_CHANGES_MAX = 24 };
 #define SIM_GUID_NONE UINT32_MAX
 
 enum sim_retention { SIM_KEEP_ALL, SIM_KEEP_WINDOW, SIM_KEEP_BYTES };
@@ -35,6 +36,11 @@ struct sim_guid_batch {
 struct sim_guid_mark { /* the log's end, and when it was there first */
     int64_t leo, at_us;
 };
+struct sim_guid_span { /* in which a node had the same settings of a topic, as far as it was seen */
+    int64_t from_us, to_us, window_us;
+    uint64_t life;
+    bool off;
+};
 struct sim_guid_copy { /* of a partition, on one node, as far as it is written */
     const struct kb_log *log;
     uint64_t life;
@@ -49,6 +55,9 @@ struct sim_guid_copy { /* of a partition, on one node, as far as it is written *
     size_t newest_count, newest_cap;
     struct sim_guid_mark *marks;
     size_t mark_count, mark_cap;
+    struct sim_guid_span *spans; /* where settings change */
+    size_t span_count, span_cap;
+    int64_t looked_us; /* the last look at it */
 };
 struct sim_guid_birth { /* a batch that was seen for the first time */
     int64_t base, at_us;
@@ -62,6 +71,7 @@ struct sim_guid_part {
     size_t birth_count, birth_cap;
     int64_t *offsets;
     size_t offset_count, offset_cap;
+    int64_t start_judged; /* where settings change: what lies below has gone, or was free to go, when the node that let it go first had it so */
 };
 struct sim_guid_sent { /* a batch as an application of ours wrote it */
     int64_t base_timestamp, pid;
@@ -70,6 +80,13 @@ struct sim_guid_sent { /* a batch as an application of ours wrote it */
     int16_t partition;
     uint8_t count;
     uint32_t guids[SIM_GUID_SENT_MAX];
+};
+enum sim_guid_change_kind { SIM_GUID_SWITCH_OFF, SIM_GUID_SWITCH_ON, SIM_GUID_WINDOW };
+struct sim_guid_change {
+    int64_t at_us; /* from the faults' start on */
+    int64_t window_ms;
+    int topic;
+    enum sim_guid_change_kind kind;
 };
 struct sim_guids {
     struct sim_run *run;
@@ -82,6 +99,12 @@ struct sim_guids {
     struct sim_guid_sent *sent;
     size_t sent_count, sent_cap;
     struct kw_compressor *compressor;
+    struct sim_guid_change changes[SIM_GUID_CHANGES_MAX]; /* none in most seeds */
+    size_t change_count;
+    bool switches;              /* dedup is off now and then */
+    bool off[SIM_TOPICS_MAX];   /* as the administrator wants it by now */
+    int64_t windows[SIM_TOPICS_MAX][SIM_GUID_CHANGES_MAX + 1]; /* ms, one after the other */
+    size_t window_count[SIM_TOPICS_MAX];
     uint64_t holes, lookups, mismatches, expired; /* what the seed has come to */
 };
 
@@ -104,6 +127,16 @@ void sim_check_guid_lookup(struct sim_run *r, int node, int topic, int partition
 /* It acknowledged with acks=-1 what it was asked for at asked_us: as many were in sync as must be, at some time since. */
 void sim_check_guid_acked(struct sim_run *r, int node, int topic, int partition, int64_t asked_us, uint64_t life);
 void sim_check_guids_final(struct sim_run *r); /* all have come to rest, and are up */
+
+/* ---- guid_switch.c ---- */
+void sim_guids_draw_changes(struct sim_guids *g);
+void sim_guids_changes_start(struct sim_run *r);
+void sim_guids_admin_again(struct sim_run *r); /* the disk is an old one: what was set last is set again */
+/* After each turn: the settings that a node has. */
+void sim_guid_saw(struct sim_guids *g, struct sim_guid_copy *c, const struct sim_broker *b, const struct kb_partition *x, int topic);
+bool sim_guid_was_off(const struct sim_guid_copy *c, int64_t since_us);
+/* How long an id is to be known yet at a time, at least; by a node that may have been asked since since_us. early_us: taken off its window. */
+int64_t sim_guid_left_us(const struct sim_guid_copy *c, int64_t appended_us, int64_t early_us, int64_t since_us, int64_t at_us);
 
 /* ---- guid_app.c ---- */
 struct sim_role *sim_guid_app_new(struct sim_client *c, struct sim_run *r);

@@ -80,4 +80,5 @@ void sim_guids_faults_start(struct sim_run *r) {
         sim_host_jump(&r->clients[i].host, -atoll(r->guids->keep));
     for (int t = 0; r->guids && r->cluster && t < r->model.topic_count; t++)
         if (r->model.topics[t].guid && r->model.topics[t].rf > 1 && sim_below(&r->w, 2)) strict(r, (uint64_t)t);
+    sim_guids_changes_start(r);
 }

@@ -51,6 +51,7 @@ void sim_guids_draw(struct sim_run *r) {
         add_config(r, t, "message.guid.window.ms", g->window);
         draw_retention(r, &own, t, window_ms);
     }
+    sim_guids_draw_changes(g);
 }
 
 void sim_guids_broker(struct sim_run *r, struct sim_broker *b) {
@@ -64,6 +65,7 @@ static void copy_deinit(struct sim_guid_copy *c) {
     free(c->e);
     free(c->newest);
     free(c->marks);
+    free(c->spans);
 }
 
 void sim_guids_deinit(struct sim_run *r) {

@@ -306,6 +306,7 @@ void sim_client_first_life(struct sim_run *r) {
     r->admin = sim_admin_new(c, &r->model);
     for (int t = 0; t < r->model.topic_count; t++) sim_admin_create(r->admin, t, r->configs[t]);
     for (int t = 0; t < r->model.topic_count && again; t++) sim_admin_grow(r->admin, t, r->model.topics[t].partitions);
+    if (again) sim_guids_admin_again(r);
     verifier(r);
     sim_prober_new(c, r);
     if (r->compact) sim_compact_new(c, r);

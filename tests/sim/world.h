@@ -45,7 +45,8 @@
     F(COMPACTED, "log compacted") \
     F(GUID_GONE, "index of ids missing") F(GUID_CUT, "index of ids cut") F(GUID_ZERO, "index of ids zeroed") F(GUID_ROT, "index of ids rotten") \
     F(GUID_RETENTION, "ids gone with their records") F(GUID_TWIN, "id sent again") F(GUID_OTHER, "id sent again with another payload") \
-    F(GUID_BAD, "records with a wrong id") F(GUID_LOOKUP, "lookup of ids")
+    F(GUID_BAD, "records with a wrong id") F(GUID_LOOKUP, "lookup of ids") \
+    F(GUID_OFF, "dedup switched off and on") F(GUID_WINDOW, "window of ids changed")
 enum sim_fault {
 #define F(name, text) SIM_F_##name,
     SIM_FAULTS(F)
