@@ -198,7 +198,7 @@ static void begin(struct sim_cluster *c, struct sim_part *p, struct sim_broker *
     struct sim_batches old = y->have;
     size_t agreed = y->agreed;
     y->have = (struct sim_batches){0};
-    y->end = first_segment(b, g);
+    y->end = g->start == g->leo ? g->start : first_segment(b, g); /* of one that was emptied, or begins anew, files may be on their way out */
     y->agreed = 0;
     sim_copy_follow(c, p, b->index, g->written);
     if (anew)
