@@ -324,7 +324,8 @@ static bool place_of(struct sim_broker *b, struct kb_partition *x, struct place 
     *k = (struct place){r, b, x, t, p, &p->copies[b->index]};
     if (!r->cluster) return true;
     const struct sim_part *part = &r->cluster->parts[t][x->index];
-    return !(r->cluster->rot.part == part && r->cluster->rot.node == b->index);
+    p->blind[b->index] |= part->copies[b->index].unread > 0;
+    return !p->blind[b->index] && !(r->cluster->rot.part == part && r->cluster->rot.node == b->index);
 }
 
 void sim_check_guid_acked(struct sim_run *r, int node, int topic, int partition, int64_t asked_us, uint64_t life) {

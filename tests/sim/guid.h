@@ -71,6 +71,7 @@ struct sim_guid_part {
     size_t birth_count, birth_cap;
     int64_t *offsets;
     size_t offset_count, offset_cap;
+    bool blind[SIM_NODES_MAX]; /* the node's log was mended under its index, which had passed over what could not be read, and may keep the gap */
     int64_t start_judged; /* where settings change: what lies below has gone, or was free to go, when the node that let it go first had it so */
 };
 struct sim_guid_sent { /* a batch as an application of ours wrote it */
