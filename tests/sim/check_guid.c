@@ -310,7 +310,7 @@ static void look(const struct place *k) {
     if (c->log != g || c->life != k->b->lives || (c->count == 0 && c->end != g->start) || !follow(k)) begin(k);
     size_t done = 0;
     while (done < c->mark_count && c->marks[done].leo <= c->end) done++;
-    memmove(c->marks, c->marks + done, (c->mark_count - done) * sizeof *c->marks);
+    if (done > 0) memmove(c->marks, c->marks + done, (c->mark_count - done) * sizeof *c->marks);
     c->mark_count -= done;
     if (c->start != g->start || (leads && !c->led)) check_start(k, leads); /* one that begins to lead may begin further up than who led before */
     c->leo = g->leo;

@@ -7,17 +7,17 @@
 #include "guid.h"
 
 static size_t collect(struct sim_disk *d, char (*paths)[160], size_t max) {
-    char **dirs, **names;
+    char **dirs;
     size_t count = 0, n = sim_disk_names(d, SIM_DATA, &dirs);
     for (size_t i = 0; i < n; i++) {
-        char dir[120];
+        char dir[120], **names = NULL;
         snprintf(dir, sizeof dir, SIM_DATA "/%.80s/guid", dirs[i]);
         size_t k = strncmp(dirs[i], "topic-", 6) == 0 ? sim_disk_names(d, dir, &names) : 0;
         for (size_t j = 0; j < k; j++) {
             if (count < max) snprintf(paths[count++], sizeof *paths, "%.100s/%.40s", dir, names[j]);
             free(names[j]);
         }
-        if (k) free(names);
+        free(names); /* an empty folder's, too */
         free(dirs[i]);
     }
     free(dirs);
