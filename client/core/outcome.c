@@ -153,6 +153,27 @@ kc_err kc_attempts_last(const struct kc_attempts *a) {
     return a && a->count > 0 ? note_at(a, kept(a) - 1)->cause : KC_OK;
 }
 
+struct kc_attempts *kc_attempts_dup(const struct kc_attempts *a) {
+    struct kc_attempts *d = kc_attempts_new();
+    if (!d) return NULL;
+    d->count = a->count;
+    for (size_t i = 0; i < kept(a); i++) {
+        d->notes[i] = a->notes[i];
+        if (a->notes[i].detail) d->notes[i].detail = kw_memdup(a->notes[i].detail, strlen(a->notes[i].detail) + 1);
+    }
+    return d;
+}
+
+static kc_attempt attempt_of(const struct note *n) {
+    return (kc_attempt){n->at_ms, n->broker, n->cause, n->phase, n->detail ? n->detail : ""};
+}
+
+kc_err kc_attempts_get(const struct kc_attempts *a, size_t index, kc_attempt *out) {
+    if (!a || !out || index >= kept(a)) return KC_INVALID;
+    *out = attempt_of(note_at(a, index));
+    return KC_OK;
+}
+
 /* ---- Errors ---- */
 
 struct kc_error {
@@ -252,8 +273,7 @@ size_t kc_error_attempt_count(const kc_error *e) {
 
 kc_err kc_error_attempt(const kc_error *e, size_t index, kc_attempt *out) {
     if (!e || !out || index >= e->attempt_count) return KC_INVALID;
-    const struct note *n = &e->attempts[index];
-    *out = (kc_attempt){n->at_ms, n->broker, n->cause, n->phase, n->detail ? n->detail : ""};
+    *out = attempt_of(&e->attempts[index]);
     return KC_OK;
 }
 

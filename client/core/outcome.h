@@ -12,7 +12,9 @@
 struct kc_attempts;
 struct kc_attempts *kc_attempts_new(void);
 struct kc_attempts *kc_attempts_ref(struct kc_attempts *a);
+struct kc_attempts *kc_attempts_dup(const struct kc_attempts *a); /* for whoever goes on alone; NULL: no memory */
 void kc_attempts_unref(struct kc_attempts *a);
+kc_err kc_attempts_get(const struct kc_attempts *a, size_t index, kc_attempt *out); /* as kc_error_attempt; the text is the chain's */
 kc_err kc_attempts_last(const struct kc_attempts *a); /* the last cause noted; KC_OK: none */
 void kc_attempts_note(struct kc_attempts *a, int64_t at_ms, int32_t broker, kc_err cause, const char *phase, const char *detail); /* a NULL is fine */
 

@@ -208,6 +208,11 @@ const kc_error *kc_reports_error(const kc_reports *r) {
     return r->error;
 }
 
+kc_err kc_reports_attempt(const kc_reports *r, size_t index, kc_attempt *out) {
+    if (!r || !r->at || r->index == 0) return KC_INVALID;
+    return kc_attempts_get(r->at->attempts, index, out);
+}
+
 void kc_reports_give_back(struct kc_reports *r) {
     struct kw_list *n;
     kc_error_free(r->error);

@@ -68,7 +68,7 @@ static struct kc_batch *like(struct kc_sender *s, const struct kc_batch *from, s
     b->split = true;
     b->state = KC_BATCH_SEALED;
     b->tries = from->tries;
-    if (from->attempts) b->attempts = kc_attempts_ref(from->attempts);
+    if (from->attempts) b->attempts = kc_attempts_dup(from->attempts); /* one half is read by the application while the other is still tried */
     return b;
 }
 

@@ -307,7 +307,19 @@ static void test_errors_and_attempts(void **state) {
     }
     kc_error *e = NULL;
     kc_error_make(&e, KC_TIMED_OUT, KC_MAYBE_PERSISTED, a, "after %d tries", 100);
+    struct kc_attempts *other = kc_attempts_dup(a); /* goes its own way */
+    kc_attempts_note(a, 100, 0, KC_EXPIRED, "queue", NULL);
     kc_attempts_unref(a);
+    for (size_t i = 0; i < 16; i++) {
+        kc_attempt t;
+        assert_int_equal(kc_attempts_get(other, i, &t), KC_OK);
+        assert_int_equal(t.at_ms, i < 8 ? (int)i : 84 + (int)i);
+        snprintf(detail, sizeof detail, "try %d", (int)t.at_ms);
+        assert_string_equal(t.detail, detail);
+    }
+    kc_attempts_note(other, 100, 0, KC_EXPIRED, "queue", NULL);
+    assert_int_equal(kc_attempts_last(other), KC_EXPIRED);
+    kc_attempts_unref(other);
     assert_int_equal(kc_error_attempt_count(e), 16);
     for (size_t i = 0; i < 16; i++) {
         kc_attempt t;

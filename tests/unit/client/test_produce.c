@@ -528,6 +528,40 @@ static void test_waiters_get_their_own(void **state) {
 
 /* ---- Compression ---- */
 
+/* What a retry was for is told of a record that was stored in the end, too. */
+static void test_attempts_of_what_succeeded(void **state) {
+    (void)state;
+    struct world *w = world_new(NULL, 1);
+    w->script = fail_first;
+    world_send_n(w, 0, 2, 16);
+    net_advance(w->net, 5 * SECOND);
+    struct kc_reports *r;
+    kc_report one;
+    kc_attempt at;
+    assert_int_equal(kc_reports_collect(&w->p->accum, NULL, &r), KC_OK);
+    assert_int_equal(kc_reports_attempt(r, 0, &at), KC_INVALID); /* of no report yet */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kc_reports_next(r, &one), 1);
+        assert_int_equal(one.err, KC_OK);
+        assert_null(kc_reports_error(r));
+        assert_int_equal(kc_reports_attempt(r, 0, &at), KC_OK);
+        assert_int_equal(at.cause, KE_NOT_ENOUGH_REPLICAS);
+        assert_int_equal(at.broker, 1);
+        assert_string_equal(at.phase, "answer");
+        assert_int_equal(kc_reports_attempt(r, 1, &at), KC_INVALID);
+        assert_int_equal(kc_reports_attempt(r, 0, NULL), KC_INVALID);
+    }
+    kc_reports_give_back(r);
+    world_send_n(w, 0, 1, 16);
+    net_advance(w->net, 5 * SECOND);
+    assert_int_equal(kc_reports_collect(&w->p->accum, NULL, &r), KC_OK);
+    assert_int_equal(kc_reports_next(r, &one), 1);
+    assert_int_equal(kc_reports_attempt(r, 0, &at), KC_INVALID); /* at the first try */
+    kc_reports_give_back(r);
+    assert_int_equal(kc_reports_attempt(NULL, 0, &at), KC_INVALID);
+    world_free(w);
+}
+
 static void test_c5_codecs(void **state) {
     (void)state;
     static const char *const names[] = {"none", "gzip", "snappy", "lz4", "zstd"};
@@ -645,6 +679,7 @@ int main(void) {
         cmocka_unit_test(test_silent_records),
         cmocka_unit_test(test_only_errors),
         cmocka_unit_test(test_waiters_get_their_own),
+        cmocka_unit_test(test_attempts_of_what_succeeded),
         cmocka_unit_test(test_c5_codecs),
         cmocka_unit_test(test_zstd_needs_produce_7),
         cmocka_unit_test(test_compressed_retries_keep_order),
