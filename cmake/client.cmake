@@ -1,10 +1,10 @@
 # The client library: libkclient.so and libkclient.a, each with kwire and the cores inside; installation; pkg-config and CMake package.
 find_package(Threads REQUIRED)
-file(GLOB KCSHELL_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/*.c)
+file(GLOB KCSHELL_SRC CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/client/*.c)
 set(KC_LIBS PkgConfig::UV ${KW_LIBS} Threads::Threads)
 
 add_library(kcshell OBJECT ${KCSHELL_SRC})
-target_include_directories(kcshell PRIVATE ${CMAKE_SOURCE_DIR}/client ${KW_GEN} ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(kcshell PRIVATE ${PROJECT_SOURCE_DIR}/client ${KW_GEN} ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(kcshell PRIVATE PkgConfig::UV)
 add_dependencies(kcshell kwire) # the generated messages
 
@@ -13,10 +13,10 @@ add_library(kclient SHARED ${KC_OBJECTS})
 add_library(kclient_static STATIC ${KC_OBJECTS})
 set_target_properties(kclient PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
 set_target_properties(kclient_static PROPERTIES OUTPUT_NAME kclient LINKER_LANGUAGE C)
-target_include_directories(kclient PUBLIC ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(kclient PUBLIC ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(kclient PRIVATE ${KC_LIBS})
 # Inside this tree the static library is also what tests of the cores link: with the private headers.
-target_include_directories(kclient_static PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/client ${KW_GEN})
+target_include_directories(kclient_static PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/client ${KW_GEN})
 target_link_libraries(kclient_static PUBLIC ${KC_LIBS})
 if(NOT KC_ASAN AND NOT KC_TSAN)
   target_link_options(kclient PRIVATE -Wl,--no-undefined)
@@ -40,14 +40,14 @@ list(JOIN KC_PC_REQUIRES ", " KC_PC_REQUIRES_TEXT)
 list(JOIN KC_PC_LIBS " " KC_PC_LIBS_TEXT)
 # ${pcfiledir} is where the file lies: the installation may be moved.
 file(RELATIVE_PATH KC_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
-configure_file(${CMAKE_SOURCE_DIR}/client/kclient.pc.in ${CMAKE_BINARY_DIR}/kclient.pc @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/client/kclient.pc.in ${CMAKE_BINARY_DIR}/kclient.pc @ONLY)
 include(CMakePackageConfigHelpers)
-configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/kclientConfig.cmake.in ${CMAKE_BINARY_DIR}/kclientConfig.cmake
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kclientConfig.cmake.in ${CMAKE_BINARY_DIR}/kclientConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kclient PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/kclientConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 
 install(TARGETS kclient kclient_static LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/kclient DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kclient DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${CMAKE_BINARY_DIR}/kclient.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/kclientConfig.cmake ${CMAKE_BINARY_DIR}/kclientConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kclient)

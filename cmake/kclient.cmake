@@ -57,40 +57,40 @@ if(KC_TLS)
 endif()
 
 # Schemas -> structs and descriptors
-file(GLOB KW_SCHEMAS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/wire/schema/*.ks)
+file(GLOB KW_SCHEMAS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/client/wire/schema/*.ks)
 set(KW_GEN ${CMAKE_BINARY_DIR}/gen)
 add_custom_command(
   OUTPUT ${KW_GEN}/kw_messages.h ${KW_GEN}/kw_messages.c
-  COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/client/wire/schemagen.py -o ${KW_GEN} ${KW_SCHEMAS}
-  DEPENDS ${KW_SCHEMAS} ${CMAKE_SOURCE_DIR}/client/wire/schemagen.py
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/client/wire/schemagen.py -o ${KW_GEN} ${KW_SCHEMAS}
+  DEPENDS ${KW_SCHEMAS} ${PROJECT_SOURCE_DIR}/client/wire/schemagen.py
   COMMENT "Generating messages from the schemas")
 
-file(GLOB KWIRE_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/base/*.c ${CMAKE_SOURCE_DIR}/client/wire/*.c)
+file(GLOB KWIRE_SRC CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/client/base/*.c ${PROJECT_SOURCE_DIR}/client/wire/*.c)
 add_library(kwire STATIC ${KWIRE_SRC} ${KW_GEN}/kw_messages.c ${KW_GEN}/kw_messages.h)
-target_include_directories(kwire PUBLIC ${CMAKE_SOURCE_DIR}/client ${KW_GEN})
+target_include_directories(kwire PUBLIC ${PROJECT_SOURCE_DIR}/client ${KW_GEN})
 target_link_libraries(kwire PUBLIC ${KW_LIBS})
 
 # The client: cores (no I/O) apart from the shell, so that the simulator links the former alone.
-file(GLOB KCCORE_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/core/*.c ${CMAKE_SOURCE_DIR}/client/produce/*.c
-     ${CMAKE_SOURCE_DIR}/client/consume/*.c)
+file(GLOB KCCORE_SRC CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/client/core/*.c ${PROJECT_SOURCE_DIR}/client/produce/*.c
+     ${PROJECT_SOURCE_DIR}/client/consume/*.c)
 if(KCCORE_SRC)
   add_library(kccore STATIC ${KCCORE_SRC})
-  target_include_directories(kccore PUBLIC ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(kccore PUBLIC ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(kccore PUBLIC kwire)
-  include(${CMAKE_SOURCE_DIR}/cmake/client.cmake)
+  include(${PROJECT_SOURCE_DIR}/cmake/client.cmake)
 endif()
 
-file(GLOB KBCORE_SRC CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/broker-ref/*/*.c ${CMAKE_SOURCE_DIR}/broker-ref/*.c)
+file(GLOB KBCORE_SRC CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/broker-ref/*/*.c ${PROJECT_SOURCE_DIR}/broker-ref/*.c)
 list(FILTER KBCORE_SRC EXCLUDE REGEX "broker-ref/(main|cluster.*|shell_.*|admin_http.*)\\.c$")
 if(KBCORE_SRC)
   add_library(kbcore STATIC ${KBCORE_SRC})
-  target_include_directories(kbcore PUBLIC ${CMAKE_SOURCE_DIR}/broker-ref)
+  target_include_directories(kbcore PUBLIC ${PROJECT_SOURCE_DIR}/broker-ref)
   target_link_libraries(kbcore PUBLIC kwire)
-  include(${CMAKE_SOURCE_DIR}/cmake/broker.cmake)
+  include(${PROJECT_SOURCE_DIR}/cmake/broker.cmake)
 endif()
 
-if(EXISTS ${CMAKE_SOURCE_DIR}/client/admin.c)
-  include(${CMAKE_SOURCE_DIR}/cmake/cli.cmake)
+if(EXISTS ${PROJECT_SOURCE_DIR}/client/admin.c)
+  include(${PROJECT_SOURCE_DIR}/cmake/cli.cmake)
 endif()
 
 if(KC_TESTS)
