@@ -11,8 +11,8 @@ struct kb_dedup *kb_dedup_new(struct kw_rng *rng) {
     if (!d) return NULL;
     kw_list_init(&d->link);
     kb_guid_batch_init(&d->batch);
-    d->key[0] = kw_rng_next(rng) | 1;
-    d->key[1] = kw_rng_next(rng) | 1;
+    d->key[0] = kw_rng_next(rng);
+    d->key[1] = kw_rng_next(rng);
     return d;
 }
 
@@ -65,11 +65,7 @@ static bool ascending(const struct kb_guid_batch *b) {
     return true;
 }
 
-static size_t slot_of(const struct kb_dedup *d, const uint8_t id[KB_GUID_SIZE]) {
-    uint64_t h = (kw_load64(id) ^ d->key[0]) * d->key[1];
-    h = (h ^ h >> 32 ^ kw_load64(id + 8)) * d->key[0];
-    return (size_t)(h ^ h >> 32) & (d->slot_cap - 1);
-}
+static size_t slot_of(const struct kb_dedup *d, const uint8_t id[KB_GUID_SIZE]) { return (size_t)kb_guid_hash(d->key, id) & (d->slot_cap - 1); }
 
 static kw_err clear_slots(struct kb_dedup *d) {
     size_t cap = 64;

@@ -323,6 +323,34 @@ static void test_random(void **state) {
     down(&r);
 }
 
+/* The longest row of slots that are taken: what a search may have to walk along. */
+static size_t longest_row(const struct kb_dedup *d) {
+    size_t longest = 0, row = 0;
+    for (size_t i = 0; i < 2 * d->slot_cap; i++) { /* it may go past the end */
+        row = d->slots[i & (d->slot_cap - 1)] == UINT32_MAX ? 0 : row + 1;
+        longest = KW_MAX(longest, row);
+    }
+    return longest;
+}
+
+/* Ids that a sender chose so that they differ where a hash that only multiplies does not look: not one next to the other. */
+static void test_chosen_ids(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static struct rig r;
+    static struct rec v[N];
+    for (int shift = 0; shift <= 54; shift++) {
+        up(&r);
+        for (int i = 0; i < N; i++) v[i] = (struct rec){.id = (uint64_t)(N - i) << shift, .timestamp = 1500};
+        take(&r, v, N, 0, 0, -1);
+        assert_int_equal(kb_dedup_judge(r.d), KW_OK);
+        assert_int_equal(r.d->kept, N);
+        size_t row = longest_row(r.d);
+        if (row > 200) fail_msg("ids that differ from bit %d on: a row of %d slots", shift, (int)row);
+        down(&r);
+    }
+}
+
 /* More records than are held account of; each failing allocation. */
 static void test_limits(void **state) {
     (void)state;
@@ -356,7 +384,8 @@ static void test_limits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_rule_1_wrong_ids), TEST(test_rule_1_without_ids), TEST(test_none_found), TEST(test_rule_5_within_a_batch), TEST(test_rule_6_every_subset),
-        TEST(test_rule_7_empty),     TEST(test_random),             TEST(test_limits),
+        TEST(test_rule_7_empty),     TEST(test_random),             TEST(test_chosen_ids),
+        TEST(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
