@@ -5,7 +5,7 @@
 
 #include "kw_messages.h"
 
-enum { BACKOFF_SHIFT_MAX = 20 };
+enum { BACKOFF_SHIFT_MAX = 20, GUID_RANGES_FROM = 9 /* the version of Produce whose answers tell of ids */ };
 
 static bool numbered(const struct kc_batch *b) { return b->base_sequence != KC_NO_SEQUENCE; }
 
@@ -149,15 +149,21 @@ bool kc_sender_knows_ids(struct kc_sender *s, int32_t node) {
     return kc_core_versions(s->core, node, KW_API_LOOKUP_GUID, &min, &max) && max >= 0;
 }
 
-/* Records with ids went to a topic that does not look at them: that is told once. */
-static void tell_plain(struct kc_sender *s, const struct kc_batch *b, int32_t node) {
+/* Records with ids went to a topic that does not look at them, or of which the answer, in this version of Produce, cannot say it: that is told once. */
+static void tell_plain(struct kc_sender *s, const struct kc_batch *b, int32_t node, int16_t version) {
     struct kc_ptopic *t = b->part->topic;
     if (t->plain_told) return;
     t->plain_told = true;
     const struct kc_topic_meta *m = kc_metadata_topic(s->core, t->topic);
-    kc_core_log(s->core, 4, "produce: topic %s does not dedup by id: %s. The ids travel as a header; copies are prevented by %s", m ? m->name : "?",
-                kc_sender_knows_ids(s, node) ? "message.guid.dedup=true is not set on it" : "these brokers cannot (no LookupGuid)",
-                s->settings->idempotence ? "idempotence alone, within the life of this producer" : "nothing (enable.idempotence is off)");
+    const char *name = m ? m->name : "?", *else_by = s->settings->idempotence ? "idempotence alone, within the life of this producer"
+                                                                             : "nothing (enable.idempotence is off)";
+    bool knows = kc_sender_knows_ids(s, node);
+    if (knows && version < GUID_RANGES_FROM)
+        kc_core_log(s->core, 4, "produce: whether topic %s dedups by id is not known: Produce %d, the newest version that broker %d takes, does not tell (%d does). "
+                    "If it does not, copies are prevented by %s", name, (int)version, (int)node, GUID_RANGES_FROM, else_by);
+    else
+        kc_core_log(s->core, 4, "produce: topic %s does not dedup by id: %s. The ids travel as a header; copies are prevented by %s", name,
+                    knows ? "message.guid.dedup=true is not set on it" : "these brokers cannot (no LookupGuid)", else_by);
 }
 
 /* Ascending, apart, within the batch. */
@@ -194,7 +200,7 @@ static void succeed(struct kc_sender *s, struct kc_batch *b, const struct kw_pro
     b->base_offset = a->base_offset;
     b->log_append_ms = b->duplicate ? -1 : a->log_append_time_ms;
     take_ranges(b, &a->guid);
-    if (b->ids && !b->deduped) tell_plain(s, b, b->slot->rq->broker->node);
+    if (b->ids && !b->deduped) tell_plain(s, b, b->slot->rq->broker->node, b->slot->rq->rq.version);
     b->part->retry_at_us = 0;
     kc_sender_complete(s, b, KC_OK, KC_PERSISTED, NULL);
 }
@@ -311,7 +317,7 @@ void kc_sender_answer(struct kc_request *rq, kc_err err, struct kw_in *body, str
     for (size_t i = 0; i < r->count; i++) {
         struct kc_slot *slot = &r->slots[i];
         if (slot->batch && !err && rq->no_answer) {
-            if (slot->batch->ids && !kc_sender_knows_ids(s, r->broker->node)) tell_plain(s, slot->batch, r->broker->node);
+            if (slot->batch->ids && !kc_sender_knows_ids(s, r->broker->node)) tell_plain(s, slot->batch, r->broker->node, rq->version);
             kc_sender_complete(s, slot->batch, KC_OK, KC_MAYBE_PERSISTED, NULL);
         } else if (slot->batch) no_answer(s, slot, err ? err : KC_BAD_MESSAGE); /* an answer without this partition is none */
         kw_blk_unref(slot->blk);

@@ -297,6 +297,10 @@ static void test_ranges_are_asked_for_where_there_are_ids(void **state) {
     world_drain(w);
     assert_int_equal(w->announced, 0);
     assert_int_equal(w->report_count, 2);
+    /* What is told is what is known: nothing about the topic. */
+    assert_int_equal(logged(w->net, "whether topic t dedups by id is not known: Produce 8, the newest version that broker 1 takes, does not tell (9 does)"), 1);
+    assert_int_equal(logged(w->net, "does not dedup"), 0);
+    assert_int_equal(logged(w->net, "message.guid.dedup=true is not set"), 0);
     world_free(w);
 }
 
