@@ -270,6 +270,7 @@ static int pump_one(struct produce *k, FILE *in) {
     char *line = NULL, *more = NULL;
     size_t cap = 0, more_cap = 0;
     ssize_t n = next_line(k, in, &line, &cap);
+    const uint64_t at = k->line;
     int rc = -1;
     if (n >= 0 && k->count != 1 && next_line(k, in, &more, &more_cap) >= 0) {
         fprintf(stderr, "kc: produce: the input is more than one record, and --guid names the id of one; nothing was sent\n"
@@ -277,7 +278,7 @@ static int pump_one(struct produce *k, FILE *in) {
                         "  records, -c 1 sends the first\n");
         rc = CLI_FAILURE;
     } else if (n >= 0) {
-        k->line = 1;
+        k->line = at; /* looking for another one went on */
         rc = k->json ? send_json(k, line, (size_t)n) : send_line(k, line, (size_t)n);
     }
     if (rc < 0 && ferror(in) && !cli_interrupted) {

@@ -122,6 +122,13 @@ def ids_are_made_or_taken_out_of_records(folder):
         r = produce(b, "-t", "from", *options, stdin=text)
         equal((r.returncode, r.stdout), (1, ""), f"{options} {text}")
         holds(r.stderr, *words)
+    # The line that is named is the one that is wrong, whatever was skipped before it or looked at behind it.
+    for line, options, text in ((3, ["--guid", ID], '\n\n{"value":1}\n'), (2, ["--guid", ID], '\n{"value":\n\n\n'), (2, ["--guid", ID, "-c", "1"], '\n7\n\n{"value":"v"}\n'),
+                                (1, ["--guid", ID], "{\n"), (5, ["--guid-from", "field"], '\n\n\n\n{"value":"v"}\n'), (3, ["--guid-from", "header:id"], '\n\n{"value":"v"}\n\n'),
+                                (2, ["--guid-from", "key"], '\n{"value":"v","key":"k"}'), (4, ["--guid"], '\n\n\n{"value":"v","guid":"7"}\n')):
+        r = produce(b, "-t", "from", "--json", *options, stdin=text)
+        equal((r.returncode, r.stdout), (1, ""), f"{options} {text}")
+        holds(r.stderr, f"input line {line} is no record")
     equal(len(kc(b, "consume", "-t", "from", "-o", "beginning", "-e").stdout.splitlines()), 4)
 
 
