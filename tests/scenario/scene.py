@@ -33,6 +33,22 @@ def run(*args, stdin=b"", timeout=60, **kw):
     return r
 
 
+def line_of(p, wait=60):
+    """The next line that the program prints, "" at its end. p.stdout is a pipe that nobody has read ahead of. Without a line within the limit it is killed, and that
+    is an error."""
+    line, end = b"", time.monotonic() + wait
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([p.stdout], [], [], max(end - time.monotonic(), 0))
+        if not ready:
+            p.kill()
+            raise AssertionError(f"{' '.join(map(str, p.args))}: no line within {wait} s; there is {line!r}")
+        byte = os.read(p.stdout.fileno(), 1)
+        if not byte:
+            break
+        line += byte
+    return line.decode()
+
+
 class Broker:
     """kbroker run … until .stop() or the end of the test."""
 
@@ -43,8 +59,10 @@ class Broker:
         self.log = tempfile.TemporaryFile()
         self.p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self.log)
         _children.append(self.p)
-        ready, _, _ = select.select([self.p.stdout], [], [], wait)
-        line = self.p.stdout.readline().decode() if ready else ""
+        try:
+            line = line_of(self.p, wait)
+        except AssertionError:
+            line = ""
         self.address = line.split()[1] if line.startswith("ready ") else None
 
     @property

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 
-from scene import KBROKER, ROOT, Broker, equal, eventually, holds, kc, main, run, test
+from scene import KBROKER, ROOT, Broker, equal, eventually, holds, kc, line_of, main, run, test
 
 sys.path.insert(0, str(ROOT / "tests" / "interop"))
 from judge import wire  # noqa: E402
@@ -53,7 +53,7 @@ def ephemeral_leaves_nothing(folder):
     env = {**os.environ, "TMPDIR": str(folder)}
     p = subprocess.Popen([KBROKER, "run", "--ephemeral", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=folder)
     try:
-        address = p.stdout.readline().decode().split()[1]
+        address = line_of(p).split()[1]
         equal(run(os.path.join(os.path.dirname(KBROKER), "kc"), "produce", "-b", address, "-t", "t", stdin="x\n").returncode, 0)
         p.send_signal(signal.SIGTERM)
         equal(p.wait(20), 0)

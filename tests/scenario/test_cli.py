@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test, until_caught
+from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, line_of, main, run, test, until_caught
 
 
 # Those with operands and options, in an order in which one's examples find what the others' made.
@@ -285,7 +285,7 @@ def ctrl_c_ends_a_follower_and_a_producer(folder):
     kc(b, "topic", "create", "t")
     kc(b, "produce", "-t", "t", stdin="first\n")
     p = subprocess.Popen([KC, "consume", "-b", b.address, "-t", "t", "-o", "beginning"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    equal(p.stdout.readline(), b"first\n", "it follows")
+    equal(line_of(p), "first\n", "it follows")
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=10)
     equal(p.returncode, 0, "consume after Ctrl-C")

@@ -7,7 +7,7 @@ import re
 import sqlite3
 import subprocess
 
-from scene import BUILD, ROOT, Broker, equal, kc, main, run, test
+from scene import BUILD, ROOT, Broker, equal, kc, line_of, main, run, test
 from scene_cluster import Cluster, LeaderKiller
 
 COUNT, KILLS, RUNS_MAX = 1200, 12, 400
@@ -29,7 +29,7 @@ def under_kills(seed, *args, kills=KILLS, longest=0.05):
     for _ in range(RUNS_MAX):
         p = subprocess.Popen([str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if kills % 4 < 3:
-            p.stdout.readline()
+            line_of(p)
         try:
             p.wait(rng.uniform(0.005, longest) if kills < wanted else 120)
         except subprocess.TimeoutExpired:
@@ -172,6 +172,10 @@ def the_script_plays_them(folder):
         return [(int(lost), int(twice)) for lost, twice in re.findall(r"(\d+) lost, (\d+) more than once", r.stdout)]
     equal(play("exactly_once"), [(0, 0), (0, 0)], "exactly once")
     equal([(lost, twice > 0) for lost, twice in play("exactly_once", "control")], [(0, True), (0, True)], "its control")
+    equal([(lost > 0, twice) for lost, twice in play("at_most_once")], [(True, 0), (True, 0)], "at most once")
+    equal([twice > 0 for _, twice in play("at_most_once", "control")], [True, True], "its control, which notes after it acts")
+    equal([(lost, twice > 0) for lost, twice in play("at_least_once")], [(0, True), (0, True)], "at least once")
+    equal([lost > 0 for lost, _ in play("at_least_once", "control")], [True, True], "its control, which notes before it acts")
     r = run(ROOT / "examples" / "guarantees.sh", "exactly_twice")
     equal((r.returncode, r.stdout), (2, ""))
     equal("usage" in r.stderr, True)

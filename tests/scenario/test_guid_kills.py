@@ -45,7 +45,7 @@ class Killed(threading.Thread):
         first = max(1, self.state().mark + 1 - self.rng.choice((0, 0, 100, 3000)))
         with subprocess.Popen(self.command(first, ENDLESS), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
             scene._children.append(p)
-            working = self.runs % 5 > 0 and p.stdout.readline() != b""
+            working = self.runs % 5 > 0 and scene.line_of(p) != ""
             try:
                 p.wait(self.rng.uniform(0.002, 0.1))
             except subprocess.TimeoutExpired:
