@@ -1,5 +1,6 @@
-/* test_guid_memory.c - produce to a topic with message.guid.dedup, and LookupGuid, where memory runs out: each allocation of a request fails in turn, alone
- * or with all that follow it. What is answered is right, or an error that is tried again; and tried again it is right, with one copy of each id.
+/* test_guid_memory.c - produce to a topic with message.guid.dedup, LookupGuid, and a fetch of batches without records, where memory runs out: each allocation of a
+ * request fails in turn, alone or with all that follow it. What is answered is right, or an error that is tried again; and tried again it is right, with one
+ * copy of each id.
  *
  * The node alone is short of memory: neither the simulated disk nor the test.
  */
@@ -338,7 +339,76 @@ static void test_lookup(void **state) {
         }
 }
 
+/* ---- Fetch, where only batches without records are left ---- */
+
+/* Offsets 0 to 5 hold records, 6 to 11 batches that all of their records were taken out of, as compaction leaves them. */
+static struct rig_conn *prepare_empties(struct rig *r) {
+    struct memory_case m = {.name = "empties"};
+    struct rig_conn *c = prepare(r, &m);
+    for (int i = 0; i < 6; i++) {
+        uint8_t b[KW_BATCH_HEADER_SIZE];
+        struct kb_partition *p = rig_partition(r, "t", 0);
+        struct kw_batch_header h = {.leader_epoch = -1, .magic = 2, .length = KW_BATCH_HEADER_SIZE - KW_BATCH_OVERHEAD, .base_timestamp = r->now.wall_ms,
+                                    .max_timestamp = r->now.wall_ms, .producer_id = -1, .producer_epoch = -1, .base_sequence = -1};
+        kw_batch_write_header(b, &h);
+        kw_batch_crc_set(b, sizeof(b));
+        struct kb_log_append a = {.batch = b, .size = sizeof(b), .leader_epoch = p->leader_epoch, .max_timestamp = r->now.wall_ms};
+        assert_int_equal(kb_log_append(p->log, &a, r->now), KW_OK);
+        kb_partition_dirty(p);
+    }
+    rig_settle(r);
+    return c;
+}
+
+/* The cover: a batch that stands for offsets 6 to 11, so that the client goes on from 12. */
+static void check_cover(const rig_fetched *f) {
+    struct kw_batch_header h;
+    assert_int_equal(f->error_code, KE_NONE);
+    assert_true(f->records.len > 0);
+    assert_int_equal(kw_batch_parse(f->records.p, (size_t)f->records.len, &h), KW_OK);
+    assert_true(kw_batch_crc_ok(f->records.p, (size_t)f->records.len));
+    assert_int_equal(h.attributes & KW_ATTR_CONTROL, KW_ATTR_CONTROL);
+    assert_int_equal(h.base_offset, 6);
+    assert_int_equal(h.base_offset + h.last_offset_delta, 11);
+}
+
+static bool one_fetch(int64_t at, bool all, int *coverless) {
+    struct rig r;
+    struct kw_fetch_response resp;
+    struct rig_conn *c = prepare_empties(&r);
+    struct rig_fetch q = RIG_FETCH(.topic = "t", .offset = 6);
+    failing.at = at;
+    failing.all = all;
+    failing.calls = failing.struck = 0;
+    short_request(c, KW_API_FETCH, 11, &rig_fetch_msg(&r, &q)->req);
+    short_run(&r, 100000); /* it reads its file, to see that they are empty */
+    bool struck = failing.struck > 0;
+    for (int i = 0; i < 400 && c->conn && c->in_len == 0; i++) rig_pass(&r, 100000); /* there is memory again */
+    if (rig_response(c, KW_API_FETCH, 11, 7, &resp)) {
+        const rig_fetched *f = resp.error_code == KE_NONE && resp.responses.n == 1 ? &resp.responses.v[0].partitions.v[0] : NULL;
+        if (!f || f->error_code != KE_NONE) assert_true(is_retriable(f ? f->error_code : resp.error_code));
+        else if (f->records.len > 0) check_cover(f);
+        else ++*coverless; /* as good as no answer: the client asks for the same offset again */
+    } else {
+        assert_null(c->conn); /* else the client would wait */
+    }
+    check_cover(rig_fetch_one(rig_connect(&r), q));
+    rig_deinit(&r);
+    return struck;
+}
+
+static void test_fetch_of_empties(void **state) {
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        int coverless = 0;
+        int64_t at = 0;
+        while (one_fetch(at, all, &coverless)) at++;
+        assert_true(at > 0);
+        assert_true(all || coverless > 0); /* the cover's own allocation was among those that failed */
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_produce), cmocka_unit_test(test_lookup)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_produce), cmocka_unit_test(test_lookup), cmocka_unit_test(test_fetch_of_empties)};
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
