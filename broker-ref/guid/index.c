@@ -9,6 +9,7 @@ void kb_guid_env_init(struct kb_guid_env *env, struct kb_disk *disk, const struc
     *env = (struct kb_guid_env){.disk = disk, .logger = logger, .rng = rng, .memory_max = 64 << 20, .open_files_max = 256};
     kw_list_init(&env->indexes);
     kw_list_init(&env->file_lru);
+    for (size_t i = 0; i < KB_GUID_SIZES; i++) kw_list_init(&env->open_by_size[i]);
 }
 
 /* ---- Runs ---- */
@@ -80,6 +81,22 @@ void kb_guid_run_drop(struct kb_guid_index *ix, size_t at) {
 
 /* ---- Tables ---- */
 
+static struct kb_guid_table *open_table(const struct kb_guid_index *ix) {
+    struct kb_guid_table *t = ix->table_count ? ix->tables[ix->table_count - 1] : NULL;
+    return t && !t->frozen ? t : NULL;
+}
+
+/* Where relieve looks for it. Of those of one size the one that has been of it for the longest time comes first. */
+static void rank(struct kb_guid_index *ix) {
+    const struct kb_guid_table *t = open_table(ix);
+    bool counts = t && t->count > 0, ranked = !kw_list_empty(&ix->by_size);
+    unsigned size = counts ? 63 - (unsigned)__builtin_clzll((uint64_t)kb_guid_table_memory(t) | 1) : 0;
+    if (counts == ranked && (!counts || size == ix->size)) return;
+    kw_list_remove(&ix->by_size);
+    ix->size = size;
+    if (counts) kw_list_push(&ix->env->open_by_size[KW_MIN(size, (unsigned)KB_GUID_SIZES - 1)], &ix->by_size);
+}
+
 void kb_guid_account(struct kb_guid_index *ix) {
     int64_t all = 0, frozen = 0;
     for (size_t i = 0; i < ix->table_count; i++) {
@@ -91,6 +108,7 @@ void kb_guid_account(struct kb_guid_index *ix) {
     ix->env->memory_frozen += frozen - ix->memory_frozen;
     ix->memory = all;
     ix->memory_frozen = frozen;
+    rank(ix);
 }
 
 void kb_guid_table_drop(struct kb_guid_index *ix, size_t at) {
@@ -99,11 +117,6 @@ void kb_guid_table_drop(struct kb_guid_index *ix, size_t at) {
     memmove(ix->tables + at, ix->tables + at + 1, (ix->table_count - at - 1) * sizeof(struct kb_guid_table *));
     ix->table_count--;
     kb_guid_account(ix);
-}
-
-static struct kb_guid_table *open_table(const struct kb_guid_index *ix) {
-    struct kb_guid_table *t = ix->table_count ? ix->tables[ix->table_count - 1] : NULL;
-    return t && !t->frozen ? t : NULL;
 }
 
 void kb_guid_freeze(struct kb_guid_index *ix) {
@@ -173,7 +186,7 @@ static kw_err add_some(struct kb_guid_index *ix, const struct kb_guid_entry *v, 
     int64_t memory = kb_guid_table_memory(t);
     bool first = t->count == 0;
     kw_err err = kb_guid_table_add(t, v, n);
-    if (kb_guid_table_memory(t) != memory) kb_guid_account(ix);
+    if (first || kb_guid_table_memory(t) != memory) kb_guid_account(ix);
     ix->end = t->end;
     if (err != KW_OK) return err;
     if (first) {
@@ -187,21 +200,14 @@ static kw_err add_some(struct kb_guid_index *ix, const struct kb_guid_entry *v, 
     return KW_OK;
 }
 
-/* Over the budget the largest open tables are to be written. */
+/* Over the budget the largest open tables are to be written. However many indexes there are, the next one is found at once. */
 static void relieve(struct kb_guid_env *env, struct kb_now now) {
+    unsigned size = KB_GUID_SIZES;
     while (env->memory_used - env->memory_frozen > env->memory_max) {
-        struct kb_guid_index *largest = NULL;
-        int64_t most = 0;
-        for (struct kw_list *l = env->indexes.next; l != &env->indexes; l = l->next) {
-            struct kb_guid_index *ix = KW_CONTAINER_OF(l, struct kb_guid_index, link);
-            const struct kb_guid_table *t = open_table(ix);
-            if (t && t->count > 0 && kb_guid_table_memory(t) > most) {
-                most = kb_guid_table_memory(t);
-                largest = ix;
-            }
-        }
-        if (!largest) return;
-        kb_guid_freeze(largest);
+        while (size > 0 && kw_list_empty(&env->open_by_size[size - 1])) size--;
+        if (size == 0) return;
+        struct kb_guid_index *largest = KW_CONTAINER_OF(env->open_by_size[size - 1].next, struct kb_guid_index, by_size);
+        kb_guid_freeze(largest); /* it leaves the list by that */
         largest->last_count = 0; /* the next one begins small */
         kb_guid_work(largest, now);
     }

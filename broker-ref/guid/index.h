@@ -15,6 +15,7 @@
 #include "../log/log.h"
 
 #define KB_GUID_SIZE 16
+#define KB_GUID_SIZES 48
 
 struct kb_guid_entry { /* as it is stored: 24 bytes, the offset relative to its run's */
     uint8_t id[KB_GUID_SIZE];
@@ -33,6 +34,7 @@ struct kb_guid_env { /* of a node; outlives its indexes and their requests */
     int64_t memory_used, memory_frozen; /* frozen: of what is about to be written */
     int32_t open_files_max, open_files; /* runs, all indexes: least recently used go first (256) */
     struct kw_list indexes, file_lru;   /* the indexes' own */
+    struct kw_list open_by_size[KB_GUID_SIZES]; /* indexes that have an open table, by the power of two that its memory reaches: the largest is at hand */
 };
 /* What the wall clock says now, or would say, had nobody set it since the process started: the earlier, and the later of them. What is stamped with the
  * later and judged by the earlier is never taken for older than it is. */

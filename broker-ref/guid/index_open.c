@@ -237,6 +237,7 @@ kw_err kb_guid_open(const struct kb_guid_open *in, struct kb_guid_index **index,
     ix->lowest = ~(kb_id128)0;
     kb_guid_window_set(ix, in->window_ms);
     kw_list_init(&ix->link);
+    kw_list_init(&ix->by_size);
     kw_list_init(&ix->doomed);
     kw_list_init(&ix->searches);
     ix->dir = in_dir(in->log->dir, "guid");

@@ -37,6 +37,8 @@ struct kb_guid_run { /* of an index, or of what still reads it */
 
 struct kb_guid_index {
     struct kw_list link; /* in the env's */
+    struct kw_list by_size; /* in the env's open_by_size[size]; nowhere: it has no open table with an entry */
+    unsigned size;
     struct kb_guid_env *env;
     struct kb_log *log;
     int64_t window_us;

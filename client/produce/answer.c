@@ -159,8 +159,8 @@ static void tell_plain(struct kc_sender *s, const struct kc_batch *b, int32_t no
                                                                              : "nothing (enable.idempotence is off)";
     bool knows = kc_sender_knows_ids(s, node);
     if (knows && version < GUID_RANGES_FROM)
-        kc_core_log(s->core, 4, "produce: whether topic %s dedups by id is not known: Produce %d, the newest version that broker %d takes, does not tell (%d does). "
-                    "If it does not, copies are prevented by %s", name, (int)version, (int)node, GUID_RANGES_FROM, else_by);
+        kc_core_log(s->core, 4, "produce: whether topic %s dedups by id is not known: Produce %d, the newest version that broker %d takes, does not "
+                    "tell (%d does). If it does not, copies are prevented by %s", name, (int)version, (int)node, GUID_RANGES_FROM, else_by);
     else
         kc_core_log(s->core, 4, "produce: topic %s does not dedup by id: %s. The ids travel as a header; copies are prevented by %s", name,
                     knows ? "message.guid.dedup=true is not set on it" : "these brokers cannot (no LookupGuid)", else_by);

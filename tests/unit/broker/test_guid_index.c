@@ -600,6 +600,61 @@ static void test_memory_of_many(void **state) { /* the largest are written first
     end();
 }
 
+static void on_one_of_many(void *ctx, struct kb_guid_index *index, kw_err err, struct kb_now now) {
+    (void)ctx, (void)index, (void)now;
+    assert_int_equal(err, KW_OK);
+}
+
+/* Of many indexes those with the largest tables are to be written, and no more of them than it takes; whatever was added, frozen and dropped before. The log
+ * is not written, so that no table goes. */
+static void test_the_largest_of_many_come_first(void **state) {
+    (void)state;
+    enum { MANY = 60, MOST = 2048 };
+    static struct kb_guid_entry v[MOST];
+    struct kb_guid_index *many[MANY];
+    start(7);
+    for (int i = 0; i < MANY; i++) {
+        struct kb_guid_open o = {.env = &env, .log = r.log, .window_ms = window_ms, .trust_to = INT64_MAX, .done = on_one_of_many};
+        assert_int_equal(kb_guid_open(&o, &many[i], r.now), KW_OK);
+    }
+    rig_idle(&r);
+    struct rig_batch b = RIG_BATCH;
+    b.count = 128;
+    b.value_size = 1;
+    b.leader_epoch = epoch;
+    while (r.log->leo < MOST) rig_append(&r, &b);
+    for (int i = 0; i < MANY; i++) {
+        int64_t from = kb_guid_end(many[i]);
+        size_t n = (size_t)16 << kw_rng_below(&rng, 8);
+        for (size_t k = 0; k < n; k++) {
+            v[k] = (struct kb_guid_entry){.offset = from + (int64_t)k};
+            kw_store64(v[k].id, kw_rng_next(&rng));
+        }
+        assert_int_equal(kb_guid_add(many[i], from, from + (int64_t)n, v, n, r.now), KW_OK);
+        if (i % 10 == 3) kb_guid_freeze(many[i]);
+        if (i % 10 == 4) kb_guid_table_drop(many[i], 0);
+        if (i % 10 == 5) assert_int_equal(kb_guid_cut(many[i], from + 1, NULL, NULL, r.now), 1);
+    }
+    for (int64_t part = 9; part > 0; part--) { /* ever less memory, down to none */
+        env.memory_max = part > 1 ? (env.memory_used - env.memory_frozen) * (part - 1) / part : 0;
+        v[0].offset = kb_guid_end(many[0]);
+        assert_int_equal(kb_guid_add(many[0], v[0].offset, v[0].offset + 1, v, 1, r.now), env.memory_used > 2 * env.memory_max ? KW_ENOMEM : KW_OK);
+        assert_true(env.memory_used - env.memory_frozen <= env.memory_max);
+        int64_t least_frozen = INT64_MAX, most_open = 0;
+        for (int i = 1; i < MANY; i++) {
+            if (i % 10 == 3 || i % 10 == 4 || i % 10 == 5) continue;
+            int64_t memory = kb_guid_table_memory(many[i]->tables[0]);
+            if (many[i]->tables[0]->frozen) least_frozen = KW_MIN(least_frozen, memory);
+            else most_open = KW_MAX(most_open, memory);
+        }
+        if (least_frozen <= most_open / 2) fail_msg("one of %d is to be written, one of %d is not", (int)least_frozen, (int)most_open);
+    }
+    for (int i = 0; i < MANY; i++) kb_guid_free(many[i]);
+    rig_idle(&r);
+    for (size_t i = 0; i < KB_GUID_SIZES; i++) assert_true(kw_list_empty(&env.open_by_size[i]));
+    end();
+}
+
 /* A run of n ids, from `id` on, so far apart. */
 static void put_run(uint64_t id, uint64_t step, int n) {
     struct rig_batch b = RIG_BATCH;
@@ -712,8 +767,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rot), cmocka_unit_test(test_expiry_and_hold), cmocka_unit_test(test_a_restart_knows_the_age),
                                        cmocka_unit_test(test_a_clock_that_is_set), cmocka_unit_test(test_files_that_stayed_behind),
                                        cmocka_unit_test(test_an_earlier_epoch_where_the_log_ends), cmocka_unit_test(test_a_full_disk),
-                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_what_is_merged),
-                                       cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_memory_of_many), cmocka_unit_test(test_the_largest_of_many_come_first),
+                                       cmocka_unit_test(test_what_is_merged), cmocka_unit_test(test_find_meanwhile), cmocka_unit_test(test_no_memory),
                                        cmocka_unit_test(test_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* test_guid_memory.c - produce to a topic with message.guid.dedup, LookupGuid, and a fetch of batches without records, where memory runs out: each allocation of a
- * request fails in turn, alone or with all that follow it. What is answered is right, or an error that is tried again; and tried again it is right, with one
- * copy of each id.
+/* test_guid_memory.c - produce to a topic with message.guid.dedup, LookupGuid, and a fetch of batches without records, where memory runs out:
+ * each allocation of a request fails in turn, alone or with all that follow it. What is answered is right, or an error that is tried again; and tried again
+ * it is right, with one copy of each id.
  *
  * The node alone is short of memory: neither the simulated disk nor the test.
  */
