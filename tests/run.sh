@@ -67,6 +67,7 @@ runner fuzz long tests/fuzz/run.sh 600
 runner mutants full,long tests/sim/mutants/run.sh
 runner packaging full,long tests/packaging/run.sh build
 runner scenario full,long tests/scenario/run.sh
+runner docs full,long tests/docs/run.sh
 runner schema full,long tests/interop/schema/run.sh
 runner golden full,long tests/interop/golden/run.sh
 runner interop full,long tests/interop/run.sh
