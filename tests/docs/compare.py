@@ -13,15 +13,18 @@ MASKS = [(r"\x1b\[[0-9;]*m", ""),
          (r"[ \t]+", " ")]
 
 
-def masked(text):
-    for pattern, put in MASKS:
+NUMBERS = [(r"(?<![\w.])\d*[1-9]\d*(\.\d+)?\b|(?<![\w.])0\.0*[1-9]\d*\b", "<number>")]  # where they may differ: but 0 stays 0
+
+
+def masked(text, numbers=False):
+    for pattern, put in MASKS + (NUMBERS if numbers else []):
         text = re.sub(pattern, put, text)
     return [line.strip() for line in text.strip("\n").splitlines()]
 
 
-def differs(said, seen):
+def differs(said, seen, numbers=False):
     """None when they agree, else how they differ. `…` in what the page says is anything within its line; alone on a line: any lines."""
-    said, seen = masked(said), masked(seen)
+    said, seen = masked(said, numbers), masked(seen, numbers)
     pattern = "".join(r"(?:.*\n)*?" if line == "…" else ".*?".join(re.escape(part) for part in line.split("…")) + r"\n" for line in said)
     if re.fullmatch(pattern, "".join(line + "\n" for line in seen)):
         return None

@@ -129,15 +129,15 @@ def steps(page):
 
 
 def run_block(page, session, block, said):
-    """What it printed. Repeated for a minute, where its note asks for it, until it says what the page says."""
+    """What it printed. Repeated for a minute, where its note asks for it, until it says what the page says (--update: which may be nothing yet)."""
     end = time.monotonic() + 60
     while True:
         begun = time.monotonic()
         out, rc = session.run(script(block))
         if rc is None:
             raise Failure(f"{page}:{block.line}: a command failed; the block and its output:\n{block.text}--\n{out}")
-        wrong = differs(said.text, out) if said else None
-        if not wrong or block.asks("until") is None or time.monotonic() > end:
+        wrong = differs(said.text, out, block.asks("numbers") is not None) if said else None
+        if not wrong or block.asks("until") is None or not said.text or time.monotonic() > end:
             return out, wrong
         time.sleep(max(0.1, time.monotonic() - begun))
 
