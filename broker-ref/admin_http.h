@@ -2,14 +2,12 @@
  *
  * GET /status tells what the node is and what it has counted (README.md, "Admin port"). GET /faults lists the fault rules, POST /faults adds the
  * ones in the body, DELETE /faults takes all away, DELETE /faults?rule=N one.
- * Called by main.c. admin_http.c serves, admin_http_ask.c asks. Calls libmicrohttpd in the loop's own thread, node.h.
+ * Called by main.c. admin_http.c serves (over admin_http_server), admin_http_ask.c asks (over admin_http_client).
  */
 #ifndef KB_ADMIN_HTTP_H
 #define KB_ADMIN_HTTP_H
 
 #include "shell_parts.h"
-
-#define KB_ADMIN_SOCKET ".admin.sock"
 
 struct kb_admin;
 /* dir: the data folder. address: HOST:PORT or NULL. 0, or -1 with what is wrong and what to do in text. */

@@ -1,20 +1,18 @@
 /* admin_http_ask.c - `kbroker fault add|list|clear`: fault rules of nodes that run, over their folders' admin sockets.
  *
- * Called by main.c. Calls cluster_plan (which nodes a cluster's folder has), shell_command.
+ * Called by main.c. Calls cluster_plan (which nodes a cluster's folder has), admin_http_client, shell_command.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "admin_http.h"
+#include "admin_http_client.h"
 #include "cluster.h"
 #include "shell_command.h"
 
-enum { ANSWER_MAX = 8 << 20, WAIT_S = 5 };
+enum { RULES_MAX = 1 << 20, WAIT_S = 5 };
 
 static const char usage[] = "usage: kbroker fault add RULES --data DIR [--node ID[,ID...]]\n"
                             "       kbroker fault list --data DIR [--node ID[,ID...]]\n"
@@ -79,43 +77,12 @@ static int load_rules(struct ask *a) {
     }
     bool in = strcmp(a->what, "-") == 0;
     FILE *f = in ? stdin : fopen(a->what, "r");
-    a->rules = f ? read_all(f, 1 << 20) : NULL;
+    a->rules = f ? read_all(f, RULES_MAX) : NULL;
     int err = errno;
     if (f && !in) fclose(f);
     if (a->rules) return -1;
     fprintf(stderr, "kbroker: %s cannot be read: %s\n", in ? "standard input" : a->what, f ? "too large, or no memory" : strerror(err));
     return 1;
-}
-
-/* The answer's body; NULL: nobody answered, errno says why (EAGAIN: it took longer than WAIT_S). free(). */
-static char *request(const char *dir, const char *method, const char *path, const char *body, int *status) {
-    struct sockaddr_un at;
-    struct timeval wait = {.tv_sec = WAIT_S};
-    char *answer = NULL;
-    int dir_fd = kb_command_socket_address(dir, KB_ADMIN_SOCKET, &at), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)))) {
-        close(fd);
-        fd = -1;
-    }
-    if (dir_fd >= 0 && fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0) {
-        FILE *f = fdopen(fd, "r+");
-        if (f) {
-            errno = EIO;
-            fprintf(f, "%s %s HTTP/1.0\r\nContent-Length: %zu\r\n\r\n%s", method, path, strlen(body), body);
-            char *all = fflush(f) == 0 ? read_all(f, ANSWER_MAX) : NULL, *end = all ? strstr(all, "\r\n\r\n") : NULL;
-            int failed = errno;
-            if (end && sscanf(all, "HTTP/1.%*d %d", status) == 1) answer = strdup(end + 4);
-            free(all);
-            fclose(f);
-            fd = -1;
-            errno = failed;
-        }
-    }
-    int err = errno;
-    if (fd >= 0) close(fd);
-    if (dir_fd >= 0) close(dir_fd);
-    errno = err;
-    return answer;
 }
 
 /* One node. name: how it is called in what is said, "" when there is only the one. 0: done, -1: it does not run, 1: refused, or silent (said so). */
@@ -124,7 +91,7 @@ static int ask_node(const struct ask *a, const char *dir, const char *name) {
     int status = 0;
     bool adds = strcmp(a->verb, "add") == 0, lists = strcmp(a->verb, "list") == 0;
     if (!adds && !lists && a->what) snprintf(path, sizeof(path), "/faults?rule=%.20s", a->what);
-    char *answer = request(dir, adds ? "POST" : lists ? "GET" : "DELETE", path, adds ? a->rules : "", &status);
+    char *answer = kb_http_ask(dir, adds ? "POST" : lists ? "GET" : "DELETE", path, adds ? a->rules : "", WAIT_S, &status);
     if (!answer && errno == EAGAIN) {
         fprintf(stderr, "kbroker: %sno answer within %d s: does it stand still? A paused node goes on with kbroker cluster start-node\n", name, WAIT_S);
         return 1;

@@ -1,6 +1,6 @@
 /* cluster.c - the parent of a cluster's processes: takes the folder, makes the plan, starts the nodes, ends when all have ended.
  *
- * Called by main.c (`kbroker cluster`). Calls cluster_options, cluster_plan, cluster_children, cluster_command, cluster_ask. Nodes die with this process
+ * Called by main.c (`kbroker cluster`). Calls cluster_options, cluster_plan, cluster_children, cluster_http, cluster_ask. Nodes die with this process
  * however it ends (PR_SET_PDEATHSIG).
  */
 #include "cluster_priv.h"
@@ -29,13 +29,17 @@ static const char usage[] = "usage: kbroker cluster --nodes N [options]\n"
                             "  --base-port P       the first broker's port, the others follow (9092);\n"
                             "                      0: free ports\n"
                             "  --data DIR          where all data goes (./kbroker-cluster)\n"
+                            "  --ephemeral         a temporary folder, never synced, removed at the end\n"
+                            "  --admin [HOST:]PORT HTTP + JSON of the whole cluster there, too (0: a free\n"
+                            "                      port); prints \"admin URL\" first. See README, Admin port\n"
+                            "  --until-eof         ends when standard input does\n"
                             "  --set NAME=VALUE    a property of server.properties, for all nodes\n"
                             "  --profile reliable  the settings of the high-reliability profile\n"
                             "  --faults FILE       fault rules (JSON) for all nodes\n"
                             "  --verbose           debug lines too, in DIR/node-ID.log\n"
                             "\n"
-                            "commands on a running cluster: stop-node, kill-node, pause-node, start-node,\n"
-                            "wipe-node, add-node, status\n"
+                            "commands on a running cluster: stop-node, kill-node, pause-node, resume-node,\n"
+                            "start-node, wipe-node, add-node, status\n"
                             "\n"
                             "example:\n"
                             "  kbroker cluster --nodes 3 --data /tmp/c &\n"
@@ -61,7 +65,7 @@ static void signalled(uv_signal_t *h, int number) {
         return;
     }
     if (c->stopping) { /* the second one means now */
-        for (size_t i = 0; i < c->plan.count; i++) kb_child_signal(&c->children[i], SIGKILL);
+        kb_cluster_kill(c);
         return;
     }
     kb_cluster_say("stopping (once more: at once)");
@@ -69,7 +73,12 @@ static void signalled(uv_signal_t *h, int number) {
 }
 
 static bool take_folder(struct kb_cluster *c) {
-    char path[4200];
+    char path[4200], text[600];
+    if (c->ephemeral) c->dir = c->temporary = kb_command_make_temporary(text, sizeof(text));
+    if (!c->dir) {
+        kb_cluster_say("%s", text);
+        return false;
+    }
     int err = kb_command_make_folder(c->dir);
     snprintf(path, sizeof(path), "%s/.cluster.lock", c->dir);
     c->lock_fd = err == 0 ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
@@ -111,6 +120,42 @@ static bool make_plan(struct kb_cluster *c) {
     return true;
 }
 
+/* ---- --until-eof ---- */
+
+static void input_ended(struct kb_cluster *c) {
+    if (c->ephemeral) {
+        c->dropped = true;
+        kb_cluster_stop(c, 0);
+        kb_cluster_kill(c);
+    } else if (!c->stopping) {
+        kb_cluster_say("standard input has ended: stopping");
+        kb_cluster_stop(c, 0);
+    }
+}
+
+static void input_readable(uv_poll_t *p, int status, int events) {
+    char text[4096];
+    struct kb_cluster *c = p->data;
+    (void)events;
+    ssize_t n = status < 0 ? 0 : read(c->input_fd, text, sizeof(text)); /* whatever it says */
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    uv_poll_stop(p);
+    input_ended(c);
+}
+
+/* A description of its own where there is one: non-blocking is not for those that share the other. */
+static bool watch_input(struct kb_cluster *c) {
+    c->input_fd = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (c->input_fd < 0) c->input_fd = STDIN_FILENO; /* a socket */
+    int err = uv_poll_init(&c->loop, &c->input_poll, c->input_fd);
+    if (err != 0) {
+        kb_cluster_say("--until-eof wants a pipe, a socket or a terminal as standard input (%s)", uv_strerror(err));
+        return false;
+    }
+    c->input_poll.data = c;
+    return uv_poll_start(&c->input_poll, UV_READABLE, input_readable) == 0;
+}
+
 static bool start(struct kb_cluster *c) {
     static const int numbers[] = {SIGTERM, SIGINT, SIGCHLD};
     signal(SIGPIPE, SIG_IGN);
@@ -123,7 +168,7 @@ static bool start(struct kb_cluster *c) {
     c->stop_timer.data = c;
     c->voters = kb_cluster_plan_voters(&c->plan);
     ssize_t n = readlink("/proc/self/exe", c->exe, sizeof(c->exe) - 1);
-    if (n <= 0 || !c->voters || !kb_cluster_listen(c)) return false;
+    if (n <= 0 || !c->voters || !kb_cluster_serve(c) || (c->until_eof && !watch_input(c))) return false;
     c->exe[n] = 0;
     for (size_t i = 0; i < c->plan.count; i++) {
         if (kb_child_start(c, &c->plan.nodes[i]) == 0) continue;
@@ -151,14 +196,9 @@ static bool knows_what(const struct kb_cluster *c) {
 static int run(struct kb_cluster *c) {
     if (!knows_what(c) || !take_folder(c) || !make_plan(c) || uv_loop_init(&c->loop) != 0) return 1;
     for (size_t i = 0; i < KB_CLUSTER_NODES_MAX; i++) c->children[i].c = c;
-    for (size_t i = 0; i < KB_CLUSTER_ASKERS_MAX; i++) c->askers[i].fd = -1;
     if (!start(c)) kb_cluster_stop(c, 1);
     if (kb_cluster_any_alive(c, false) || !c->stopping) uv_run(&c->loop, UV_RUN_DEFAULT);
-    char path[4200];
-    snprintf(path, sizeof(path), "%s/.cluster.sock", c->dir);
-    unlink(path);
-    for (size_t i = 0; i < KB_CLUSTER_ASKERS_MAX; i++)
-        if (c->askers[i].fd >= 0) kb_asker_close(&c->askers[i]);
+    kb_cluster_serve_no_more(c);
     uv_walk(&c->loop, close_handle, c);
     uv_run(&c->loop, UV_RUN_DEFAULT);
     uv_loop_close(&c->loop);
@@ -179,5 +219,9 @@ int kb_cluster_main(int argc, char **argv) {
     }
     c = (struct kb_cluster){.dir = "kbroker-cluster", .base_port = -1};
     int code = kb_cluster_parse(&c, argc, argv);
-    return code >= 0 ? code : run(&c);
+    if (code < 0) code = run(&c);
+    if (c.temporary && kb_command_remove_tree(c.temporary) != 0 && errno != ENOENT)
+        kb_cluster_say("the temporary folder %s cannot be removed: %s", c.temporary, strerror(errno));
+    free(c.temporary);
+    return code;
 }

@@ -1,7 +1,8 @@
 /* cluster.h - `kbroker cluster`: many nodes on one machine under one foreground parent, and the commands that act on them.
  *
- * Called by main.c. cluster.c is the parent, cluster_children.c its processes, cluster_command.c what it is asked, cluster_options.c its command line
- * (cluster_priv.h: what these share); cluster_plan.c says which nodes there are, cluster_ask.c is the command that talks to a running parent.
+ * Called by main.c. cluster.c is the parent, cluster_children.c its processes, cluster_http.c its admin port, cluster_command.c what that is told to do,
+ * cluster_relay.c what it asks the nodes, cluster_options.c its command line (cluster_priv.h: what these share); cluster_plan.c says which nodes there are,
+ * cluster_ask.c is the command that talks to a running parent.
  */
 #ifndef KB_CLUSTER_H
 #define KB_CLUSTER_H

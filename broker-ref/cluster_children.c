@@ -1,6 +1,6 @@
 /* cluster_children.c - the nodes' processes: started as `kbroker run`, listened to, ended, reaped.
  *
- * Called by cluster, cluster_command and libuv. A node's data lies in DIR/node-ID, what it says in DIR/node-ID.log.
+ * Called by cluster, cluster_command, cluster_http and libuv. A node's data lies in DIR/node-ID, what it says in DIR/node-ID.log.
  */
 #include "cluster_priv.h"
 
@@ -39,19 +39,15 @@ static void child_said(struct kb_child *k, const char *line) {
     if (strncmp(line, "ready ", 6) != 0) return;
     k->life = UP;
     k->was_up = true;
-    kb_cluster_look_at_askers(c);
+    kb_cluster_look_at_orders(c);
     if (c->ready || c->stopping) return;
     for (size_t i = 0; i < c->plan.count; i++)
         if (!c->children[i].was_up) return;
     c->ready = true;
-    const char *sep = "ready ";
-    for (size_t i = 0; i < c->plan.count; i++) {
-        if (!c->plan.nodes[i].broker) continue;
-        printf("%s127.0.0.1:%u", sep, c->plan.nodes[i].port);
-        sep = ",";
-    }
-    putchar('\n');
+    char *bootstrap = kb_cluster_bootstrap(c);
+    printf("ready %s\n", bootstrap ? bootstrap : "");
     fflush(stdout);
+    free(bootstrap);
 }
 
 static void child_readable(uv_poll_t *p, int status, int events) {
@@ -121,6 +117,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     }
     if (c->profile) args[count++] = (char *)"--profile", args[count++] = (char *)(uintptr_t)c->profile;
     if (c->faults) args[count++] = (char *)"--faults", args[count++] = (char *)(uintptr_t)c->faults;
+    if (c->ephemeral) args[count++] = (char *)"--no-sync";
     if (c->verbose) args[count++] = (char *)"--verbose";
     args[count] = NULL;
     if (pipe2(out, O_CLOEXEC) != 0) return -1;
@@ -155,7 +152,6 @@ void kb_child_signal(struct kb_child *k, int number) {
     if (number == SIGKILL || !k->expected) kill(k->pid, number); /* a second SIGTERM would end it at once, out of order */
     k->expected = true;
     if (number != SIGKILL) kill(k->pid, SIGCONT); /* whoever made it stand still */
-    k->paused = false;
 }
 
 /* The last lines that a node wrote since its start, for one that did not come up, and what may be done about it. */
@@ -211,8 +207,8 @@ static void child_ended(struct kb_child *k, int status) {
     k->paused = false;
     k->status = status;
     if (!k->expected) kb_cluster_say("node %d ended by itself (%s); see %s/node-%d.log", id_of(k), kb_child_end_text(k, why, sizeof(why)), c->dir, id_of(k));
-    if (c->stopping && c->exit_code == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) c->exit_code = 1;
-    kb_cluster_look_at_askers(c);
+    if (c->stopping && !c->dropped && c->exit_code == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) c->exit_code = 1;
+    kb_cluster_look_at_orders(c);
     if (!c->ready && !c->stopping && !k->expected && !started) {
         show_end(k);
         forget_plan(c);
@@ -221,12 +217,28 @@ static void child_ended(struct kb_child *k, int status) {
     go_on_stopping(c);
 }
 
+/* All its threads stand still now, or go on again. */
+static void child_changed(struct kb_child *k, int status) {
+    k->paused = WIFSTOPPED(status);
+    kb_cluster_look_at_orders(k->c);
+}
+
 void kb_cluster_reap(struct kb_cluster *c) {
     int status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        for (size_t i = 0; i < c->plan.count; i++)
-            if (c->children[i].pid == pid) child_ended(&c->children[i], status);
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+        for (size_t i = 0; i < c->plan.count; i++) {
+            if (c->children[i].pid != pid) continue;
+            if (WIFSTOPPED(status) || WIFCONTINUED(status))
+                child_changed(&c->children[i], status);
+            else
+                child_ended(&c->children[i], status);
+        }
+    }
+}
+
+void kb_cluster_kill(struct kb_cluster *c) {
+    for (size_t i = 0; i < c->plan.count; i++) kb_child_signal(&c->children[i], SIGKILL);
 }
 
 static void stop_late(uv_timer_t *t) {

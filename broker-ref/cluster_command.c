@@ -1,239 +1,260 @@
-/* cluster_command.c - who asks a running cluster for something (cluster_ask.c), over DIR/.cluster.sock: what they ask is done, and they are told
- * once it has come about.
+/* cluster_command.c - POST /nodes of the cluster's admin port: nodes are stopped, killed, paused, resumed, started, wiped, added; whoever asks is
+ * answered once it has come about.
  *
- * Called by cluster, cluster_children and libuv.
+ * Called by cluster_http, cluster_children and libuv.
  */
 #include "cluster_priv.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "shell_command.h"
 
 enum { WAIT_MS = 60000 };
 
-/* ---- Askers ---- */
+enum verb { STOP, KILL, PAUSE, RESUME, START, WIPE, ADD, VERBS };
+static const char *const verbs[VERBS] = {"stop", "kill", "pause", "resume", "start", "wipe", "add"};
 
-void kb_asker_close(struct kb_asker *a) {
-    uv_close((uv_handle_t *)a->poll, kb_cluster_handle_freed);
-    uv_close((uv_handle_t *)a->timer, kb_cluster_handle_freed);
-    close(a->fd);
-    a->fd = -1;
+struct kb_order {
+    struct kb_cluster *c;
+    struct kb_order *next, **at;
+    struct kb_http_request *request;
+    uv_timer_t *timer;
+    enum verb verb;
+    int32_t ids[KB_CLUSTER_NODES_MAX];
+    size_t count;
+};
+
+static void drop(struct kb_order *o) {
+    *o->at = o->next;
+    if (o->next) o->next->at = o->at;
+    uv_close((uv_handle_t *)o->timer, kb_cluster_handle_freed);
+    free(o);
 }
 
-static void tell(struct kb_asker *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void tell(struct kb_asker *a, const char *fmt, ...) {
-    char text[KB_CLUSTER_LINE_SIZE];
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof(text) - 1, fmt, ap);
-    va_end(ap);
-    n = n < 0 ? 0 : n > (int)sizeof(text) - 2 ? (int)sizeof(text) - 2 : n;
-    text[n++] = '\n';
-    (void)!send(a->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT); /* one that does not listen any more needs no answer */
+void kb_cluster_drop_orders(struct kb_cluster *c) {
+    while (c->orders) drop(c->orders);
 }
 
-/* What was asked for may have come about. */
-static void look_at(struct kb_asker *a) {
+/* ---- Until it has come about ---- */
+
+static bool has_come_about(const struct kb_order *o, const struct kb_child *k) {
+    switch (o->verb) {
+    case PAUSE:
+        return k->paused;
+    case RESUME:
+        return !k->paused;
+    case START:
+    case ADD:
+        return k->life == UP && !k->paused;
+    default:
+        return k->life == DOWN;
+    }
+}
+
+static void answer_done(struct kb_order *o) {
+    char *json = kb_cluster_describe(o->c);
+    if (json)
+        kb_http_answer(o->request, KB_HTTP_OK, json);
+    else
+        kb_http_refuse(o->request, KB_HTTP_FAILED, "out of memory");
+    free(json);
+    drop(o);
+}
+
+static void look_at(struct kb_order *o) {
+    struct kb_cluster *c = o->c;
     char why[100];
-    if (a->fd < 0 || !a->command) return;
-    bool up = strcmp(a->command, "start-node") == 0 || strcmp(a->command, "add-node") == 0;
-    for (size_t i = 0; i < a->count; i++) {
-        struct kb_child *k = kb_child_of(a->c, kb_cluster_plan_find(&a->c->plan, a->ids[i]));
-        if (up && k->life == DOWN) {
-            tell(a, "error node %d ended while it started (%s): see %s/node-%d.log", a->ids[i], kb_child_end_text(k, why, sizeof(why)), a->c->dir, a->ids[i]);
-            kb_asker_close(a);
+    bool lives = o->verb == PAUSE || o->verb == RESUME || o->verb == START || o->verb == ADD; /* when it has come about */
+    for (size_t i = 0; i < o->count; i++) {
+        struct kb_child *k = kb_child_of(c, kb_cluster_plan_find(&c->plan, o->ids[i]));
+        if (lives && k->life == DOWN) {
+            kb_http_refuse(o->request, KB_HTTP_FAILED, "node %d ended while it was to %s (%s): see %s/node-%d.log", o->ids[i], verbs[o->verb],
+                           kb_child_end_text(k, why, sizeof(why)), c->dir, o->ids[i]);
+            drop(o);
             return;
         }
-        if (k->life != (up ? UP : DOWN)) return;
+        if (!has_come_about(o, k)) return;
     }
-    tell(a, "ok");
-    kb_asker_close(a);
+    answer_done(o);
 }
 
-void kb_cluster_look_at_askers(struct kb_cluster *c) {
-    for (size_t i = 0; i < KB_CLUSTER_ASKERS_MAX; i++) look_at(&c->askers[i]);
+void kb_cluster_look_at_orders(struct kb_cluster *c) {
+    for (struct kb_order *o = c->orders, *next; o; o = next) {
+        next = o->next;
+        look_at(o);
+    }
 }
 
-static void asker_late(uv_timer_t *t) {
-    struct kb_asker *a = t->data;
-    tell(a, "error not done after %d s; it may still come: kbroker cluster status --data %s", WAIT_MS / 1000, a->c->dir);
-    kb_asker_close(a);
+static void late(uv_timer_t *t) {
+    struct kb_order *o = t->data;
+    kb_http_refuse(o->request, KB_HTTP_FAILED, "not done after %d s; it may still come: kbroker cluster status --data %s", WAIT_MS / 1000, o->c->dir);
+    drop(o);
 }
 
-/* ---- Commands ---- */
+/* ---- What is to be done ---- */
 
-static bool wipe(struct kb_asker *a, int32_t id) {
+/* Why it cannot be done to this node; NULL: it can. */
+static const char *refuses(enum verb verb, const struct kb_child *k) {
+    switch (verb) {
+    case STOP:
+    case KILL:
+        return k->pid ? NULL : "it does not run";
+    case PAUSE:
+        return !k->pid ? "it does not run" : k->paused ? "it is paused already" : NULL;
+    case RESUME:
+        return !k->pid ? "it does not run: start starts it" : k->paused ? NULL : "it is not paused";
+    case START:
+        return k->pid && !k->paused ? "it runs already" : NULL;
+    case WIPE:
+        return k->pid ? "it runs: stop or kill it first" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static int wipe(struct kb_order *o, int32_t id) {
     char path[4200];
-    snprintf(path, sizeof(path), "%s/node-%d", a->c->dir, id);
-    if (kb_command_remove_tree(path) == 0 || errno == ENOENT) return true;
-    tell(a, "error %.900s cannot be removed: %s", path, strerror(errno));
-    return false;
-}
-
-static void status_of(struct kb_asker *a) {
-    static const char *const lives[] = {"down", "starting", "up"};
-    for (size_t i = 0; i < a->c->plan.count; i++) {
-        const struct kb_cluster_node *n = &a->c->plan.nodes[i];
-        const struct kb_child *k = &a->c->children[i];
-        tell(a, "said node %d %s 127.0.0.1:%u %s pid %d", n->id, kb_cluster_roles(n),
-             n->port, k->paused ? "paused" : lives[k->life], (int)k->pid);
-    }
-    tell(a, "ok");
-    kb_asker_close(a);
-}
-
-/* Why the command cannot be done to this node; NULL: it can. */
-static const char *refuses(const struct kb_asker *a, const struct kb_child *k) {
-    const char *cmd = a->command;
-    if (a->c->stopping) return "the cluster is stopping";
-    if (strcmp(cmd, "stop-node") == 0 || strcmp(cmd, "kill-node") == 0) return k->pid ? NULL : "it does not run";
-    if (strcmp(cmd, "pause-node") == 0) return !k->pid ? "it does not run" : k->paused ? "it is paused already" : NULL;
-    if (strcmp(cmd, "start-node") == 0) return k->pid && !k->paused ? "it runs already" : NULL;
-    if (strcmp(cmd, "wipe-node") == 0) return k->pid ? "it runs: stop or kill it first" : NULL;
-    return NULL;
-}
-
-static int act(struct kb_asker *a, struct kb_cluster_node *n) {
-    struct kb_child *k = kb_child_of(a->c, n);
-    if (strcmp(a->command, "stop-node") == 0) kb_child_signal(k, SIGTERM);
-    if (strcmp(a->command, "kill-node") == 0) kb_child_signal(k, SIGKILL);
-    if (strcmp(a->command, "pause-node") == 0) {
-        kill(k->pid, SIGSTOP);
-        k->paused = true;
-    }
-    if (strcmp(a->command, "wipe-node") == 0 && !wipe(a, n->id)) return -1;
-    if (strcmp(a->command, "start-node") != 0 && strcmp(a->command, "add-node") != 0) return 0;
-    if (k->paused) {
-        kill(k->pid, SIGCONT);
-        k->paused = false;
-        return 0;
-    }
-    if (kb_child_start(a->c, n) == 0) return 0;
-    tell(a, "error node %d cannot be started: %s", n->id, strerror(errno));
+    snprintf(path, sizeof(path), "%s/node-%d", o->c->dir, id);
+    if (kb_command_remove_tree(path) == 0 || errno == ENOENT) return 0;
+    kb_http_refuse(o->request, KB_HTTP_FAILED, "%.900s cannot be removed: %s", path, strerror(errno));
     return -1;
 }
 
-static bool add_nodes(struct kb_asker *a) {
-    struct kb_cluster_plan plan = a->c->plan;
+static int act(struct kb_order *o, struct kb_cluster_node *n) {
+    struct kb_child *k = kb_child_of(o->c, n);
+    switch (o->verb) {
+    case STOP:
+        kb_child_signal(k, SIGTERM);
+        return 0;
+    case KILL:
+        kb_child_signal(k, SIGKILL);
+        return 0;
+    case PAUSE:
+        kill(k->pid, SIGSTOP);
+        return 0;
+    case WIPE:
+        return wipe(o, n->id);
+    default:
+        break;
+    }
+    if (k->pid != 0) { /* start or resume of a paused one */
+        kill(k->pid, SIGCONT);
+        return 0;
+    }
+    if (kb_child_start(o->c, n) == 0) return 0;
+    kb_http_refuse(o->request, KB_HTTP_FAILED, "node %d cannot be started: %s", n->id, strerror(errno));
+    return -1;
+}
+
+static int add_nodes(struct kb_order *o) {
+    struct kb_cluster_plan plan = o->c->plan;
     char text[400];
-    for (size_t i = 0; i < a->count; i++)
-        if (kb_cluster_plan_add(&plan, a->ids[i], text, sizeof(text)) != 0) goto fail;
-    if (kb_cluster_plan_write(&plan, a->c->dir, text, sizeof(text)) != 0) goto fail;
-    a->c->plan = plan;
-    return true;
-fail:
-    tell(a, "error %s", text);
-    return false;
+    for (size_t i = 0; i < o->count; i++) {
+        if (kb_cluster_plan_add(&plan, o->ids[i], text, sizeof(text)) == 0) continue;
+        kb_http_refuse(o->request, KB_HTTP_CONFLICT, "%s; nothing was done", text);
+        return -1;
+    }
+    if (kb_cluster_plan_write(&plan, o->c->dir, text, sizeof(text)) != 0) {
+        kb_http_refuse(o->request, KB_HTTP_FAILED, "%s; nothing was done", text);
+        return -1;
+    }
+    o->c->plan = plan;
+    return 0;
 }
 
-static bool carry_out(struct kb_asker *a) {
-    struct kb_cluster *c = a->c;
-    bool adds = strcmp(a->command, "add-node") == 0;
-    if (adds && !c->stopping && !add_nodes(a)) return false;
-    for (size_t i = 0; i < a->count; i++) {
-        struct kb_cluster_node *n = kb_cluster_plan_find(&c->plan, a->ids[i]);
-        const char *why = n ? refuses(a, kb_child_of(c, n)) : "there is none of this id";
-        for (size_t k = 0; !why && k < i; k++)
-            if (a->ids[k] == a->ids[i]) why = "it is named twice";
+/* All or none, as far as it can be known before. -1: refused. */
+static int carry_out(struct kb_order *o) {
+    struct kb_cluster *c = o->c;
+    if (o->verb == ADD && add_nodes(o) != 0) return -1;
+    for (size_t i = 0; i < o->count; i++) {
+        const struct kb_cluster_node *n = kb_cluster_plan_find(&c->plan, o->ids[i]);
+        const char *why = n ? refuses(o->verb, kb_child_of(c, n)) : "there is none of this id";
         if (!why) continue;
-        tell(a, "error node %d: %s; nothing was done", a->ids[i], why);
-        return false;
+        kb_http_refuse(o->request, n ? KB_HTTP_CONFLICT : KB_HTTP_NOT_FOUND, "node %d: %s; nothing was done", o->ids[i], why);
+        return -1;
     }
-    for (size_t i = 0; i < a->count; i++)
-        if (act(a, kb_cluster_plan_find(&c->plan, a->ids[i])) != 0) return false;
-    return true;
+    for (size_t i = 0; i < o->count; i++)
+        if (act(o, kb_cluster_plan_find(&c->plan, o->ids[i])) != 0) return -1;
+    return 0;
 }
 
-static void obey(struct kb_asker *a) {
-    char *space = strchr(a->line, ' ');
-    if (space) *space = 0;
-    for (size_t i = 0; i < kb_cluster_command_count; i++)
-        if (strcmp(a->line, kb_cluster_commands[i]) == 0) a->command = kb_cluster_commands[i];
-    a->count = space ? kb_command_ids(space + 1, a->ids, KB_CLUSTER_NODES_MAX) : 0;
-    if (!a->command || (a->count == 0 && strcmp(a->command, "status") != 0)) {
-        tell(a, a->command ? "error it wants ID[,ID...]" : "error no such command");
-        kb_asker_close(a);
-        return;
-    }
-    if (strcmp(a->command, "status") == 0) {
-        status_of(a);
-        return;
-    }
-    if (!carry_out(a)) {
-        kb_asker_close(a);
-        return;
-    }
-    if (strcmp(a->command, "pause-node") == 0) { /* done at once */
-        tell(a, "ok");
-        kb_asker_close(a);
-        return;
-    }
-    uv_timer_start(a->timer, asker_late, WAIT_MS, 0);
-    look_at(a);
-}
+/* ---- What is asked ---- */
 
-static void asker_readable(uv_poll_t *p, int status, int events) {
-    struct kb_asker *a = p->data;
-    (void)events;
-    size_t room = sizeof(a->line) - 1 - a->line_size;
-    ssize_t n = status < 0 || room == 0 ? 0 : read(a->fd, a->line + a->line_size, room);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) {
-        kb_asker_close(a); /* gave up: what it asked for goes on */
-        return;
-    }
-    a->line_size += (size_t)n;
-    a->line[a->line_size] = 0;
-    char *end = strchr(a->line, '\n');
-    if (!end || a->command) return;
-    *end = 0;
-    obey(a);
-}
-
-static void asker_came(uv_poll_t *p, int status, int events) {
-    struct kb_cluster *c = p->data;
-    (void)events;
-    int fd = status < 0 ? -1 : accept4(c->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) return;
-    for (size_t i = 0; i < KB_CLUSTER_ASKERS_MAX; i++) {
-        struct kb_asker *a = &c->askers[i];
-        if (a->fd >= 0) continue;
-        uv_poll_t *poll = calloc(1, sizeof(*poll));
-        uv_timer_t *timer = calloc(1, sizeof(*timer));
-        if (!poll || !timer || uv_poll_init(&c->loop, poll, fd) != 0) {
-            free(poll);
-            free(timer);
-            break;
+static int take_ids(struct kb_order *o, const json_t *ids) {
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *id = json_array_get(ids, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX || o->count == KB_CLUSTER_NODES_MAX) {
+            kb_http_refuse(o->request, KB_HTTP_BAD_REQUEST, "ids wants numbers of nodes, at most %d", KB_CLUSTER_NODES_MAX);
+            return -1;
         }
-        *a = (struct kb_asker){.c = c, .fd = fd, .poll = poll, .timer = timer};
-        uv_timer_init(&c->loop, timer);
-        poll->data = timer->data = a;
-        uv_poll_start(poll, UV_READABLE, asker_readable);
-        return;
+        for (size_t k = 0; k < o->count; k++) {
+            if (o->ids[k] != json_integer_value(id)) continue;
+            kb_http_refuse(o->request, KB_HTTP_BAD_REQUEST, "node %d: it is named twice; nothing was done", o->ids[k]);
+            return -1;
+        }
+        o->ids[o->count++] = (int32_t)json_integer_value(id);
     }
-    close(fd); /* too many at a time, or no memory: the asker says that nobody answered */
+    if (o->count > 0) return 0;
+    kb_http_refuse(o->request, KB_HTTP_BAD_REQUEST, "ids is missing: the nodes' numbers, as in {\"do\": \"kill\", \"ids\": [0, 1]}");
+    return -1;
 }
 
-bool kb_cluster_listen(struct kb_cluster *c) {
-    struct sockaddr_un a;
-    char path[4200];
-    snprintf(path, sizeof(path), "%s/.cluster.sock", c->dir);
-    unlink(path); /* left by one that was killed: the lock says that none lives */
-    int dir_fd = kb_command_socket_address(c->dir, ".cluster.sock", &a);
-    c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    bool ok = dir_fd >= 0 && c->listen_fd >= 0 && bind(c->listen_fd, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(c->listen_fd, 16) == 0;
-    if (!ok) kb_cluster_say("%s cannot be made: %s", path, strerror(errno));
-    if (dir_fd >= 0) close(dir_fd);
-    if (!ok || uv_poll_init(&c->loop, &c->listen_poll, c->listen_fd) != 0) return false;
-    c->listen_poll.data = c;
-    uv_poll_start(&c->listen_poll, UV_READABLE, asker_came);
-    return true;
+static int take(struct kb_order *o, const json_t *root) {
+    const char *word = json_string_value(json_object_get(root, "do")), *near;
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)root, name, value) {
+        if (strcmp(name, "do") == 0 || strcmp(name, "ids") == 0) continue;
+        kb_http_refuse(o->request, KB_HTTP_BAD_REQUEST, "unknown field \"%.100s\": there are do and ids", name);
+        return -1;
+    }
+    o->verb = 0;
+    while (word && o->verb < VERBS && strcmp(verbs[o->verb], word) != 0) o->verb++;
+    if (word && o->verb < VERBS) return take_ids(o, json_object_get(root, "ids"));
+    near = word ? kb_command_nearest(word, verbs, VERBS) : NULL;
+    kb_http_refuse(o->request, KB_HTTP_BAD_REQUEST, "do is %s%.100s%s: it is one of stop, kill, pause, resume, start, wipe, add%s%s", word ? "\"" : "",
+                   word ? word : "missing", word ? "\"" : "", near ? "; did you mean " : "", near ? near : "");
+    return -1;
+}
+
+static int parse(struct kb_order *o) {
+    json_error_t e;
+    json_t *root = json_loads(kb_http_body(o->request), JSON_REJECT_DUPLICATES, &e);
+    int err = -1;
+    if (json_is_object(root))
+        err = take(o, root);
+    else
+        kb_http_refuse(o->request, KB_HTTP_BAD_REQUEST, "%s: wanted {\"do\": \"kill\", \"ids\": [0, 1]}", root ? "this is no object" : e.text);
+    json_decref(root);
+    return err;
+}
+
+void kb_cluster_order(struct kb_cluster *c, struct kb_http_request *r) {
+    struct kb_order *o = calloc(1, sizeof(*o));
+    uv_timer_t *timer = calloc(1, sizeof(*timer));
+    if (!o || !timer) {
+        free(o);
+        free(timer);
+        kb_http_refuse(r, KB_HTTP_FAILED, "out of memory");
+        return;
+    }
+    *o = (struct kb_order){.c = c, .request = r, .timer = timer, .next = c->orders, .at = &c->orders};
+    if (o->next) o->next->at = &o->next;
+    c->orders = o;
+    uv_timer_init(&c->loop, timer);
+    timer->data = o;
+    if (c->stopping) {
+        kb_http_refuse(r, KB_HTTP_CONFLICT, "the cluster is stopping");
+        drop(o);
+    } else if (parse(o) != 0 || carry_out(o) != 0) {
+        drop(o);
+    } else {
+        uv_timer_start(timer, late, WAIT_MS, 0);
+        look_at(o);
+    }
 }

@@ -23,10 +23,13 @@ static int take(struct kb_cluster *c, const char *name, const char *value) {
     if (strcmp(name, "--data") == 0) {
         if (strlen(value) > 4000) return kb_command_wrong("cluster", NULL, "--data wants a folder of a shorter name");
         c->dir = value;
+        c->data_given = true;
     } else if (strcmp(name, "--profile") == 0) {
         c->profile = value;
     } else if (strcmp(name, "--faults") == 0) {
         c->faults = value;
+    } else if (strcmp(name, "--admin") == 0) {
+        c->admin = value;
     } else {
         static const char *const own[] = {"node.id", "broker.id", "process.roles", "controller.quorum.voters", "listeners", "advertised.listeners",
                                           "log.dirs", "log.dir"};
@@ -49,17 +52,34 @@ static int wrong_word(const char *arg, const char *const *names, size_t count) {
     return kb_command_wrong("cluster", near, "unknown option or command \"%s\"", arg);
 }
 
+/* Those without a value. */
+static bool take_flag(struct kb_cluster *c, const char *arg) {
+    bool *flag = strcmp(arg, "--verbose") == 0     ? &c->verbose
+                 : strcmp(arg, "--ephemeral") == 0 ? &c->ephemeral
+                 : strcmp(arg, "--until-eof") == 0 ? &c->until_eof
+                                                   : NULL;
+    if (flag) *flag = true;
+    return flag != NULL;
+}
+
+static int check(const struct kb_cluster *c) {
+    if (!c->ephemeral) return -1;
+    if (c->data_given) return kb_command_wrong("cluster", NULL, "--ephemeral makes a folder of its own: leave it or --data out");
+    if (c->nodes == 0) return kb_command_wrong("cluster", NULL, "--ephemeral wants --nodes N");
+    return -1;
+}
+
 int kb_cluster_parse(struct kb_cluster *c, int argc, char **argv) {
-    static const char *const names[] = {"--nodes", "--controllers", "--base-port", "--data", "--set", "--profile", "--faults", "--verbose", "--help"};
-    enum { VALUED = 7 }; /* of them, the first */
+    static const char *const names[] = {"--nodes", "--controllers", "--base-port", "--data",      "--set",       "--profile",
+                                        "--faults", "--admin",       "--verbose",   "--ephemeral", "--until-eof", "--help"};
+    enum { VALUED = 8 }; /* of them, the first */
     for (int i = 2; i < argc; i++) {
         const char *arg = argv[i], *value = NULL;
         size_t k = 0;
         while (k < VALUED && !(value = kb_command_value(names[k], argc, argv, &i))) k++;
         if (value && !*value) return kb_command_wrong("cluster", NULL, "%s needs a value", names[k]);
-        int code = value ? take(c, names[k], value) : strcmp(arg, "--verbose") == 0 ? -1 : wrong_word(arg, names, KW_COUNTOF(names));
+        int code = value ? take(c, names[k], value) : take_flag(c, arg) ? -1 : wrong_word(arg, names, KW_COUNTOF(names));
         if (code >= 0) return code;
-        if (!value) c->verbose = true;
     }
-    return -1;
+    return check(c);
 }

@@ -1,54 +1,53 @@
-/* cluster_priv.h - what cluster.c, cluster_children.c, cluster_command.c and cluster_options.c share: the state of the parent. Private to them. */
+/* cluster_priv.h - what the files of `kbroker cluster`'s parent share: its state. Private to them. */
 #ifndef KB_CLUSTER_PRIV_H
 #define KB_CLUSTER_PRIV_H
 
 #include <sys/types.h>
 #include <uv.h>
 
+#include "admin_http_server.h"
 #include "base/base.h"
 #include "cluster.h"
 
-enum { KB_CLUSTER_ASKERS_MAX = 32, KB_CLUSTER_SETS_MAX = 128, KB_CLUSTER_LINE_SIZE = 1024 };
+enum { KB_CLUSTER_SETS_MAX = 128, KB_CLUSTER_LINE_SIZE = 1024 };
 
 enum kb_child_life { DOWN, STARTING, UP };
 struct kb_cluster;
+struct kb_order;
+struct kb_relay;
 struct kb_child {
     struct kb_cluster *c;
     pid_t pid; /* 0: no process */
     enum kb_child_life life;
-    bool paused, was_up, expected; /* expected: its end was asked for */
-    int status;                    /* of the last end, as waitpid gives it */
-    off_t log_from;                /* where in its log file this process begins */
+    bool paused;            /* it stands still, whoever had it stand */
+    bool was_up, expected;  /* expected: its end was asked for */
+    int status;             /* of the last end, as waitpid gives it */
+    off_t log_from;         /* where in its log file this process begins */
     int out;
     uv_poll_t *poll;
     char line[KB_CLUSTER_LINE_SIZE];
     size_t line_size;
 };
-struct kb_asker {
-    struct kb_cluster *c;
-    int fd; /* -1: free */
-    uv_poll_t *poll;
-    uv_timer_t *timer;
-    char line[KB_CLUSTER_LINE_SIZE];
-    size_t line_size;
-    const char *command; /* NULL: not yet known */
-    int32_t ids[KB_CLUSTER_NODES_MAX];
-    size_t count;
-};
 struct kb_cluster {
     uv_loop_t loop;
     struct kb_cluster_plan plan;
     struct kb_child children[KB_CLUSTER_NODES_MAX];
-    struct kb_asker askers[KB_CLUSTER_ASKERS_MAX];
+    struct kb_http *http;
+    struct kb_order *orders; /* not yet come about */
+    struct kb_relay *relays; /* not yet answered by all */
     uv_signal_t signals[3];
     uv_timer_t stop_timer;
-    uv_poll_t listen_poll;
-    int listen_fd, lock_fd;
+    uv_poll_t input_poll;
+    int lock_fd, input_fd;
+    char *temporary; /* the folder of --ephemeral; NULL: another's */
     const char *dir, *profile, *faults;
+    const char *admin; /* HOST:PORT or PORT of --admin; NULL */
     const char *sets[KB_CLUSTER_SETS_MAX];
     size_t set_count;
     int nodes, controllers, base_port;
-    bool verbose, ready, stopping, controllers_told;
+    bool verbose, ephemeral, until_eof, data_given;
+    bool ready, stopping, controllers_told;
+    bool dropped;     /* ends without order, since nobody wants what it has: that it does is no failure */
     bool plan_is_new; /* made from this command line */
     int exit_code;
     char *voters;
@@ -69,12 +68,39 @@ void kb_child_signal(struct kb_child *k, int number);                           
 void kb_cluster_reap(struct kb_cluster *c);
 bool kb_cluster_any_alive(const struct kb_cluster *c, bool brokers_only);
 void kb_cluster_stop(struct kb_cluster *c, int code); /* brokers, then controllers; then the loop ends */
+void kb_cluster_kill(struct kb_cluster *c);           /* all that still run, at once */
+
+/* ---- cluster_http.c ---- */
+
+bool kb_cluster_serve(struct kb_cluster *c); /* DIR/.admin.sock, and --admin; false: said why */
+void kb_cluster_serve_no_more(struct kb_cluster *c);
+char *kb_cluster_describe(struct kb_cluster *c); /* GET /cluster; free(); NULL: no memory */
+char *kb_cluster_bootstrap(const struct kb_cluster *c); /* the brokers' addresses; free() */
 
 /* ---- cluster_command.c ---- */
 
-bool kb_cluster_listen(struct kb_cluster *c); /* for commands; false: said why */
-void kb_cluster_look_at_askers(struct kb_cluster *c); /* what they wait for may have come about */
-void kb_asker_close(struct kb_asker *a);
+void kb_cluster_order(struct kb_cluster *c, struct kb_http_request *r); /* POST /nodes: done, and answered once it has come about */
+void kb_cluster_look_at_orders(struct kb_cluster *c);                   /* what they wait for may have come about */
+void kb_cluster_drop_orders(struct kb_cluster *c);                      /* unanswered */
+
+/* ---- cluster_relay.c: a request to many nodes' admin sockets, without waiting for any ---- */
+
+struct kb_relay_answer {
+    int32_t id;
+    int status; /* HTTP's; 0: none came, errno says why (ETIMEDOUT: not in time) */
+    int err;
+    const char *body;
+};
+struct kb_relay_call {
+    const int32_t *ids;
+    size_t count;
+    const char *method, *path, *body;
+    int64_t wait_ms;
+    void (*done)(void *ctx, const struct kb_relay_answer *answers, size_t count); /* once, in the order of ids; perhaps before the call returns */
+    void *ctx;
+};
+void kb_cluster_relay(struct kb_cluster *c, const struct kb_relay_call *call);
+void kb_cluster_drop_relays(struct kb_cluster *c); /* done is not called any more */
 
 /* ---- cluster_options.c ---- */
 

@@ -226,7 +226,7 @@ static bool make_node(struct run *r) {
                                 .port = r->port,
                                 .boot_id = read_boot_id(boot_id, sizeof(boot_id)),
                                 .open_files_max = r->open_files_max,
-                                .ephemeral = r->options.ephemeral};
+                                .ephemeral = r->options.no_sync};
     kw_err err = kb_node_new(&o, &r->shell.node);
     if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());
     if (err == KW_ENOMEM) kb_say(&r->logger, KB_ERROR, "out of memory");
@@ -287,7 +287,7 @@ static int run_node(struct run *r) {
     s->loop = &loop;
     s->logger = &r->logger;
     r->exit_code = 1;
-    struct kb_shell_disk_options o = {.ephemeral = r->options.ephemeral, .inline_write_max = r->options.inline_write_max};
+    struct kb_shell_disk_options o = {.ephemeral = r->options.no_sync, .inline_write_max = r->options.inline_write_max};
     if (kc_shell_timer_init(&r->timer, &loop, timer_fired, r) != 0 || kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0 ||
         kb_shell_link_new(s, &s->links) != 0) {
         kb_say(&r->logger, KB_ERROR, "out of memory or descriptors");

@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -85,6 +86,19 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 
 int kb_command_remove_tree(const char *dir) {
     return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+char *kb_command_make_temporary(char *text, size_t size) {
+    const char *base = getenv("TMPDIR");
+    char *path = NULL;
+    if (asprintf(&path, "%s/kbroker-XXXXXX", base && base[0] ? base : "/tmp") < 0) {
+        snprintf(text, size, "out of memory");
+        return NULL;
+    }
+    if (mkdtemp(path)) return path;
+    snprintf(text, size, "a temporary folder %.300s cannot be made: %s; set TMPDIR", path, strerror(errno));
+    free(path);
+    return NULL;
 }
 
 int kb_command_socket_address(const char *dir, const char *name, struct sockaddr_un *a) {

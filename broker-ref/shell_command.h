@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef KB_VERSION
+#define KB_VERSION "0.0.0"
+#endif
+
 /* Says what is wrong with a command line, the word that may be meant (NULL: none), and which help to read. 2, the exit code. */
 int kb_command_wrong(const char *command, const char *near, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 const char *kb_command_nearest(const char *word, const char *const *words, size_t n); /* NULL: none is near */
@@ -20,6 +24,8 @@ size_t kb_command_ids(const char *list, int32_t *ids, size_t max);
 
 int kb_command_make_folder(const char *dir); /* and those that it lies in; 0, or an errno */
 int kb_command_remove_tree(const char *dir); /* as nftw(3) */
+/* A new folder for what does not outlive the process, in $TMPDIR or /tmp. free(); NULL: text says why, and what to do. */
+char *kb_command_make_temporary(char *text, size_t size);
 /* A Unix socket's address however long its folder's name is: through a descriptor of the folder, which the caller closes. -1: errno. */
 struct sockaddr_un;
 int kb_command_socket_address(const char *dir, const char *name, struct sockaddr_un *a);

@@ -9,10 +9,6 @@
 
 #include "shell_command.h"
 
-#ifndef KB_VERSION
-#define KB_VERSION "0.0.0"
-#endif
-
 enum { FILE_SIZE_MAX = 16 << 20 };
 
 static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
@@ -25,6 +21,8 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "\n"
                             "  --data DIR          the data folder (log.dirs)\n"
                             "  --ephemeral         a temporary folder, never synced, removed at the end\n"
+                            "  --no-sync           nothing is synced: faster, and a crash of the machine\n"
+                            "                      may cost what was stored\n"
                             "  --listen HOST:PORT  where to listen; port 0: a free one; no host: all\n"
                             "  --set NAME=VALUE    a property of server.properties; wins over the file\n"
                             "  --profile reliable  the settings of the high-reliability profile\n"
@@ -36,8 +34,8 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "  kbroker run --ephemeral --listen 127.0.0.1:0\n"
                             "  kbroker run server.properties --data /var/lib/kbroker --set num.partitions=3\n";
 
-static const char *const option_names[] = {"--data",   "--ephemeral", "--listen", "--set",    "--profile",
-                                           "--faults", "--verbose",   "--help",   "--version"};
+static const char *const option_names[] = {"--data",    "--ephemeral", "--no-sync", "--listen", "--set",
+                                           "--profile", "--faults",    "--verbose", "--help",   "--version"};
 
 static char *read_file(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
@@ -129,7 +127,7 @@ static int with_value(struct kb_options *o, const char *name, const char *value,
 }
 
 static bool takes_value(const char *name) {
-    return strcmp(name, "--ephemeral") != 0 && strcmp(name, "--help") != 0 && strcmp(name, "--version") != 0 &&
+    return strcmp(name, "--ephemeral") != 0 && strcmp(name, "--no-sync") != 0 && strcmp(name, "--help") != 0 && strcmp(name, "--version") != 0 &&
            strcmp(name, "--verbose") != 0;
 }
 
@@ -148,7 +146,8 @@ static int take(struct kb_options *o, int argc, char **argv, int *i, struct kb_l
     snprintf(name, sizeof(name), "%.*s", (int)n, arg);
     if (!takes_value(name)) {
         if (eq) return kb_command_wrong("run", NULL, "%s takes no value", name);
-        if (strcmp(name, "--ephemeral") == 0) o->ephemeral = true;
+        if (strcmp(name, "--ephemeral") == 0) o->ephemeral = o->no_sync = true;
+        if (strcmp(name, "--no-sync") == 0) o->no_sync = true;
         if (strcmp(name, "--verbose") == 0) logger->level = KB_DEBUG;
         return -1;
     }
@@ -206,13 +205,10 @@ int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logg
 }
 
 bool kb_options_make_temporary(struct kb_options *o, const struct kb_logger *logger) {
-    const char *base = getenv("TMPDIR");
     char text[512];
-    if (asprintf(&o->temporary, "%s/kbroker-XXXXXX", base && base[0] ? base : "/tmp") < 0) return false;
-    if (!mkdtemp(o->temporary)) {
-        kb_say(logger, KB_ERROR, "a temporary folder %s cannot be made: %s; set TMPDIR", o->temporary, strerror(errno));
-        free(o->temporary);
-        o->temporary = NULL;
+    o->temporary = kb_command_make_temporary(text, sizeof(text));
+    if (!o->temporary) {
+        kb_say(logger, KB_ERROR, "%s", text);
         return false;
     }
     if (kb_config_set(o->config, "log.dirs", o->temporary, text, sizeof(text), NULL, NULL) == KW_OK &&

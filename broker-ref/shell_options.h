@@ -9,7 +9,7 @@ struct kb_options {
     struct kb_config *config;
     char *faults_json; /* of --faults FILE; NULL */
     char *temporary;   /* the folder of --ephemeral, removed at the end */
-    bool ephemeral;
+    bool ephemeral, no_sync;  /* ephemeral: no_sync, too */
     int64_t inline_write_max; /* -1: the shell's own */
 };
 /* -1: go on and run; else the exit code (help and version 0, usage errors 2, files that cannot be read 1), everything said. */

@@ -1,0 +1,299 @@
+"""The cluster as a test kit drives it: one process, its admin port over HTTP, gone with the pipe that it was given."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import scene
+from scene import KBROKER, KC, equal, eventually, holds, main, run, test
+from scene_cluster import processes_of
+
+
+class Kit:
+    """kbroker cluster --ephemeral --until-eof --admin 0 …, as Popen'ed by a kit."""
+
+    def __init__(self, *options, nodes=1, ephemeral=True, wait=60):
+        args = [KBROKER, "cluster", "--nodes", nodes, "--base-port", 0, "--admin", 0, "--until-eof", *(["--ephemeral"] if ephemeral else []), *options]
+        self.p = subprocess.Popen([str(a) for a in args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        scene._children.append(self.p)
+        self.url = self.line("admin http://127.0.0.1:")
+        self.address = self.line("ready 127.0.0.1:")
+
+    def line(self, start):
+        text = self.p.stdout.readline().decode().rstrip("\n")
+        if not text.startswith(start):
+            raise AssertionError(f"{text!r} instead of {start}: {self.p.stderr.read() if not text else ''}")
+        return text.split(" ", 1)[1]
+
+    def ask(self, method, path, body=None, timeout=90):
+        """(HTTP status, JSON)"""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, method=method, data=data)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as r:
+                equal(r.headers["Content-Type"], "application/json")
+                return r.status, json.loads(r.read())
+        except urllib.error.HTTPError as e:
+            equal(e.headers["Content-Type"], "application/json")
+            return e.code, json.loads(e.read())
+
+    def ok(self, method, path, body=None):
+        status, answer = self.ask(method, path, body)
+        equal(status, 200, f"{method} {path} {body}: {answer}")
+        return answer
+
+    def refused(self, wanted, method, path, body, *words):
+        status, answer = self.ask(method, path, body)
+        equal(status, wanted, f"{method} {path} {str(body)[:100]}: {answer}")
+        holds(answer["error"], *words)
+        return answer
+
+    def do(self, what, *ids):
+        return {n["id"]: n for n in self.ok("POST", "/nodes", {"do": what, "ids": list(ids)})["nodes"]}
+
+    def states(self):
+        return [n["state"] for n in self.ok("GET", "/cluster")["nodes"]]
+
+    def end(self):
+        self.p.stdin.close()
+        return self.p.wait(60)
+
+
+@test
+def a_kits_cluster_says_what_it_is_and_leaves_nothing_behind(folder):
+    for nodes, controllers in ((1, 0), (3, 0), (2, 1)):
+        kit = Kit(*(["--controllers", controllers] if controllers else []), nodes=nodes)
+        seen = kit.ok("GET", "/cluster")
+        equal((seen["bootstrap"], seen["ephemeral"], seen["clock"]), (kit.address, True, "real"))
+        equal(seen["version"], run(KBROKER, "--version").stdout.split()[1])
+        equal([n["id"] for n in seen["nodes"]], [*range(nodes), *range(1000, 1000 + controllers)])
+        equal(seen["nodes"][-1]["roles"], ["controller"] if controllers else ["broker", "controller"])
+        for n in seen["nodes"]:
+            equal(n["state"], "up")
+            os.kill(n["pid"], 0)
+        equal([n["address"] for n in seen["nodes"]][:nodes], kit.address.split(","))
+        equal(run(KC, "produce", "-t", "made-when-used", "-b", kit.address, stdin="a\n").returncode, 0)
+        equal(os.stat(f"{seen['data']}/.admin.sock").st_mode & 0o777, 0o600)
+        holds(run(KBROKER, "cluster", "status", "--data", seen["data"]).stdout, "node 0 ", " up pid ")
+        equal(kit.end(), 0)
+        equal((os.path.exists(seen["data"]), processes_of(seen["data"])), (False, []))
+        equal(kit.p.stderr.read(), b"")
+
+
+@test
+def it_goes_with_the_process_that_started_it_however_that_ends(folder):
+    script = f"import subprocess, sys, time\np = subprocess.Popen([{KBROKER!r}, 'cluster', '--nodes', '2', '--base-port', '0', '--ephemeral', '--until-eof'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\nprint(p.pid, p.stdout.readline().decode(), flush=True)\ntime.sleep(1000)"
+    parent = subprocess.Popen(["python3", "-c", script], stdout=subprocess.PIPE)
+    scene._children.append(parent)
+    cluster = int(parent.stdout.readline().split()[0])
+    nodes = [int(p) for p in run("pgrep", "-P", cluster).stdout.split()]
+    equal(len(nodes), 2)
+    parent.kill()
+    parent.wait()
+    eventually("all of them are gone", lambda: not any(os.path.exists(f"/proc/{p}") for p in (cluster, *nodes)), 60)
+
+
+@test
+def data_that_stays_is_stopped_in_order_when_input_ends(folder):
+    kit = Kit("--data", folder / "c", nodes=2, ephemeral=False)
+    equal(kit.ok("GET", "/cluster")["data"], str(folder / "c"))
+    equal(run(KC, "produce", "-t", "t", "-b", kit.address, stdin="kept\n").returncode, 0)
+    kit.p.stdin.write(b"whatever is said is not the end\n" * 1000)
+    kit.p.stdin.flush()
+    equal(kit.states(), ["up", "up"])
+    equal(kit.end(), 0)
+    holds(kit.p.stderr.read().decode(), "standard input has ended")
+    equal([(folder / "c" / f"node-{i}" / ".kafka_cleanshutdown").exists() for i in range(2)], [True, True])
+    kit = Kit("--data", folder / "c", nodes=2, ephemeral=False)
+    equal(run(KC, "consume", "-t", "t", "-o", "beginning", "-e", "-b", kit.address).stdout, "kept\n")
+    for stdin in (subprocess.DEVNULL, (folder / "c" / "cluster.json").open()):  # the end is there at once, or nobody can wait for it
+        r = subprocess.run([KBROKER, "cluster", "--nodes", "1", "--base-port", "0", "--ephemeral", "--until-eof"], stdin=stdin, capture_output=True, timeout=60)
+        equal((r.returncode, b"--until-eof wants a pipe" in r.stderr), (1, True), r.stderr.decode())
+
+
+@test
+def nodes_are_stopped_killed_paused_resumed_started_wiped_and_added(folder):
+    kit = Kit(nodes=3)
+    data = kit.ok("GET", "/cluster")["data"]
+    before = kit.ok("GET", "/cluster")["nodes"]
+    seen = kit.do("kill", 1)
+    equal((seen[1]["state"], seen[1]["pid"]), ("down", 0))
+    equal(kit.do("stop", 2)[2]["state"], "down")
+    equal({i: n["state"] for i, n in kit.do("start", 1, 2).items()}, {0: "up", 1: "up", 2: "up"})
+    seen = kit.do("pause", 0, 2)
+    equal([seen[i]["state"] for i in range(3)], ["paused", "up", "paused"])
+    for node in (0, 2):
+        pid = seen[node]["pid"]
+        equal({open(f"/proc/{pid}/task/{t}/stat").read().rsplit(")", 1)[1].split()[0] for t in os.listdir(f"/proc/{pid}/task")}, {"T"}, "state of each thread")
+    equal(kit.do("resume", 0)[0]["state"], "up")
+    seen = kit.do("start", 2)
+    equal((seen[2]["state"], seen[2]["pid"] != before[2]["pid"]), ("up", True))
+    kit.do("pause", 1)
+    equal(kit.do("kill", 1)[1]["state"], "down")
+    equal(os.path.exists(f"{data}/node-1"), True)
+    kit.do("wipe", 1)
+    equal(os.path.exists(f"{data}/node-1"), False)
+    equal(kit.do("start", 1)[1]["state"], "up")
+    seen = kit.do("add", 3, 4)
+    equal([(i, n["state"], n["roles"]) for i, n in seen.items()][3:], [(3, "up", ["broker"]), (4, "up", ["broker"])])
+    holds(kit.ok("GET", "/cluster")["bootstrap"], seen[4]["address"])
+    os.kill(seen[3]["pid"], signal.SIGSTOP)  # whoever has it stand still
+    eventually("it is seen to stand still", lambda: kit.states()[3] == "paused")
+    kit.do("resume", 3)
+    equal(run(KBROKER, "cluster", "pause-node", "3,4", "--data", data).returncode, 0)
+    equal(kit.states(), ["up", "up", "up", "paused", "paused"])
+    equal(run(KBROKER, "cluster", "resume-node", "3,4", "--data", data).returncode, 0)
+    equal(kit.states(), ["up"] * 5)
+    equal(kit.end(), 0)
+
+
+@test
+def what_cannot_be_done_is_refused_and_nothing_is(folder):
+    kit = Kit(nodes=2)
+    kit.do("kill", 1)
+    for status, body, words in (
+        (409, {"do": "kill", "ids": [0, 1]}, ["node 1", "does not run", "nothing was done"]), (409, {"do": "start", "ids": [0]}, ["node 0", "runs already"]),
+        (409, {"do": "resume", "ids": [0]}, ["not paused"]), (409, {"do": "resume", "ids": [1]}, ["start"]), (409, {"do": "wipe", "ids": [0]}, ["stop or kill it first"]),
+        (409, {"do": "add", "ids": [0]}, ["exists"]), (409, {"do": "add", "ids": list(range(2, 12))}, ["at most 9 brokers"]), (404, {"do": "kill", "ids": [0, 7]}, ["node 7", "none of this id"]),
+        (400, {"do": "explode", "ids": [0]}, ["explode", "stop, kill, pause"]), (400, {"do": "kil", "ids": [0]}, ["did you mean kill"]), (400, {"ids": [0]}, ["do is missing"]),
+        (400, {"do": 5, "ids": [0]}, ["do is missing"]), (400, {"do": "kill"}, ["ids is missing"]), (400, {"do": "kill", "ids": []}, ["ids is missing"]),
+        (400, {"do": "kill", "ids": 0}, ["ids is missing"]), (400, {"do": "kill", "ids": ["0"]}, ["numbers"]), (400, {"do": "kill", "ids": [-1]}, ["numbers"]),
+        (400, {"do": "kill", "ids": [2**40]}, ["numbers"]), (400, {"do": "kill", "ids": list(range(65))}, ["numbers"]), (400, {"do": "kill", "ids": [0, 0]}, ["named twice"]),
+        (400, {"do": "kill", "ids": [0], "when": "now"}, ["\"when\""]), (400, [], ["no object"]), (400, b"", ["{\"do\""]), (400, b"{", ["{\"do\""]), (400, b"\xff\xfe", ["byte 0xff"]),
+        (400, b"{\"do\":\"kill\",\"do\":\"stop\",\"ids\":[0]}", ["duplicate"]), (400, b"{}\0", ["zero byte"]), (400, b"[" * 100000, ["depth"]), (413, b"x" * 1100000, ["1 MB"]),
+    ):
+        kit.refused(status, "POST", "/nodes", body, *words)
+    for status, method, path, words in (
+        (404, "GET", "/", ["/cluster"]), (404, "GET", "/cluster/", ["/nodes"]), (404, "GET", "/../etc/passwd", ["nothing here"]), (405, "POST", "/cluster", ["GET"]),
+        (405, "GET", "/nodes", ["POST"]), (405, "PUT", "/faults", ["DELETE"]), (405, "DELETE", "/status", ["GET"]), (400, "GET", "/status?node=x", ["node="]),
+        (400, "GET", "/status?node=", ["node="]), (400, "GET", "/status?node", ["node="]), (400, "GET", "/status?node=0,0", ["twice"]), (404, "GET", "/status?node=0,5", ["node 5"]),
+        (409, "GET", "/status?node=1", ["does not run"]), (400, "DELETE", "/faults?rule=x", ["rule="]), (400, "DELETE", "/faults?rule=", ["rule="]), (404, "DELETE", "/faults?rule=9", ["no rule"]),
+    ):
+        kit.refused(status, method, path, None, *words)
+    equal(kit.states(), ["up", "down"])
+    with socket.create_connection(("127.0.0.1", int(kit.url.rsplit(":", 1)[1]))) as s:  # it is not HTTP at all
+        s.sendall(b"\x00\x00\x00\x0a" * 1000)
+        s.settimeout(30)
+        try:
+            while s.recv(4096):
+                pass
+        except ConnectionError:
+            pass
+    equal(kit.states(), ["up", "down"])
+
+
+@test
+def rules_and_status_are_those_of_all_nodes_or_of_some(folder):
+    kit = Kit(nodes=3)
+    rule = {"api": "Produce", "topic": "t", "times": 1, "error": "NOT_LEADER_OR_FOLLOWER"}
+    equal(kit.ok("POST", "/faults", rule), {"nodes": [{"id": i, "first": 1} for i in range(3)]})
+    equal(kit.ok("POST", "/faults?node=2,0", {"rules": [rule, rule]}), {"nodes": [{"id": 2, "first": 2}, {"id": 0, "first": 2}]})
+    seen = kit.ok("GET", "/faults")
+    equal([(n["id"], [r["number"] for r in n["rules"]]) for n in seen["nodes"]], [(0, [1, 2, 3]), (1, [1]), (2, [1, 2, 3])])
+    equal([n["id"] for n in kit.ok("GET", "/faults?node=1")["nodes"]], [1])
+    equal(kit.ok("DELETE", "/faults?rule=3"), {"nodes": [{"id": 0, "cleared": 1}, {"id": 1, "cleared": 0}, {"id": 2, "cleared": 1}]})
+    kit.refused(404, "DELETE", "/faults?rule=3", None, "no rule")
+    equal(kit.ok("DELETE", "/faults?node=0,1&rule=2"), {"nodes": [{"id": 0, "cleared": 1}, {"id": 1, "cleared": 0}]})
+    kit.refused(400, "POST", "/faults", {"api": "Fetch", "delay_ms": "long"}, "rule 1", "delay_ms")
+    kit.refused(400, "POST", "/faults", {"api": "Ftch", "close": True}, "Fetch")
+    kit.refused(413, "POST", "/faults", b" " * 1100000, "1 MB")
+    equal(kit.ok("DELETE", "/faults"), {"nodes": [{"id": 0, "cleared": 1}, {"id": 1, "cleared": 1}, {"id": 2, "cleared": 2}]})
+    seen = kit.ok("GET", "/status")["nodes"]
+    equal([(n["id"], n["status"]["node"], n["status"]["state"]) for n in seen], [(i, i, "ready") for i in range(3)])
+    equal([n["id"] for n in kit.ok("GET", "/status?node=2,1")["nodes"]], [2, 1])
+    kit.do("pause", 1)
+    kit.do("kill", 2)
+    for path in ("/status", "/faults"):
+        equal([n["id"] for n in kit.ok("GET", path)["nodes"]], [0], path)
+    equal(kit.ok("POST", "/faults", rule)["nodes"][0]["id"], 0)
+    kit.refused(409, "POST", "/faults?node=0,1", rule, "node 1", "paused")
+    kit.do("kill", 0, 1)
+    equal(kit.ok("GET", "/status"), {"nodes": []})
+    kit.refused(409, "POST", "/faults", rule, "no node runs")
+
+
+@test
+def a_node_that_does_not_answer_is_named_and_holds_nobody_up(folder):
+    kit = Kit(nodes=2)
+    data = kit.ok("GET", "/cluster")["data"]
+    kit.do("kill", 1)
+    with socket.socket(socket.AF_UNIX) as s:  # in its place: one that takes the request, and is silent
+        os.unlink(f"{data}/node-1/.admin.sock")
+        s.bind(f"{data}/node-1/.admin.sock")
+        s.listen()
+        pid = kit.ok("GET", "/cluster")["nodes"][0]["pid"]
+        result = []
+        # the node stands still for the parent, too, but only a moment after the parent looked
+        os.rename(f"{data}/node-0/.admin.sock", f"{data}/node-0/.admin.away")
+        os.symlink(f"{data}/node-1/.admin.sock", f"{data}/node-0/.admin.sock")
+        t = threading.Thread(target=lambda: result.append(kit.ask("GET", "/status")))
+        began = time.monotonic()
+        t.start()
+        for _ in range(20):
+            equal(kit.ok("GET", "/cluster")["nodes"][0]["pid"], pid)  # meanwhile others are served
+        t.join(60)
+        if time.monotonic() - began < 4:
+            raise AssertionError("it did not wait")
+        equal(result[0][0], 500)
+        holds(result[0][1]["error"], "node 0 did not answer within 5 s")
+
+
+@test
+def many_ask_at_the_same_time_and_some_hang_up(folder):
+    kit = Kit(nodes=2)
+    host = kit.url.split("//")[1]
+    for i in range(40):  # they do not wait for the answer
+        c = http.client.HTTPConnection(host)
+        c.request("POST", "/nodes", json.dumps({"do": "pause" if i % 2 == 0 else "resume", "ids": [1]}))
+        c.close()
+    eventually("it is up or paused", lambda: kit.states()[1] in ("up", "paused"))
+    if kit.states()[1] == "paused":
+        kit.do("resume", 1)
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(kit.ask("GET", "/status")[0])) for _ in range(30)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    equal(results, [200] * 30)
+    starts = []
+    kit.do("kill", 0, 1)
+    waiting = threading.Thread(target=lambda: starts.append(kit.ask("POST", "/nodes", {"do": "start", "ids": [0, 1]})))
+    waiting.start()
+    waiting.join()
+    equal(starts[0][0], 200)
+    equal(kit.end(), 0)
+
+
+@test
+def the_admin_port_listens_where_it_is_told(folder):
+    for address, words in (("x", ["HOST:PORT"]), ("127.0.0.1:x", ["HOST:PORT"]), ("70000", ["HOST:PORT"]), ("no.such.host.invalid:0", ["is the host's name right"])):
+        r = run(KBROKER, "cluster", "--nodes", 1, "--base-port", 0, "--ephemeral", "--admin", address)
+        equal((r.returncode, r.stdout), (1, ""), address)
+        holds(r.stderr, f"--admin {address}", *words)
+    p = subprocess.Popen([KBROKER, "cluster", "--nodes", "1", "--base-port", "0", "--ephemeral", "--admin", "[::1]:0", "--until-eof"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    scene._children.append(p)
+    url = re.fullmatch(r"admin (http://\[::1\]:\d+)\n", p.stdout.readline().decode()).group(1)
+    with urllib.request.urlopen(f"{url}/cluster", timeout=60) as r:
+        equal(json.loads(r.read())["nodes"][0]["id"], 0)
+
+
+@test
+def words_that_do_not_go_together_are_usage_errors(folder):
+    for args, words in ((["--ephemeral"], ["--nodes N"]), (["--nodes", "1", "--ephemeral", "--data", "d"], ["--ephemeral", "--data"]), (["--nodes", "1", "--admin"], ["--admin needs a value"]),
+                        (["--nodes", "1", "--until-eoff"], ["--until-eof"]), (["--nodes", "1", "--ephemera"], ["--ephemeral"])):
+        r = run(KBROKER, "cluster", *args, cwd=folder)
+        equal((r.returncode, r.stdout), (2, ""), " ".join(args))
+        holds(r.stderr, *words)
+    equal(os.listdir(folder), [])
+
+
+if __name__ == "__main__":
+    main()
