@@ -41,6 +41,17 @@ list(JOIN KC_PC_LIBS " " KC_PC_LIBS_TEXT)
 # ${pcfiledir} is where the file lies: the installation may be moved.
 file(RELATIVE_PATH KC_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/client/kclient.pc.in ${CMAKE_BINARY_DIR}/kclient.pc @ONLY)
+# The same for whoever links from the build tree (bindings/go): PKG_CONFIG_PATH=build/pkgconfig.
+function(kc_build_tree_pc)
+  set(KC_PC_PREFIX ..)
+  set(CMAKE_INSTALL_INCLUDEDIR include)
+  set(CMAKE_INSTALL_LIBDIR lib)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/include SYMBOLIC)
+  configure_file(${PROJECT_SOURCE_DIR}/client/kclient.pc.in ${CMAKE_BINARY_DIR}/pkgconfig/kclient.pc @ONLY)
+endfunction()
+if(PROJECT_IS_TOP_LEVEL)
+  kc_build_tree_pc()
+endif()
 include(CMakePackageConfigHelpers)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kclientConfig.cmake.in ${CMAKE_BINARY_DIR}/kclientConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kclient PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)

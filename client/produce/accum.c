@@ -483,7 +483,7 @@ static void want_sealed(struct kc_accum *a, bool *wake) {
     *wake = true;
 }
 
-/* The queue is full: what lingers goes out now. */
+/* The queue is full, or somebody waits: what lingers goes out now. */
 static void press(struct kc_accum *a, bool *wake) {
     if (a->pressed) return;
     a->pressed = true;
@@ -516,6 +516,7 @@ static void mark_staged(const struct kc_accum *a, struct kc_batch *b, const stru
         item->ts_delta = r->partition;
     }
     if (r->partition >= 0 || waits_for_count(a, r)) b->keyed = true;
+    if (r->flags & KC_SEND_NOW) b->hurried = true;
 }
 
 static inline kc_err append(struct kc_accum *a, struct kc_part *p, struct kc_rec *r, const struct kc_now *now, int64_t cost, bool urgent, bool *wake) {
@@ -563,7 +564,9 @@ static kc_err put_locked(struct kc_accum *a, struct kc_rec *r, const struct kc_n
     if (r->has_guid || a->settings->enable_guid) give_id(a, r);
     struct kc_part *p = pick(a, t, r, cost);
     if (KW_UNLIKELY(!p)) return KC_NO_MEMORY;
-    return append(a, p, r, now, cost, urgent, wake);
+    kc_err err = append(a, p, r, now, cost, urgent, wake);
+    if (KW_UNLIKELY((r->flags & KC_SEND_NOW) && !err)) press(a, wake);
+    return err;
 }
 
 /* A place that was kept and is not used after all. With nothing left in the queue there is no release to wait for, either. */

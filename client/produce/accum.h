@@ -74,6 +74,7 @@ struct kc_batch {
     uint8_t state;             /* enum kc_batch_state */
     bool keyed;                /* staged: has records whose partition waits for the count, or is given */
     bool ids;                  /* has records with an id */
+    bool hurried;              /* staged: has records that do not linger */
     /* the sender's */
     bool packed;               /* compressed, or found not to shrink */
     bool final;                /* header and CRC are set: these are the bytes, on every attempt (CP-02) */
@@ -200,7 +201,7 @@ struct kc_accum {
     size_t spare_count;
     int64_t look_us;           /* when the sender looks by itself */
     bool hungry;               /* it would send a sealed batch at once */
-    bool pressed;              /* a send was refused since the sender last looked: linger is over for all */
+    bool pressed;              /* since the sender last looked a send was refused, or one came that does not linger: linger is over for all */
     int64_t deadline_us;       /* no batch opened since the sender last looked ends before it */
     uint32_t flushing;         /* linger is over for all while flushes run */
     bool closed;

@@ -76,6 +76,7 @@ static void deal_out(struct kc_sender *s, struct kc_ptopic *t, struct kc_batch *
     }
     int64_t moved = i == b->count ? bytes : kc_accum_cost(b, i);
     t->staging.waiting_bytes -= (uint32_t)moved;
+    if (b->hurried) a->pressed = true; /* taken in this turn */
     if (i == b->count) {
         kw_blk_unref(b->blk);
         b->blk = NULL;

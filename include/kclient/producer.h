@@ -16,6 +16,7 @@ enum kc_record_flag {
     KC_HAS_PARTITION = 1, /**< `partition` is meant, also when it is 0 */
     KC_HAS_TIMESTAMP = 2, /**< `timestamp_ms` is meant, also when it is 0 */
     KC_NO_REPORT = 4,     /**< a report only when the record fails */
+    KC_SEND_NOW = 8,      /**< does not wait for linger.ms: it goes at once, and what lingers in this producer with it */
 };
 
 /** One record to send. Zero-filled members are defaults. */

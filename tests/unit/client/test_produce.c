@@ -34,6 +34,31 @@ static void test_CP_06_flush_does_not_linger(void **state) {
     world_free(w);
 }
 
+/* KC_SEND_NOW: also while the topic is not known, and its records wait to be dealt out by their keys. What lingers goes with it. */
+static void test_send_now_does_not_linger(void **state) {
+    (void)state;
+    static const char *const pairs[] = {"linger.ms", "300000", NULL};
+    for (int32_t key_len = -1; key_len <= 3; key_len += 4) {
+        struct world *w = world_new(pairs, 1);
+        for (int round = 0; round < 2; round++) { /* the topic is not known yet; known */
+            assert_int_equal(world_send(w, -1, "key", key_len, "lingers", 7, 1), KC_OK);
+            if (round > 0) net_advance(w->net, 5 * SECOND);
+            assert_int_equal(w->logs[0][0].count, round * 2);
+            struct rec_room room;
+            struct kc_rec r = {.topic = w->topic, .partition = -1, .flags = KC_SEND_NOW, .key = {(const uint8_t *)"key", key_len},
+                               .value = {(const uint8_t *)"now", 3}, .headers = room.headers, .opaque = 2};
+            bool wake = false;
+            assert_int_equal(kc_accum_prepare(&w->p->accum, &r), KC_OK);
+            assert_int_equal(kc_accum_put(&w->p->accum, &r, &w->net->now, false, &wake), KC_OK);
+            assert_true(wake);
+            kc_produce_turn(w->p);
+            net_advance(w->net, 50 * MS);
+            assert_int_equal(w->logs[0][0].count, round * 2 + 2);
+        }
+        world_free(w);
+    }
+}
+
 static void test_flush_of_nothing_and_of_many(void **state) {
     (void)state;
     static const char *const pairs[] = {"linger.ms", "1000", "batch.num.messages", "10", NULL};
@@ -660,6 +685,7 @@ static void test_failing_allocations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_CP_06_flush_does_not_linger),
+        cmocka_unit_test(test_send_now_does_not_linger),
         cmocka_unit_test(test_flush_of_nothing_and_of_many),
         cmocka_unit_test(test_flush_waits_for_records_without_a_partition),
         cmocka_unit_test(test_staged_records_keep_their_order),
