@@ -1,6 +1,7 @@
 /* main.c - the kbroker program: command line, data folder and its lock, one node in the real shell, signals.
  *
- * Calls shell_options (command line), shell_net, shell_link, shell_disk, admin_http, node; `kbroker cluster` is cluster's, `kbroker fault` admin_http_ask's.
+ * Calls shell_options (command line), shell_net, shell_link, shell_disk, admin_http, node; `kbroker cluster` is cluster's, `kbroker fault` admin_http_ask's,
+ * `kbroker explain` shell_explain's.
  * The loop's turns end in kb_shell_turn.
  */
 #include <errno.h>
@@ -313,6 +314,7 @@ int main(int argc, char **argv) {
     hold_standard_descriptors();
     if (argc > 1 && strcmp(argv[1], "cluster") == 0) return kb_cluster_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "fault") == 0) return kb_admin_ask_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "explain") == 0) return kb_explain_main(argc, argv);
     mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
     mallopt(M_ARENA_MAX, 2);

@@ -14,6 +14,7 @@ enum { FILE_SIZE_MAX = 16 << 20 };
 static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "       kbroker cluster --nodes N [options]   (kbroker cluster --help)\n"
                             "       kbroker fault add|list|clear --data DIR   (kbroker fault --help)\n"
+                            "       kbroker explain [NAME...]   what properties mean (kbroker explain --help)\n"
                             "\n"
                             "Runs one broker in the foreground. Without arguments: data in ./kbroker-data,\n"
                             "listening on 127.0.0.1:9092, topics created when first used. Prints\n"

@@ -151,6 +151,16 @@ static void explain(const kc_config_entry *e) {
     cli_print_wrapped(stdout, e->text, 4, 4);
 }
 
+static void explain_json(const kc_config_entry *e) {
+    const char *const members[][2] = {{"name", e->name}, {"aliases", e->aliases}, {"scope", e->scope}, {"type", e->type},
+                                      {"range", e->range}, {"default", e->def}, {"text", e->text}};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        printf("%s\"%s\":", i == 0 ? "{" : ",", members[i][0]);
+        cli_json_text(stdout, members[i][1], strlen(members[i][1]));
+    }
+    printf("}\n");
+}
+
 static bool named(const kc_config_entry *e, const char *name) {
     if (!strcasecmp(e->name, name)) return true;
     size_t n = strlen(name);
@@ -165,15 +175,24 @@ static bool named(const kc_config_entry *e, const char *name) {
 }
 
 static int config_explain(int argc, char **argv) {
-    const struct cli_command c = {
-        "config explain", "[NAME...]", "What the client's properties mean: all, or those named.", NULL, 0, CLI_OPERANDS_MAX, NULL, 0,
-        "  kc config explain linger.ms acks\n  kc config explain\n"};
+    bool json = false;
+    const struct cli_option options[] = {{0, "json", NULL, "print JSON, a line a property", CLI_FLAG, &json}};
+    const struct cli_command c = {"config explain",
+                                  "[NAME...]",
+                                  "Says what the client's properties mean: all, or those named.",
+                                  NULL,
+                                  0,
+                                  CLI_OPERANDS_MAX,
+                                  options,
+                                  sizeof options / sizeof *options,
+                                  "  kc config explain linger.ms acks\n  kc config explain --json\n"};
     struct cli_operands o;
     int rc = cli_parse(&c, argc, argv, &o);
     if (rc >= 0) return rc;
     kc_config_entry e;
+    void (*show)(const kc_config_entry *) = json ? explain_json : explain;
     if (o.count == 0)
-        for (size_t i = 0; kc_config_describe(i, &e) == KC_OK; i++) explain(&e);
+        for (size_t i = 0; kc_config_describe(i, &e) == KC_OK; i++) show(&e);
     rc = CLI_OK;
     for (int k = 0; k < o.count; k++) {
         bool found = false;
@@ -181,7 +200,7 @@ static int config_explain(int argc, char **argv) {
         kw_nearest_init(&near, o.v[k]);
         for (size_t i = 0; kc_config_describe(i, &e) == KC_OK && !found; i++) {
             kw_nearest_offer(&near, e.name);
-            if ((found = named(&e, o.v[k]))) explain(&e);
+            if ((found = named(&e, o.v[k]))) show(&e);
         }
         if (found) continue;
         fprintf(stderr, "kc: config explain: no property '%s'", o.v[k]);

@@ -201,6 +201,7 @@ static const struct refused {
 } refused[] = {
     {"sasl.", "SASL is not in this build yet"},
     {"ssl.", "TLS is not in this build yet"},
+    {"https.", "TLS is not in this build yet"},
     {"ssl_", "TLS is not in this build yet"},
     {"enable.ssl.certificate.verification", "TLS is not in this build yet"},
     {"enable.sasl.oauthbearer.unsecure.jwt", "SASL is not in this build yet"},

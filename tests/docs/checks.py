@@ -132,8 +132,8 @@ def file_maps_are_whole():
 
 
 def generated_pages_are_current(build):
-    """What tests/docs/generate.py writes is what is committed."""
-    r = subprocess.run([sys.executable, str(ROOT / "tests/docs/generate.py"), "--check", "--build", str(build)], capture_output=True, text=True, timeout=120)
+    """What cmake/docs/reference.py writes is what is committed."""
+    r = subprocess.run([sys.executable, str(ROOT / "cmake/docs/reference.py"), "--check", "--build", str(build)], capture_output=True, text=True, timeout=120)
     if r.returncode:
         yield (r.stdout + r.stderr).strip()
 
@@ -146,6 +146,6 @@ def readme_is_short():
 
 def all_of_them(build):
     """(name, what is wrong or "") of each check."""
-    for check, args in ((lists_are_whole, ()), (programs_are_compiled, ()), (links_lead_somewhere, ()), (options_exist, (build,)), (file_maps_are_whole, ()),
+    for check, args in ((lists_are_whole, ()), (programs_are_compiled, ()), (links_lead_somewhere, ()), (options_exist, (build,)), (file_maps_are_whole, ()), (generated_pages_are_current, (build,)),
                         (readme_is_short, ())):
         yield check.__name__.replace("_", " "), "\n  ".join(check(*args))

@@ -342,6 +342,29 @@ def a_fault_rule_makes_the_broker_misbehave_on_order(folder):
 
 
 @test
+def it_explains_its_properties(folder):
+    r = run(KBROKER, "explain")
+    equal((r.returncode, [line for line in r.stdout.splitlines() if len(line) > 80], "Known to Apache Kafka, without effect" in r.stdout), (0, [], False))
+    every = [json.loads(line) for line in run(KBROKER, "explain", "--json").stdout.splitlines()]
+    found = {(e["scope"], e["name"]): e for e in every}
+    equal(len(found), len(every), "names of one scope")
+    e = found["topic", "retention.ms"]
+    equal((e["type"], e["default"], e["synonyms"].split(",")[0], e["ignored"]), ("integer", "604800000", "log.retention.ms", False))
+    equal(found["broker", "authorizer.class.name"]["ignored"], True)
+    # What a broker that runs tells of itself is the same table.
+    b = Broker(folder / "d")
+    told = kc(b, "config", "describe", "broker", "0", "--all", "--json").stdout
+    equal(sorted(json.loads(line)["name"] for line in told.splitlines()), sorted(name for (scope, name), e in found.items() if scope == "broker" and not e["ignored"]))
+    r = run(KBROKER, "explain", "min.insync.replicas", "retention.sm")
+    equal((r.returncode, r.stdout.count("min.insync.replicas\n")), (1, 2))
+    holds(r.stderr, "retention.ms")
+    for args, words in ((["--jsn"], "--json"), (["-x"], "no option")):
+        r = run(KBROKER, "explain", *args)
+        equal((r.returncode, r.stdout), (2, ""))
+        holds(r.stderr, words)
+
+
+@test
 def the_admin_port_listens_where_it_is_told(folder):
     b = Broker(folder / "d", "--set", "admin.listener=127.0.0.1:0")
     url = re.search(r"admin port: (http://127.0.0.1:\d+)/faults", b.text()).group(1)

@@ -51,7 +51,7 @@ def wrong_words_are_usage_errors_that_name_the_right_one(folder):
 
 @test
 def help_fits_a_terminal(folder):
-    for args in [[KBROKER], [KBROKER, "run"], [KC, "topic"], [KC, "config"], [KC, "bench"], [KC], *([KC, *c] for c in COMMANDS)]:
+    for args in [[KBROKER], [KBROKER, "run"], [KBROKER, "explain"], [KC, "topic"], [KC, "config"], [KC, "bench"], [KC], *([KC, *c] for c in COMMANDS)]:
         r = run(*args, "--help")
         equal((r.returncode, r.stderr), (0, ""), f"{args} --help")
         equal([line for line in r.stdout.splitlines() if len(line) > 80], [], f"lines of {args} --help")
@@ -349,6 +349,9 @@ def describe_and_config_speak_json(folder):
     equal(kc(b, "topic", "list").stdout, "")
     holds(run(KC, "config", "explain", "queue.buffering.max.ms").stdout, "linger.ms")
     equal(run(KC, "config", "explain", "no.such").returncode, 1)
+    explained = [json.loads(line) for line in run(KC, "config", "explain", "--json").stdout.splitlines()]
+    equal([e["default"] for e in explained if e["name"] == "linger.ms"], ["5"])
+    equal(json.loads(run(KC, "config", "explain", "--json", "queue.buffering.max.ms").stdout)["name"], "linger.ms")
 
 
 main()

@@ -204,6 +204,7 @@ static void test_errors_name_the_nearest_and_the_range(void **state) {
     expect_refused("bootstrap.servers", "h:70000", KC_CONFIG, "valid");
     expect_refused("security.protocol", "SSL", KC_UNSUPPORTED, "not in this build yet");
     expect_refused("ssl.ca.location", "/x", KC_UNSUPPORTED, "TLS");
+    expect_refused("https.ca.location", "/x", KC_UNSUPPORTED, "TLS");
     expect_refused("sasl.mechanism", "PLAIN", KC_UNSUPPORTED, "SASL");
     expect_refused("transactional.id", "x", KC_UNSUPPORTED, "transactions");
     kc_error *e = NULL;
