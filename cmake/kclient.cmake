@@ -93,6 +93,10 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/client/admin.c)
   include(${PROJECT_SOURCE_DIR}/cmake/cli.cmake)
 endif()
 
+if(PROJECT_IS_TOP_LEVEL)
+  include(${PROJECT_SOURCE_DIR}/cmake/docs.cmake)
+endif()
+
 if(KC_TESTS)
   enable_testing()
   add_subdirectory(tests)

@@ -4,7 +4,7 @@
 set -euo pipefail
 what=${1:-test}
 build=(gcc cmake ninja-build pkg-config python3 libuv1-dev libssl-dev libzstd-dev liblz4-dev libsnappy-dev zlib1g-dev libmicrohttpd-dev libjansson-dev)
-test=(libcmocka-dev git curl clang libclang-rt-14-dev ccache kcat librdkafka-dev valgrind python3-venv doxygen mandoc util-linux iproute2)
+test=(libcmocka-dev git curl clang libclang-rt-14-dev ccache kcat librdkafka-dev valgrind python3-venv doxygen mandoc groff util-linux iproute2)
 packages=("${build[@]}")
 [ "$what" = build ] || packages+=(libsqlite3-dev) # examples/exactly_once.c
 [ "$what" = test ] && packages+=("${test[@]}")

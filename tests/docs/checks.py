@@ -138,6 +138,19 @@ def generated_pages_are_current(build):
         yield (r.stdout + r.stderr).strip()
 
 
+def man_pages_are_clean(build):
+    """Each man page of the build is formatted without a warning, by both formatters."""
+    made = sorted((build / "man").glob("man*/*.[0-9]"))
+    if len(made) < 30:
+        yield f"only {len(made)} man pages in {build}/man: ninja man"
+    for page in made:
+        lint = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", str(page)], capture_output=True, text=True, timeout=60)
+        groff = subprocess.run(["groff", "-man", "-T", "utf8", "-ww", "-rLL=100n", str(page)], capture_output=True, text=True, timeout=60)
+        for text in (lint.stdout, groff.stderr):
+            if text.strip():
+                yield text.strip()
+
+
 def readme_is_short():
     lines = (ROOT / "README.md").read_text().count("\n")
     if lines > README_LINES_MAX:
@@ -146,6 +159,6 @@ def readme_is_short():
 
 def all_of_them(build):
     """(name, what is wrong or "") of each check."""
-    for check, args in ((lists_are_whole, ()), (programs_are_compiled, ()), (links_lead_somewhere, ()), (options_exist, (build,)), (file_maps_are_whole, ()), (generated_pages_are_current, (build,)),
+    for check, args in ((lists_are_whole, ()), (programs_are_compiled, ()), (links_lead_somewhere, ()), (options_exist, (build,)), (file_maps_are_whole, ()), (generated_pages_are_current, (build,)), (man_pages_are_clean, (build,)),
                         (readme_is_short, ())):
         yield check.__name__.replace("_", " "), "\n  ".join(check(*args))

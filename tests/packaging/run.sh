@@ -21,6 +21,9 @@ cd "$tmp/src"
 
 for h in kclient producer consumer admin; do [ -f "$prefix/include/kclient/$h.h" ] || fail "kclient/$h.h is not installed"; done
 [ "$(find "$prefix/include" -name '*.h' | wc -l)" = "$(find "$here/../../include/kclient" -name '*.h' | wc -l)" ] || fail "a private header is installed"
+for m in man1/kc.1 man1/kc-topic-create.1 man1/kbroker.1 man3/libkclient.3 man5/kclient.properties.5; do
+    [ -f "$prefix/share/man/$m" ] || fail "$m is not installed"
+done
 names=$(nm -D --defined-only "$lib"/libkclient.so | awk '$2 ~ /^[A-Z]$/ { print $3 }' | grep -v '^kc_' || true)
 [ -z "$names" ] || fail "exported without KC_API: $names"
 readelf -d "$lib"/libkclient.so | grep -q 'SONAME.*libkclient\.so\.[0-9]*\]' || fail "no SONAME"
