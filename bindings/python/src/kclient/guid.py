@@ -29,3 +29,7 @@ def guid_bytes(guid: Any) -> bytes:
     if len(raw) != 16:
         raise BadGuid(f"an id has 16 bytes, not {len(raw)}")
     return raw
+
+
+def _uuid(raw: bytes) -> uuid.UUID:
+    return uuid.UUID(bytes=raw)

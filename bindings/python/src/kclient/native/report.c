@@ -1,0 +1,102 @@
+/* report.c - Report: what became of a record. Called by sender.c and Python. */
+#include "hot.h"
+
+#include <structmember.h>
+
+static PyObject *error_of(const kc_reports *container, kc_err code) {
+    static PyObject *make;
+    if (!helper(&make, "kclient.errors", "at_address")) return NULL;
+    return PyObject_CallFunction(make, "Ki", (unsigned long long)(uintptr_t)kc_reports_error(container), (int)code);
+}
+
+PyObject *report_of(const kc_reports *container, const kc_report *r, PyObject *topic) {
+    Report *out = PyObject_New(Report, &Report_type);
+    if (!out) return NULL;
+    out->topic = topic;
+    Py_INCREF(topic);
+    out->number = (long long)r->opaque;
+    out->offset = r->offset;
+    out->timestamp = r->timestamp_ms;
+    out->partition = r->partition;
+    out->outcome = r->outcome;
+    out->flags = r->flags;
+    out->size = r->size;
+    out->error = Py_None;
+    if (r->err) out->error = error_of(container, r->err);
+    else Py_INCREF(Py_None);
+    if (!out->error) Py_CLEAR(out);
+    return (PyObject *)out;
+}
+
+static void report_dealloc(PyObject *o) {
+    Py_XDECREF(((Report *)o)->topic);
+    Py_XDECREF(((Report *)o)->error);
+    PyObject_Free(o);
+}
+
+static PyObject *report_repr(PyObject *o) {
+    const Report *r = (Report *)o;
+    if (r->error != Py_None) return PyUnicode_FromFormat("<Report %lld of %U[%d]: %R>", r->number, r->topic, r->partition, r->error);
+    return PyUnicode_FromFormat("<Report %lld: %U[%d]@%lld%s>", r->number, r->topic, r->partition, r->offset,
+                                r->flags & KC_REPORT_DUPLICATE ? " duplicate" : "");
+}
+
+#define FLAG(name, flag)                                                                                                                \
+    static PyObject *get_##name(PyObject *o, void *unused) {                                                                            \
+        (void)unused;                                                                                                                   \
+        return PyBool_FromLong((((Report *)o)->flags & (flag)) != 0);                                                                   \
+    }
+FLAG(duplicate, KC_REPORT_DUPLICATE)
+FLAG(other_payload, KC_REPORT_OTHER_PAYLOAD)
+FLAG(offset_unknown, KC_REPORT_OFFSET_UNKNOWN)
+FLAG(deduped, KC_REPORT_DEDUPED)
+FLAG(perhaps_own, KC_REPORT_PERHAPS_OWN)
+static PyObject *get_ok(PyObject *o, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((Report *)o)->error == Py_None);
+}
+static PyObject *get_outcome(PyObject *o, void *unused) {
+    static PyObject *make;
+    (void)unused;
+    return helper(&make, "kclient.errors", "Outcome") ? PyObject_CallFunction(make, "i", ((Report *)o)->outcome) : NULL;
+}
+
+/* raise_for_error() -> itself, or its error raised. */
+static PyObject *report_raise(PyObject *o, PyObject *unused) {
+    (void)unused;
+    PyObject *error = ((Report *)o)->error;
+    if (error != Py_None) {
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        return NULL;
+    }
+    Py_INCREF(o);
+    return o;
+}
+
+static PyMemberDef members[] = {
+    {"topic", T_OBJECT, offsetof(Report, topic), READONLY, "the topic's name"},
+    {"error", T_OBJECT, offsetof(Report, error), READONLY, "a KafkaError; None: it is stored as acks asked"},
+    {"number", T_LONGLONG, offsetof(Report, number), READONLY, "what send returned"},
+    {"offset", T_LONGLONG, offsetof(Report, offset), READONLY, "-1: unknown (acks=0, failed)"},
+    {"timestamp", T_LONGLONG, offsetof(Report, timestamp), READONLY, "as stored, ms since 1970"},
+    {"partition", T_INT, offsetof(Report, partition), READONLY, "the partition"},
+    {"size", T_UINT, offsetof(Report, size), READONLY, "bytes of key and value"},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyGetSetDef getset[] = {
+    {"ok", get_ok, NULL, "True: no error", NULL},
+    {"outcome", get_outcome, NULL, "an Outcome", NULL},
+    {"duplicate", get_duplicate, NULL, "the broker had it already, and stored nothing; offset is the first copy's", NULL},
+    {"other_payload", get_other_payload, NULL, "a duplicate by its id whose first copy has another key or value", NULL},
+    {"offset_unknown", get_offset_unknown, NULL, "stored, but where is not known (any more)", NULL},
+    {"deduped", get_deduped, NULL, "the topic looks ids up: where the record has one, it is stored once", NULL},
+    {"perhaps_own", get_perhaps_own, NULL, "a duplicate, perhaps of an earlier attempt of this very send", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyMethodDef methods[] = {
+    {"raise_for_error", report_raise, METH_NOARGS, "raise_for_error()\n--\n\nThe report itself, or its error, raised."},
+    {NULL, NULL, 0, NULL},
+};
+PyTypeObject Report_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kclient.Report", .tp_basicsize = sizeof(Report), .tp_dealloc = report_dealloc,
+                            .tp_flags = Py_TPFLAGS_DEFAULT, .tp_members = members, .tp_getset = getset, .tp_methods = methods, .tp_repr = report_repr,
+                            .tp_doc = "The outcome of one record."};

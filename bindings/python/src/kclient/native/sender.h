@@ -1,0 +1,37 @@
+/* sender.h - what sender.c and send_many.c share. */
+#ifndef KCLIENT_PY_SENDER_H
+#define KCLIENT_PY_SENDER_H
+
+#include "hot.h"
+
+
+typedef struct {
+    PyObject_HEAD
+    kc_client *client;     /* both are held by owner */
+    kc_producer *producer; /* NULL: not attached */
+    PyObject *owner;
+    PyObject *topics, *names;    /* the client's: number by name, name by number */
+    PyObject *callbacks, *inbox; /* on_report by number; reports that have none */
+    PyObject *last_topic;
+    int64_t enqueue_us;          /* how long a full queue is waited for; -1: no limit */
+    unsigned long long next;     /* the number of the next record */
+    int32_t last_number;         /* of last_topic */
+    int track;                   /* 1: records without on_report have a report, too, when they succeed */
+} Sender;
+
+enum send_slot { SEND_TOPIC, SEND_VALUE, SEND_KEY, SEND_HEADERS, SEND_PARTITION, SEND_TIMESTAMP, SEND_GUID, SEND_ON_REPORT, SEND_SLOTS };
+
+/* Each gives 0, or -1 with an exception. */
+int take_arguments(const char *what, const char *const *names, int count, int required, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
+                   PyObject **slot);
+int sender_ready(Sender *s);
+int sender_topic(Sender *s, PyObject *topic, int32_t *number);
+/** Raises the exception of a refused record, or the one that a partitioner raised. */
+int sender_no(Sender *s, kc_err err, PyObject *topic, size_t accepted);
+int sender_expect(Sender *s, uint64_t number, PyObject *callback);
+void sender_forget(Sender *s, uint64_t number);
+/** Takes reports, which hold their places in the queue. */
+int sender_make_room(Sender *s);
+PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+#endif
