@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/** Takes records in, assigned by hand or by its group. Of kc_consumer_new; kc_consumer_free. */
 typedef struct kc_consumer kc_consumer;
 
 /** What counts as processed, and may so be committed automatically: fixed at creation, since the two must not mix. BY_POLL: a poll marks what
@@ -47,6 +48,7 @@ KC_API kc_err kc_consumer_seek(kc_consumer *c, kc_topic_partition *parts, size_t
 /** No records of these are delivered (and no more fetched) until resumed; what was fetched before waits, or is fetched again if others need
  * the room. Resuming what is not paused changes nothing (CC-08). Lasts over a rebalance for partitions that the group gives back at once. */
 KC_API kc_err kc_consumer_pause(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
+/** Ends a pause. Per-item errors in parts[].err (KC_NOT_ASSIGNED); returns the first of them. */
 KC_API kc_err kc_consumer_resume(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
 /** parts[].offset out: the next offset that poll will deliver; -1001 while it is being looked up. */
 KC_API kc_err kc_consumer_position(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n);
@@ -79,11 +81,12 @@ KC_API size_t kc_consumer_member(kc_consumer *c, int32_t *generation, char *id, 
 
 /** An offset with what else is committed with it. The first fields are those of kc_topic_partition. */
 typedef struct kc_offset {
-    int32_t topic, partition;
-    int64_t offset;       /**< the next one to be consumed: that of the last record processed + 1 */
-    int32_t leader_epoch; /**< of the record before it; 0 or -1 unknown */
-    kc_err err;           /**< out, per item */
-    kc_bytes metadata;    /**< the application's, UTF-8; size 0: none */
+    int32_t topic;               /**< kc_client_topic */
+    int32_t partition;           /**< its partition */
+    int64_t offset;              /**< the next one to be consumed: that of the last record processed + 1 */
+    int32_t leader_epoch;        /**< of the record before it; 0 or -1 unknown */
+    kc_err err;                  /**< out, per item */
+    kc_bytes metadata;           /**< the application's, UTF-8; size 0: none */
 } kc_offset;
 
 /** Marks records as processed, up to before parts[].offset, and so what automatic commits, and kc_consumer_commit without items, commit. Never
@@ -104,6 +107,7 @@ KC_API kc_err kc_consumer_commit_start(kc_consumer *c, const kc_offset *offsets,
 /** The group's committed offsets of any partitions. parts[].offset and leader_epoch out; offset -1: none is committed. timeout_us 0:
  * default.api.timeout.ms. Per-item errors in parts[].err; returns the first of them. KC_CONFIG: no group.id. */
 KC_API kc_err kc_consumer_committed(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+/** The same as an operation; results: kc_op_result_offsets, or kc_op_result_committed. Copies the items. */
 KC_API kc_err kc_consumer_committed_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque,
                                           kc_op **op, kc_error **error);
 /** Results of kc_consumer_committed_start with their metadata, which is borrowed until the operation is freed (kc_op_result_offsets gives
@@ -112,6 +116,7 @@ KC_API size_t kc_op_result_committed(const kc_op *op, kc_offset *out, size_t str
 
 /* ------------------------------------------------------------------ events */
 
+/** What an event tells. */
 enum kc_event_kind {
     KC_EVENT_RECORDS = 1,       /**< records of one partition */
     KC_EVENT_PARTITION_END = 2, /**< the end was reached (enable.partition.eof) */
@@ -143,7 +148,9 @@ KC_API kc_err kc_event_ack(kc_event *e);
 KC_API int64_t kc_event_deadline_us(const kc_event *e);
 
 KC_API int32_t kc_event_kind(const kc_event *e); /**< enum kc_event_kind; unknown kinds are to be ignored */
+/** The topic of RECORDS, PARTITION_END and ERROR (kc_client_topic); 0: of none. */
 KC_API int32_t kc_event_topic(const kc_event *e);
+/** Their partition; -1: of none. */
 KC_API int32_t kc_event_partition(const kc_event *e);
 KC_API const kc_error *kc_event_error(const kc_event *e); /**< of KC_EVENT_ERROR; borrowed */
 KC_API int64_t kc_event_offset(const kc_event *e); /**< PARTITION_END: the end; RECORDS: position after the event; ERROR: where, or -1 */
@@ -155,24 +162,32 @@ KC_API size_t kc_event_count(const kc_event *e);           /**< records */
 
 /** A record inside an event's span. Frozen: later fields get accessors. Offsets are into the span of the event. */
 typedef struct kc_view {
-    int64_t offset, timestamp_ms;
-    uint32_t key_at, value_at;
-    int32_t key_size, value_size; /**< -1: null */
-    uint32_t headers_at, header_count;
+    int64_t offset;              /**< the record's place in the partition */
+    int64_t timestamp_ms;        /**< ms since 1970; -1 none */
+    uint32_t key_at;             /**< where the key begins */
+    uint32_t value_at;           /**< where the value begins */
+    int32_t key_size;            /**< bytes of the key; -1: null */
+    int32_t value_size;          /**< bytes of the value; -1: null */
+    uint32_t headers_at;         /**< where the headers begin, as the record format has them: kc_event_headers parses them */
+    uint32_t header_count;       /**< how many headers */
 } kc_view;
 /** All views of a RECORDS event, kc_event_count of them, contiguous, and the bytes that they point into. Borrowed until the event is freed.
  */
 KC_API const kc_view *kc_event_views(const kc_event *e);
+/** The bytes that the views point into, *size of them. */
 KC_API const uint8_t *kc_event_span(const kc_event *e, size_t *size);
 
 /** One record as pointers, for C callers. Borrowed until the event is freed. */
 typedef struct kc_message {
-    int32_t topic, partition;
-    int64_t offset, timestamp_ms;
-    kc_bytes key, value;
-    uint32_t header_count;
-    int32_t timestamp_type; /**< 0 create time, 1 log append time, -1 none */
-    int32_t leader_epoch;
+    int32_t topic;               /**< kc_client_topic */
+    int32_t partition;           /**< its partition */
+    int64_t offset;              /**< its place in the partition */
+    int64_t timestamp_ms;        /**< ms since 1970; -1 none */
+    kc_bytes key;                /**< p NULL: null */
+    kc_bytes value;              /**< p NULL: null */
+    uint32_t header_count;       /**< how many headers: kc_event_headers */
+    int32_t timestamp_type;      /**< 0 create time, 1 log append time, -1 none */
+    int32_t leader_epoch;        /**< in which it was stored; -1 unknown */
 } kc_message;
 /** index from 0; KC_INVALID past the end or for another kind of event. */
 KC_API kc_err kc_event_message(const kc_event *e, size_t index, kc_message *out);
@@ -193,6 +208,7 @@ KC_API size_t kc_consumer_headers(kc_consumer *c, kc_header *out, size_t stride,
  * offset, -1 when there is none at or after the timestamp. timeout_us 0: default.api.timeout.ms, which is also the _start form's limit. Per-item
  * errors in parts[].err; returns the first of them. */
 KC_API kc_err kc_consumer_offsets(kc_consumer *c, kc_topic_partition *parts, size_t stride, size_t n, int64_t timeout_us, kc_error **error);
+/** The same as an operation; results: kc_op_result_offsets. Copies the items. */
 KC_API kc_err kc_consumer_offsets_start(kc_consumer *c, const kc_topic_partition *parts, size_t stride, size_t n, uint64_t opaque,
                                         kc_op **op, kc_error **error);
 /** Results of kc_consumer_offsets_start, or of kc_admin_delete_records_start: up to max items; returns how many there are. */
@@ -200,18 +216,19 @@ KC_API size_t kc_op_result_offsets(const kc_op *op, kc_topic_partition *out, siz
 
 /** What a partition waits for. With a subscription the first item is the membership itself: topic 0, partition -1. */
 typedef struct kc_why {
-    int32_t topic, partition;
-    int32_t state;     /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7
+    int32_t topic;               /**< kc_client_topic; 0: the membership itself */
+    int32_t partition;           /**< its number; -1: the membership itself */
+    int32_t state;               /**< 0 delivering, 1 paused, 2 offset lookup, 3 leader unknown, 4 connecting, 5 fetch outstanding, 6 at the end, 7
                           backing off after an error, or waiting for a seek, 8 held back by the memory budget or undelivered records, 9 the
                           committed offset is asked for, 10 ASSIGNED is not acknowledged, 11 being revoked.
                           Of the membership: 20 stable, 21 finding the coordinator, 22 joining: waits for the other members, 23 syncing:
                           waits for the leader's share-out, 24 revoking: waits for the application, or for the commit before partitions go,
                           25 backing off after an error, 26 left since poll was not called (max.poll.interval.ms), 27 failed for good, 28
                           leading, and waiting for metadata of topics, or looking for topics that match, 29 leaving */
-    int32_t broker;    /**< on whom (of the membership: the coordinator), -1 nobody */
-    int64_t since_us;  /**< how long */
-    kc_err last_error; /**< KC_OK: the last answer was good */
-    char text[240];    /**< the same as a sentence */
+    int32_t broker;              /**< on whom (of the membership: the coordinator), -1 nobody */
+    int64_t since_us;            /**< how long */
+    kc_err last_error;           /**< KC_OK: the last answer was good */
+    char text[240];              /**< the same as a sentence */
 } kc_why;
 /** Up to max partitions of the assignment; *count is how many there are. Asks loop context, so it takes as long as its turn under way. */
 KC_API kc_err kc_consumer_why(kc_consumer *c, kc_why *out, size_t stride, size_t max, size_t *count);

@@ -29,18 +29,23 @@
 extern "C" {
 #endif
 
+/** Marks what the library exports. */
 #if defined(_WIN32)
 #define KC_API
 #else
 #define KC_API __attribute__((visibility("default")))
 #endif
 
+/** Version of these headers: changes may break callers. */
 #define KC_VERSION_MAJOR 0
+/** Version of these headers: new things. */
 #define KC_VERSION_MINOR 1
+/** Version of these headers: mends. */
 #define KC_VERSION_PATCH 0
 /** The library's version as text, e.g. "0.1.0". Static. */
 KC_API const char *kc_version(void);
 
+/** As a limit of time: none. */
 #define KC_FOREVER ((int64_t)-1)
 
 /* ------------------------------------------------------------------ errors */
@@ -94,14 +99,18 @@ enum kc_outcome {
     KC_MAYBE_PERSISTED = 1, /**< it was sent and no answer came */
     KC_PERSISTED = 2,       /**< in the log, as acks asked */
 };
+/** What the application is advised to do about an error. */
 enum kc_action { KC_ACTION_NONE = 0, KC_ACTION_RETRY = 1, KC_ACTION_ABORT_TXN = 2, KC_ACTION_RECREATE = 3, KC_ACTION_FIX_CONFIG = 4 };
 
 /** An error with its history. Owned by whoever received it; kc_error_free. Immutable, any thread. */
 typedef struct kc_error kc_error;
+/** What failed; KC_OK for NULL. */
 KC_API kc_err kc_error_code(const kc_error *e);
+/** The code's name: kc_err_name. */
 KC_API const char *kc_error_name(const kc_error *e);
 /** What failed, where, why, and what to do. */
 KC_API const char *kc_error_message(const kc_error *e);
+/** 1 when the same call may succeed later without a change. */
 KC_API int32_t kc_error_retriable(const kc_error *e);
 /** 1 when the handle cannot go on and must be made anew. */
 KC_API int32_t kc_error_fatal(const kc_error *e);
@@ -109,14 +118,17 @@ KC_API int32_t kc_error_outcome(const kc_error *e); /**< enum kc_outcome */
 KC_API int32_t kc_error_action(const kc_error *e);  /**< enum kc_action */
 /** The attempts that led here, oldest first; long chains keep the first and the last ones. */
 typedef struct kc_attempt {
-    int64_t at_ms;          /**< wall clock, ms since 1970 */
-    int32_t broker;         /**< node id; -1 a bootstrap address or none */
-    kc_err cause;
-    const char *phase;      /**< "resolve", "connect", "negotiate", "send", "await answer", "answer", "queue" */
-    const char *detail;     /**< address, error text of the system; "" when nothing more is known */
+    int64_t at_ms;               /**< wall clock, ms since 1970 */
+    int32_t broker;              /**< node id; -1 a bootstrap address or none */
+    kc_err cause;                /**< why it failed */
+    const char *phase;           /**< "resolve", "connect", "negotiate", "send", "await answer", "answer", "queue" */
+    const char *detail;          /**< address, error text of the system; "" when nothing more is known */
 } kc_attempt;
+/** How many attempts it keeps. */
 KC_API size_t kc_error_attempt_count(const kc_error *e);
+/** One attempt, index from 0; its texts are the error's. KC_INVALID past the end. */
 KC_API kc_err kc_error_attempt(const kc_error *e, size_t index, kc_attempt *out);
+/** Frees it; NULL does nothing. */
 KC_API void kc_error_free(kc_error *e);
 
 /* ------------------------------------------------------------- process-wide */
@@ -135,14 +147,20 @@ KC_API kc_err kc_config_set(kc_config *c, const char *name, const char *value, k
 /** The effective value as text; NULL when the name is unknown or has no value. Borrowed until the next set or free. */
 KC_API const char *kc_config_get(const kc_config *c, const char *name);
 KC_API kc_config *kc_config_dup(const kc_config *c); /**< a copy of its own; NULL: out of memory */
+/** Frees it; what was made with it keeps what it needs. NULL does nothing. */
 KC_API void kc_config_free(kc_config *c);
 
 /** The table behind it, for documentation and `kc config explain`. Index from 0; KC_INVALID past the end. Static strings. */
 typedef struct kc_config_entry {
-    const char *name, *aliases; /**< aliases: comma-separated, "" none */
-    const char *scope;          /**< "client", "producer", "consumer" */
-    const char *type, *range, *def, *text;
+    const char *name;            /**< the property */
+    const char *aliases;         /**< other names, comma-separated; "" none */
+    const char *scope;           /**< "client", "producer", "consumer" */
+    const char *type;            /**< "integer", "decimal", "boolean", "choice", "text", "addresses" */
+    const char *range;           /**< what it may be, in words; "" anything */
+    const char *def;             /**< the default as text; "" none */
+    const char *text;            /**< what it means, one or two sentences */
 } kc_config_entry;
+/** One entry of the table. */
 KC_API kc_err kc_config_describe(size_t index, kc_config_entry *out);
 
 /* ------------------------------------------------------------------ clients */
@@ -168,11 +186,13 @@ KC_API const char *kc_client_topic_name(kc_client *c, int32_t topic); /**< NULL:
 /** A descriptor (eventfd) that is readable when something is ready, in both modes; with client.thread=none also when the loop has to run. Never
  * read or close it; kc_client_ready drains it. */
 KC_API int kc_client_fd(kc_client *c);
+/** What became ready. */
 enum kc_ready_kind { KC_READY_REPORTS = 1, KC_READY_EVENT = 2, KC_READY_SPACE = 3, KC_READY_OP = 4, KC_READY_LOG = 5 };
+/** Something that became ready. */
 typedef struct kc_ready {
-    int32_t kind;     /**< enum kc_ready_kind; unknown kinds are to be ignored */
-    uint64_t opaque;  /**< of the role (its configuration's `opaque`) or the operation */
-    void *role;       /**< kc_producer *, kc_consumer * or kc_op *; NULL for KC_READY_LOG */
+    int32_t kind;                /**< enum kc_ready_kind; unknown kinds are to be ignored */
+    uint64_t opaque;             /**< of the role (its configuration's `opaque`) or the operation */
+    void *role;                  /**< kc_producer *, kc_consumer * or kc_op *; NULL for KC_READY_LOG */
 } kc_ready;
 /** Up to max things that became ready since they were last drained. Returns how many; while that is max, there may be more. SPACE comes after a
  * refused send, OP once, when an operation of a _start function ends. */
@@ -199,6 +219,7 @@ KC_API int32_t kc_op_done(const kc_op *op); /**< 1 once there is a result */
 KC_API uint64_t kc_op_opaque(const kc_op *op); /**< as given to its _start */
 /** Ends it with KC_CANCELLED soon, unless it is done already; what was sent may still take effect. */
 KC_API void kc_op_cancel(kc_op *op);
+/** Drops the caller's hold, whether it is done or not. NULL does nothing. */
 KC_API void kc_op_free(kc_op *op);
 
 /* --------------------------------------------------------------- record ids */
@@ -219,21 +240,24 @@ KC_API const char *kc_guid_to_text(const uint8_t guid[16], char text[KC_GUID_TEX
 
 /* ------------------------------------------------------------- shared shapes */
 
+/** Bytes somewhere: of the caller's where they go in, borrowed from their container where they come out. */
 typedef struct kc_bytes {
-    const void *p;  /**< NULL: Kafka's null, when size is 0 */
-    size_t size;
+    const void *p;               /**< NULL: Kafka's null, when size is 0 */
+    size_t size;                 /**< how many */
 } kc_bytes;
+/** A record's header. */
 typedef struct kc_header {
-    const char *name;   /**< UTF-8, name_size bytes (0: up to its NUL) */
-    size_t name_size;
-    kc_bytes value;
+    const char *name;            /**< UTF-8, name_size bytes (0: up to its NUL) */
+    size_t name_size;            /**< bytes of the name; 0, going in: up to its NUL */
+    kc_bytes value;              /**< what it says; p NULL and size 0: null */
 } kc_header;
+/** A partition, with an offset in or out, and an outcome of its own. */
 typedef struct kc_topic_partition {
-    int32_t topic;      /**< kc_client_topic */
-    int32_t partition;
-    int64_t offset;     /**< or a timestamp, a special offset, as the call says */
-    int32_t leader_epoch; /**< -1 unknown */
-    kc_err err;         /**< out, per item */
+    int32_t topic;               /**< kc_client_topic */
+    int32_t partition;           /**< its number, from 0 */
+    int64_t offset;              /**< or a timestamp, a special offset, as the call says */
+    int32_t leader_epoch;        /**< -1 unknown */
+    kc_err err;                  /**< out, per item */
 } kc_topic_partition;
 
 #ifdef __cplusplus
