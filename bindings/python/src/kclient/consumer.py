@@ -164,7 +164,7 @@ def processed_offset(item: Processed) -> TopicPartition:
 # ---- Slow calls, for both APIs
 
 
-def _offsets_result(client: Any, n: int, committed: bool) -> Callable[[Any, Optional[Exception]], List[TopicPartition]]:
+def offsets_result(client: Any, n: int, committed: bool) -> Callable[[Any, Optional[Exception]], List[TopicPartition]]:
     def result(op: Any, error: Optional[Exception]) -> List[TopicPartition]:
         shape, read = ("kc_offset", lib.kc_op_result_committed) if committed else ("kc_topic_partition", lib.kc_op_result_offsets)
         out = ffi.new(f"{shape}[]", max(n, 1))
@@ -199,14 +199,14 @@ def committed_call(client: Any, handle: Any, partitions: Sequence[TopicPartition
     array, n = to_c(client, partitions), len(partitions)
     size = ffi.sizeof("kc_topic_partition")
     return Call("committed", lambda opaque, op, error: int(lib.kc_consumer_committed_start(handle, array, size, n, opaque, op, error)),
-                _offsets_result(client, n, True), array)
+                offsets_result(client, n, True), array)
 
 
 def offsets_call(client: Any, handle: Any, partitions: Sequence[TopicPartition]) -> Call[List[TopicPartition]]:
     array, n = to_c(client, partitions), len(partitions)
     size = ffi.sizeof("kc_topic_partition")
     return Call("offsets", lambda opaque, op, error: int(lib.kc_consumer_offsets_start(handle, array, size, n, opaque, op, error)),
-                _offsets_result(client, n, False), array)
+                offsets_result(client, n, False), array)
 
 
 def close_call(handle: Any, timeout_us: int) -> Call[None]:

@@ -40,34 +40,29 @@ static PyObject *tuple_of(PyObject *sequence, Py_ssize_t n, const char *what) {
     return t;
 }
 
-/* A tuple of bytes, str and None alone; others are copied. str that is no UTF-8 is told here. */
+/* What can stand for an item that is no bytes, str or None: a copy of its buffer. A str that is no UTF-8 is told here, too. New, or NULL. */
+static PyObject *plain_item(PyObject *item, Py_ssize_t i, const char *what) {
+    kc_bytes ignored;
+    int kind = plain_bytes(item, &ignored);
+    if (kind < 0) return NULL;
+    if (kind == 1 && PyObject_CheckBuffer(item)) return PyBytes_FromObject(item);
+    if (kind == 1) return PyErr_Format(PyExc_TypeError, "%s[%zd] is bytes, str or None, not %.100s", what, i, Py_TYPE(item)->tp_name);
+    Py_INCREF(item);
+    return item;
+}
+
+/* A tuple of bytes, str and None alone. */
 static PyObject *plain_tuple(PyObject *sequence, Py_ssize_t n, const char *what) {
-    PyObject *t = tuple_of(sequence, n, what), *copy = NULL;
+    PyObject *t = tuple_of(sequence, n, what), *list = NULL;
     for (Py_ssize_t i = 0; t && i < PyTuple_GET_SIZE(t); i++) {
-        kc_bytes ignored;
-        PyObject *item = PyTuple_GET_ITEM(t, i);
-        int kind = plain_bytes(item, &ignored);
-        if (kind == 0) continue;
-        PyObject *made = NULL;
-        if (kind == 1 && PyObject_CheckBuffer(item)) made = PyBytes_FromObject(item);
-        else if (kind == 1) PyErr_Format(PyExc_TypeError, "%s[%zd] is bytes, str or None, not %.100s", what, i, Py_TYPE(item)->tp_name);
-        if (made && !copy) copy = PyTuple_GetSlice(t, 0, PyTuple_GET_SIZE(t));
-        if (copy == t) { /* the slice of all is the same object: one that may be changed is wanted */
-            Py_DECREF(copy);
-            PyObject *list = PySequence_List(t);
-            copy = list ? PyList_AsTuple(list) : NULL;
-            Py_XDECREF(list);
-        }
-        if (made && copy) {
-            Py_DECREF(t);
-            t = copy;
-            Py_DECREF(item);
-            PyTuple_SET_ITEM(t, i, made);
-        } else {
-            Py_XDECREF(made);
-            Py_CLEAR(t);
-        }
+        PyObject *item = PyTuple_GET_ITEM(t, i), *plain = plain_item(item, i, what);
+        if (plain && plain != item && !list) list = PySequence_List(t);
+        if (!plain || (plain != item && !list)) Py_CLEAR(t);
+        if (t && list) PyList_SetItem(list, i, plain); /* takes plain */
+        else Py_XDECREF(plain);
     }
+    if (t && list) Py_SETREF(t, PyList_AsTuple(list));
+    Py_XDECREF(list);
     return t;
 }
 
@@ -259,7 +254,8 @@ PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
     if (result < 0 && m.on_report)
         for (size_t i = done; m.n > 0 && i < (size_t)m.n; i++) sender_forget(s, m.first + i);
     PyObject *range = NULL;
-    if (result == 0) range = PyObject_CallFunction((PyObject *)&PyRange_Type, "KK", (unsigned long long)m.first, (unsigned long long)m.first + (unsigned long long)m.n);
+    unsigned long long from = m.first;
+    if (result == 0) range = PyObject_CallFunction((PyObject *)&PyRange_Type, "KK", from, from + (unsigned long long)m.n);
     many_release(&m);
     return range;
 }
