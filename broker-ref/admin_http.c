@@ -84,8 +84,10 @@ static void serve(void *ctx, struct kb_http_request *r) {
         serve_status(a->s, r);
     else if (strcmp(kb_http_path(r), "/faults") == 0)
         serve_faults(a->s, r);
+    else if (strcmp(kb_http_path(r), "/clock") == 0)
+        kb_admin_clock(a->s, r);
     else
-        kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /status or /faults");
+        kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /status, /faults or /clock");
 }
 
 static void served(void *ctx) {

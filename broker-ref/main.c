@@ -42,14 +42,6 @@ struct run {
     uint64_t seed;
 };
 
-struct kb_now kb_shell_now(void) {
-    struct timespec mono, wall;
-    clock_gettime(CLOCK_MONOTONIC, &mono);
-    clock_gettime(CLOCK_REALTIME, &wall);
-    return (struct kb_now){.mono_us = (int64_t)mono.tv_sec * 1000000 + mono.tv_nsec / 1000,
-                           .wall_ms = (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000};
-}
-
 static void print_log(void *ctx, enum kb_level level, const char *text) {
     (void)ctx;
     static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR"};
@@ -227,6 +219,7 @@ static bool make_node(struct run *r) {
                                 .port = r->port,
                                 .boot_id = read_boot_id(boot_id, sizeof(boot_id)),
                                 .open_files_max = r->open_files_max,
+                                .ahead_ms = kb_shell_clock_ahead_ms(),
                                 .ephemeral = r->options.no_sync};
     kw_err err = kb_node_new(&o, &r->shell.node);
     if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());

@@ -111,6 +111,7 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     if (!n->log_dir || !n->compressor) return KW_ENOMEM;
     kb_log_env_init(&n->parts.log_env, &n->parts.disk, &n->parts.timers, n->compressor, &n->logger);
     n->parts.log_env.ephemeral = o->ephemeral;
+    n->parts.log_env.ahead_ms = o->ahead_ms;
     if (o->open_files_max > 0) n->parts.log_env.open_files_max = o->open_files_max;
     kw_err err = read_addresses(n);
     if (err == KW_OK) err = kb_net_configure(n);

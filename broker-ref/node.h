@@ -26,6 +26,7 @@ struct kb_node_options {
     const char
         *boot_id;   /* the operating system's, new after each of its starts: tells a killed process from a lost machine; NULL: unknown */
     int32_t open_files_max; /* segments that are kept open for reading; 0: 1024 */
+    int64_t ahead_ms;       /* a virtual clock that was advanced before this node started; wall clocks that it is told of are already */
     bool ephemeral; /* nothing is ever synced: the data is to go at the end */
 };
 
@@ -48,6 +49,13 @@ const char *kb_node_failure(const struct kb_node *n); /* what failed, where, why
 /* Time. */
 int64_t kb_node_deadline(const struct kb_node *n);       /* monotonic us of the next timer; KW_NEVER */
 void kb_node_tick(struct kb_node *n, struct kb_now now); /* runs due timers and end-of-turn work; the shell ends every turn with it */
+
+/* A virtual clock (--clock virtual) is advanced by ms; now.wall_ms, here and from now on, is after that, now.mono_us is untouched: elections, sessions
+ * between nodes and waits go on as they were. What policies time jumps (README.md, "Virtual clock"): what is due by then comes with the next
+ * kb_node_tick. KW_EINVAL, and nothing happens: negative, or together over KB_AHEAD_MS_MAX. */
+#define KB_AHEAD_MS_MAX INT64_C(3155760000000) /* a hundred years */
+kw_err kb_node_advance(struct kb_node *n, int64_t ms, struct kb_now now) KW_CHECK;
+int64_t kb_node_ahead_ms(const struct kb_node *n); /* by all advances together */
 
 /* Disk. */
 struct kb_disk *kb_node_disk(struct kb_node *n);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shell_command.h"
+#include "shell_parts.h"
 
 enum { FILE_SIZE_MAX = 16 << 20 };
 
@@ -28,6 +29,9 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "  --set NAME=VALUE    a property of server.properties; wins over the file\n"
                             "  --profile reliable  the settings of the high-reliability profile\n"
                             "  --faults FILE       fault rules (JSON): make this broker misbehave on order\n"
+                            "  --clock virtual     time that can be advanced (POST /clock on the admin port):\n"
+                            "                      retention, sessions and other policies at once;\n"
+                            "                      virtual+MS: begin so many ms ahead\n"
                             "  --verbose           debug lines too\n"
                             "  --help, --version\n"
                             "\n"
@@ -35,8 +39,8 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "  kbroker run --ephemeral --listen 127.0.0.1:0\n"
                             "  kbroker run server.properties --data /var/lib/kbroker --set num.partitions=3\n";
 
-static const char *const option_names[] = {"--data",    "--ephemeral", "--no-sync", "--listen", "--set",
-                                           "--profile", "--faults",    "--verbose", "--help",   "--version"};
+static const char *const option_names[] = {"--data",   "--ephemeral", "--no-sync", "--listen", "--set",    "--profile",
+                                           "--faults", "--clock",     "--verbose", "--help",   "--version"};
 
 static char *read_file(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
@@ -97,6 +101,11 @@ static int set_faults(struct kb_options *o, const char *path) {
     return 1;
 }
 
+static int set_clock(const char *word) {
+    if (kb_shell_clock_set(word)) return -1;
+    return kb_command_wrong("run", NULL, "--clock wants real, virtual or virtual+MS (MS: how far ahead), not \"%s\"", word);
+}
+
 static int set_profile(struct kb_options *o, const char *name) {
     char text[512];
     if (kb_config_profile(o->config, name, text, sizeof(text)) == KW_OK) return -1;
@@ -124,6 +133,7 @@ static int with_value(struct kb_options *o, const char *name, const char *value,
     if (strcmp(name, "--listen") == 0) return set_listen(o, value, logger);
     if (strcmp(name, "--set") == 0) return set_pair(o, value, logger);
     if (strcmp(name, "--faults") == 0) return set_faults(o, value);
+    if (strcmp(name, "--clock") == 0) return set_clock(value);
     return set_profile(o, value);
 }
 

@@ -23,7 +23,14 @@ struct kb_shell { /* main.c */
     const struct kb_logger *logger;
     struct kb_now now; /* of this step of the turn: a clock costs as much as a good part of a request */
 };
-struct kb_now kb_shell_now(void); /* the clocks themselves */
+/* shell_clock.c */
+struct kb_now kb_shell_now(void); /* the clocks themselves; a virtual wall clock as far ahead as it was advanced */
+bool kb_shell_clock_is_virtual(void);
+int64_t kb_shell_clock_ahead_ms(void);
+/* "real", "virtual", or "virtual+MS": one that has been advanced already. false: what else. */
+bool kb_shell_clock_set(const char *text);
+/* The wall clock jumps, and the node is told. KW_EINVAL: not virtual, negative, or too far (kb_node_advance). The caller ends the turn. */
+kw_err kb_shell_clock_advance(struct kb_shell *s, int64_t ms) KW_CHECK;
 /* Ends a turn: timers, disk, replies, until nothing is left to do; then arms the timer. Called by net and disk after what they brought. */
 void kb_shell_turn(struct kb_shell *s);
 

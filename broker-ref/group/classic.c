@@ -88,6 +88,19 @@ void kb_group_free(struct kb_group *g, int16_t code) {
     kw_free(g);
 }
 
+void kb_group_advance(struct kb_group *g, int64_t by_us) {
+    struct kb_pending *p;
+    for (struct kw_list *l = g->members.next; l != &g->members; l = l->next) {
+        struct kb_member *m = KW_CONTAINER_OF(l, struct kb_member, link);
+        m->deadline_us -= by_us;
+        kw_timers_hasten(g->env->timers, &m->timer, by_us);
+    }
+    for (size_t it = 0; (p = kw_map_next(&g->pending, &it));) kw_timers_hasten(g->env->timers, &p->timer, by_us);
+    if (g->deadline_us == KW_NEVER) return;
+    g->deadline_us -= by_us;
+    kw_timers_hasten(g->env->timers, &g->timer, by_us);
+}
+
 /* ---- Members ---- */
 
 struct kb_member *kb_group_member(const struct kb_group *g, struct kw_str id) {

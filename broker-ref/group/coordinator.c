@@ -17,6 +17,16 @@ static void expiry_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     kb_coordinator_expire(c, now);
 }
 
+/* Groups of an office that is being taken have no sessions yet. */
+void kb_coordinator_advance(struct kb_node *n, int64_t by_us) {
+    struct kb_coordinator *c = n->coordinator;
+    struct kb_shard *s;
+    struct kb_group_entry *e;
+    for (size_t i = 0; c && (s = kw_map_next(&c->shards, &i));)
+        for (size_t k = 0; s->state == KB_SHARD_SERVING && (e = kw_map_next(&s->groups, &k));) kb_group_advance(e->group, by_us);
+    if (c && kw_timer_armed(&c->expiry)) (void)!kw_timers_set(&n->parts.timers, &c->expiry, n->now.mono_us);
+}
+
 kw_err kb_coordinator_new(struct kb_node *n) {
     if (!(n->roles & KB_ROLE_BROKER)) return KW_OK;
     struct kb_coordinator *c = kw_calloc(1, sizeof(*c));

@@ -26,6 +26,7 @@ void kb_coordinator_free(struct kb_node *n);
 /* A partition's role or leader epoch is another. Looked at at the end of the turn; nothing where it is of another topic. */
 void kb_coordinator_moved(struct kb_partition *p);
 void kb_coordinator_run(struct kb_node *n, struct kb_now now);  /* end of a turn, before logs are flushed */
+void kb_coordinator_advance(struct kb_node *n, int64_t by_us); /* kb_node_advance: sessions, and what expires */
 void kb_coordinator_stop(struct kb_node *n, struct kb_now now); /* a clean stop: all offices are left */
 /* Of a topic that was removed no offset is kept. */
 void kb_coordinator_topic_removed(struct kb_node *n, struct kw_str topic);

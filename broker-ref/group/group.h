@@ -65,6 +65,8 @@ void kb_group_forget(struct kb_group_wait *w,
 
 /* A group without members. NULL: out of memory. owner: the caller's, as `owner` below. */
 struct kb_group *kb_group_new(const struct kb_group_env *env, struct kw_str id, void *owner);
+/* A virtual clock was advanced (kb_node_advance): sessions, rebalances and ids given out are as much nearer to their ends. */
+void kb_group_advance(struct kb_group *g, int64_t by_us);
 void kb_group_free(struct kb_group *g, int16_t code); /* who waits is answered with it: NOT_COORDINATOR, … */
 
 /* ---- Requests. All have passed what needs no group: the id, the session's bounds. ---- */

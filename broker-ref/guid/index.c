@@ -358,6 +358,25 @@ int64_t kb_guid_hold_from(const struct kb_guid_index *ix) {
     return INT64_MAX;
 }
 
+static void run_advance(struct kb_guid_run *r, int64_t us) {
+    r->oldest_us -= us;
+    r->newest_us -= us;
+}
+
+void kb_guid_env_advance(struct kb_guid_env *env, int64_t ms) {
+    env->started.wall_ms += ms; /* nobody has set the clock: time has passed */
+    for (struct kw_list *l = env->indexes.next; l != &env->indexes; l = l->next) {
+        struct kb_guid_index *ix = KW_CONTAINER_OF(l, struct kb_guid_index, link);
+        for (size_t i = 0; i < ix->run_count; i++) run_advance(ix->runs[i], ms * 1000);
+        for (size_t i = 0; ix->merge && i < ix->merge->input_count; i++) /* those that went meanwhile still say how old the result is */
+            if (!ix->merging[i]->live) run_advance(ix->merging[i], ms * 1000);
+        for (size_t i = 0; i < ix->table_count; i++) {
+            ix->tables[i]->oldest_us -= ms * 1000;
+            ix->tables[i]->newest_us -= ms * 1000;
+        }
+    }
+}
+
 void kb_guid_window_set(struct kb_guid_index *ix, int64_t window_ms) {
     int64_t window_us = window_ms > INT64_MAX / 4000 ? INT64_MAX / 4 : KW_MAX(window_ms, INT64_C(1)) * 1000;
     if (window_us != ix->window_us) ix->picked_at = UINT64_MAX; /* others may be joined */

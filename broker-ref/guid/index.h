@@ -71,6 +71,8 @@ kw_err kb_guid_shutdown(struct kb_guid_index *index, void (*done)(void *ctx, str
 void kb_guid_window_set(struct kb_guid_index *index, int64_t window_ms);
 
 int64_t kb_guid_end(const struct kb_guid_index *index);   /* all below was looked at */
+/* A virtual clock was advanced (kb_node_advance): all that is known is as much older, and the process began as much earlier by the wall clock. */
+void kb_guid_env_advance(struct kb_guid_env *env, int64_t ms);
 /* All below `to` that was not looked at is gone, or older than the window: it need not be. An index without a run begins there. */
 void kb_guid_skip(struct kb_guid_index *index, int64_t to);
 /* The lowest offset whose record a live run (or the table) may name; INT64_MAX: none. Retention by time and compaction stay below it. */

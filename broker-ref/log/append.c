@@ -418,9 +418,14 @@ kw_err kb_log_append(struct kb_log *log, struct kb_log_append *a, struct kb_now 
     tail_push(&log->priv->tail, (struct kb_tail_entry){base, last + 1, seg->size, seg, size, h.record_count});
     if (h.record_count == 0) seg->empties = true;
     index_batch(seg, last, size, max_timestamp);
-    if (seg->size == 0) seg->first_timestamp = max_timestamp;
+    if (seg->size == 0) {
+        seg->first_timestamp = max_timestamp;
+        seg->first_wall_ms = now.wall_ms;
+        seg->first_ahead_ms = log->env->ahead_ms;
+    }
     seg->batch_size_max = KW_MAX(seg->batch_size_max, size);
     seg->appended_wall_ms = now.wall_ms;
+    seg->appended_ahead_ms = log->env->ahead_ms;
     seg->appended_us = now.mono_us;
     seg->size += size;
     seg->end = log->leo = last + 1;

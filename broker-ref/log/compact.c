@@ -46,8 +46,8 @@ static int64_t first_dirty(const struct kb_log *log) {
 }
 
 static bool too_young(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
-    int64_t lag = log->config->min_compaction_lag_ms, newest = s->max_timestamp >= 0 ? s->max_timestamp : s->appended_wall_ms;
-    return lag > 0 && newest > now.wall_ms - lag;
+    int64_t lag = log->config->min_compaction_lag_ms;
+    return lag > 0 && kb_seg_newest(s) > now.wall_ms - lag;
 }
 
 /* Sealed segments that a pass would be over, from the first on. */
@@ -66,7 +66,7 @@ static size_t look(const struct kb_log *log, int64_t hw, struct kb_now now, stru
             continue;
         }
         out->dirty_bytes += s->size;
-        if (s->first_timestamp > 0) oldest = KW_MIN(oldest, s->first_timestamp);
+        if (s->first_timestamp > 0) oldest = KW_MIN(oldest, kb_seg_time(s, s->first_timestamp, s->first_ahead_ms));
     }
     out->ratio = out->dirty_bytes > 0 ? (double)out->dirty_bytes / (double)(out->dirty_bytes + out->clean_bytes) : 0;
     out->overdue = out->dirty_bytes > 0 && oldest < now.wall_ms && now.wall_ms - oldest > log->config->max_compaction_lag_ms;
@@ -212,11 +212,14 @@ static struct kb_segment *segment_of(struct kb_compact *c, struct kb_compact_res
     s->index_crc = kb_index_sum(&s->offsets, &s->times);
     s->index_crc_known = s->index_stored = s->index_durable = true;
     kb_seg_check_add(s, 0, s->size); /* written by this process */
-    s->appended_wall_ms = s->created_wall_ms = 0;
+    s->appended_wall_ms = s->created_wall_ms = s->first_wall_ms = s->appended_ahead_ms = s->first_ahead_ms = 0;
     for (size_t i = first_source(c, r->base); i < c->job.source_count && c->sources[i].base < r->end; i++) {
         s->appended_wall_ms = KW_MAX(s->appended_wall_ms, c->held[i].seg->appended_wall_ms);
         s->appended_us = KW_MAX(s->appended_us, c->held[i].seg->appended_us);
         s->created_wall_ms = KW_MAX(s->created_wall_ms, c->held[i].seg->created_wall_ms);
+        s->appended_ahead_ms = KW_MAX(s->appended_ahead_ms, c->held[i].seg->appended_ahead_ms);
+        s->first_wall_ms = KW_MAX(s->first_wall_ms, c->held[i].seg->first_wall_ms);
+        s->first_ahead_ms = KW_MAX(s->first_ahead_ms, c->held[i].seg->first_ahead_ms);
     }
     return s;
 }

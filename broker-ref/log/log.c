@@ -129,9 +129,16 @@ bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file) {
 int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms, int64_t mono_us) {
     for (size_t i = 0; i < log->priv->seg_count; i++) {
         const struct kb_segment *s = log->priv->segs[i];
-        if (s->appended_wall_ms >= wall_ms || (s->appended_us >= 0 && s->appended_us >= mono_us)) return KW_MAX(s->base, log->start);
+        if (s->appended_wall_ms >= wall_ms || s->appended_us >= mono_us) return KW_MAX(s->base, log->start);
     }
     return log->leo;
+}
+
+void kb_log_advance(struct kb_log *log, int64_t ms) {
+    for (size_t i = 0; i < log->priv->seg_count; i++) {
+        struct kb_segment *s = log->priv->segs[i];
+        if (s->appended_us > INT64_MIN) s->appended_us -= ms * 1000;
+    }
 }
 
 int64_t kb_log_next_segment(const struct kb_log *log, int64_t offset) {

@@ -34,6 +34,7 @@ struct kb_log_env { /* what every log of a node shares; outlives them and every 
     int64_t index_memory_used;
     int32_t open_files_max, open_files; /* handles of sealed segments kept open, all logs */
     bool ephemeral;                 /* never syncs: what is written counts as synced */
+    int64_t ahead_ms;               /* how far the wall clock was advanced (--clock virtual), and clients' clocks were not: see kb_seg_newest; 0 */
     struct kw_list file_lru, index_lru, spare_writes, doomed; /* the logs' own */
     size_t spare_write_count;
 };
@@ -200,9 +201,14 @@ kw_err kb_log_reset(struct kb_log *log, int64_t start, kb_log_done *done, void *
 kw_err kb_log_raise_start(struct kb_log *log, int64_t start, int64_t hw, struct kb_now now) KW_CHECK;
 /* Retention by time and size, segment roll by time, index budget; called by the node's housekeeping timer. Returns segments deleted: none while a
  * pass of compaction is under way, so that it does not lose what it reads. */
+/* Housekeeping has not come to its end: what is to leave waits for something that is on its way to the disk. */
+bool kb_log_has_due(const struct kb_log *log, int64_t hw, struct kb_now now);
 int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now);
 void kb_log_expire_producers(struct kb_log *log, struct kb_now now); /* those silent for producer_expiration_ms */
 bool kb_log_has_file(const struct kb_log *log, const struct kb_file *file); /* a segment's, open now */
+/* A virtual clock was advanced (kb_node_advance): what is timed by the monotonic clock is as much older, or due as much sooner. */
+void kb_log_env_advance(struct kb_log_env *env, int64_t ms);
+void kb_log_advance(struct kb_log *log, int64_t ms);
 /* All that was appended at or after this time lies there or above: by the wall clock, or by the monotonic one where this process has appended it. */
 int64_t kb_log_since(const struct kb_log *log, int64_t wall_ms, int64_t mono_us);
 int64_t kb_log_next_segment(const struct kb_log *log, int64_t offset); /* where the segment begins that follows the one of this offset; the end: none */

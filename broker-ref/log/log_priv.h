@@ -37,7 +37,8 @@ struct kb_segment {
     int64_t max_timestamp, max_timestamp_offset; /* so far, last offset of its batch; -1: none */
     int64_t cut_timestamp; /* from a cut until its tail is read anew, max_timestamp may be too low: no time is above this; -1: it is right */
     int64_t appended_wall_ms, created_wall_ms;   /* of the last append (or the file's mtime); of creation */
-    int64_t appended_us; /* by the clock that nobody sets, of the last append of this process; -1: none */
+    int64_t first_wall_ms, first_ahead_ms, appended_ahead_ms; /* of the first append, likewise; the env's ahead_ms at the first and the last */
+    int64_t appended_us; /* by the clock that nobody sets, of the last append of this process; INT64_MIN: none */
     int64_t since_index;        /* bytes since the last index entry */
     int64_t batch_size_max;     /* INT64_MAX: unknown */
     bool dense;                 /* every batch but the first has an index entry: a lookup needs no scan */
@@ -208,6 +209,10 @@ void kb_seg_store_again(struct kb_segment *s); /* a sealed one's, if that failed
 void kb_seg_last_time(struct kb_segment *s);
 void kb_seg_seal(struct kb_segment *s);
 kw_err kb_log_roll(struct kb_log *log, int64_t base, struct kb_now now) KW_CHECK;
+/* A record's timestamp (ms; -1: none) as retention and compaction take it. Clients stamp with a clock that was not advanced with the broker's: what
+ * was appended when that was ahead by so much counts as so much newer, though never as newer than its append. */
+int64_t kb_seg_time(const struct kb_segment *s, int64_t timestamp, int64_t ahead_ms);
+int64_t kb_seg_newest(const struct kb_segment *s);
 bool kb_seg_roll_due(const struct kb_segment *s, int64_t last, int64_t size, int64_t max_timestamp, struct kb_now now);
 kw_err kb_log_snapshot(struct kb_log *log, int64_t offset) KW_CHECK;
 

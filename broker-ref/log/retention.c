@@ -113,10 +113,10 @@ static int32_t drop_while(struct kb_log *log, int64_t hw, struct kb_now now, boo
 }
 
 static bool expired(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
-    int64_t ms = log->config->retention_ms, newest = s->max_timestamp >= 0 ? s->max_timestamp : s->appended_wall_ms;
+    int64_t ms = log->config->retention_ms;
     int64_t end = log->priv->seg_count > 1 ? log->priv->segs[1]->base : log->leo; /* of the first, which this is */
     if (end > log->hold_from) return false;
-    return log->config->delete_policy && ms >= 0 && now.wall_ms - newest > ms;
+    return log->config->delete_policy && ms >= 0 && now.wall_ms - kb_seg_newest(s) > ms;
 }
 
 static bool too_much(const struct kb_log *log, const struct kb_segment *s, struct kb_now now) {
@@ -129,6 +129,13 @@ static bool below_start(const struct kb_log *log, const struct kb_segment *s, st
     (void)s;
     (void)now;
     return log->priv->seg_count > 1 && log->priv->segs[1]->base <= log->start;
+}
+
+bool kb_log_has_due(const struct kb_log *log, int64_t hw, struct kb_now now) {
+    const struct kb_segment *s = log->priv->segs[0];
+    int64_t end = log->priv->seg_count > 1 ? log->priv->segs[1]->base : log->leo;
+    if (log->poisoned || log->priv->stop || end > hw || (log->priv->seg_count == 1 && s->size == 0)) return false;
+    return expired(log, s, now) || too_much(log, s, now) || below_start(log, s, now);
 }
 
 int32_t kb_log_housekeep(struct kb_log *log, int64_t hw, struct kb_now now) {
@@ -190,6 +197,12 @@ static void doomed_free(struct kb_doomed *d) {
 
 void kb_doomed_free(struct kb_log_env *env) { /* the next start removes the folders */
     while (!kw_list_empty(&env->doomed)) doomed_free(KW_CONTAINER_OF(env->doomed.next, struct kb_doomed, link));
+}
+
+void kb_log_env_advance(struct kb_log_env *env, int64_t ms) {
+    env->ahead_ms += ms;
+    for (struct kw_list *l = env->doomed.next; l != &env->doomed; l = l->next)
+        kw_timers_hasten(env->timers, &KW_CONTAINER_OF(l, struct kb_doomed, link)->timer, ms * 1000);
 }
 
 static void folder_unlinked(struct kb_disk_req *r, struct kb_now now) {

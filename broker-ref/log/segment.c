@@ -66,7 +66,9 @@ struct kb_segment *kb_seg_new(struct kb_log *log, int64_t base, struct kb_now no
     s->base = s->end = base;
     s->first_timestamp = s->max_timestamp = s->max_timestamp_offset = s->cut_timestamp = -1;
     s->created_wall_ms = s->appended_wall_ms = now.wall_ms;
-    s->appended_us = -1;
+    s->first_wall_ms = now.wall_ms;
+    s->first_ahead_ms = s->appended_ahead_ms = log->env->ahead_ms;
+    s->appended_us = INT64_MIN;
     s->dense = s->fresh = true;
     s->index_state = KB_PRESENT;
     kw_list_init(&s->file_lru);
@@ -475,6 +477,23 @@ void kb_seg_check_cut(struct kb_segment *s, int64_t size) {
     s->checked_count = n;
 }
 
+/* ---- How old it is ---- */
+
+int64_t kb_seg_time(const struct kb_segment *s, int64_t timestamp, int64_t ahead_ms) {
+    return timestamp < 0 || ahead_ms == 0 ? timestamp : KW_MAX(timestamp, KW_MIN(timestamp + ahead_ms, s->appended_wall_ms));
+}
+
+int64_t kb_seg_newest(const struct kb_segment *s) {
+    return s->max_timestamp >= 0 ? kb_seg_time(s, s->max_timestamp, s->appended_ahead_ms) : s->appended_wall_ms;
+}
+
+/* By its records' timestamps, as Kafka has it; where the clock was advanced since its first, by that clock too: its clients' was not. */
+static int64_t age_of(const struct kb_segment *s, int64_t max_timestamp, struct kb_now now) {
+    if (s->first_timestamp < 0) return now.wall_ms - s->created_wall_ms;
+    int64_t age = max_timestamp < 0 ? 0 : max_timestamp - s->first_timestamp;
+    return s->log->env->ahead_ms == s->first_ahead_ms ? age : KW_MAX(age, now.wall_ms - s->first_wall_ms);
+}
+
 /* ---- Rolling ---- */
 
 /* Kafka's LogSegment.shouldRoll, for one batch. An empty segment takes any batch that its offsets can express. */
@@ -483,8 +502,7 @@ bool kb_seg_roll_due(const struct kb_segment *s, int64_t last, int64_t size, int
     if (last - s->base > INT32_MAX) return true;
     if (s->size == 0) return false;
     if (s->size > c->segment_bytes - size || s->size > INT32_MAX - size) return true;
-    int64_t age = s->first_timestamp >= 0 ? (max_timestamp < 0 ? 0 : max_timestamp - s->first_timestamp) : now.wall_ms - s->created_wall_ms;
-    if (age > c->segment_ms) return true;
+    if (age_of(s, max_timestamp, now) > c->segment_ms) return true;
     size_t room = (size_t)c->segment_index_bytes;
     return kb_offsets_count(&s->offsets) >= room / KB_OFFSET_ENTRY || kb_times_count(&s->times) + 1 >= room / KB_TIME_ENTRY;
 }

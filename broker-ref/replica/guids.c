@@ -58,6 +58,8 @@ kw_err kb_guids_node_new(struct kb_node *n) {
 
 void kb_guids_node_started(struct kb_node *n, struct kb_now now) { n->guids->env.started = now; }
 
+void kb_guids_node_advance(struct kb_node *n, int64_t ms) { kb_guid_env_advance(&n->guids->env, ms); }
+
 void kb_guids_node_free(struct kb_node *n) {
     if (!n->guids) return;
     kb_guid_batch_deinit(&n->guids->batch);

@@ -43,6 +43,7 @@ static inline void kb_guids_tell_users(struct kb_partition *p) { /* in front of 
 
 kw_err kb_guids_node_new(struct kb_node *n) KW_CHECK; /* n->guids */
 void kb_guids_node_started(struct kb_node *n, struct kb_now now);
+void kb_guids_node_advance(struct kb_node *n, int64_t ms); /* kb_node_advance */
 void kb_guids_node_free(struct kb_node *n);
 void kb_guids_look(struct kb_partition *p, struct kb_now now); /* it came online, its log's marks moved, its settings changed, or somebody waits for it */
 void kb_guids_left(struct kb_partition *p);                    /* it is offline, or deleted: the index goes, its files stay */

@@ -105,6 +105,7 @@ kw_err kb_partitions_load(struct kb_node *n, const struct kb_found *found,
 void kb_partitions_applied(struct kb_node *n, struct kb_now now); /* the image moved: creates, changes, deletes */
 void kb_partitions_look_registered(struct kb_node *n, struct kb_now now); /* this node was told its broker epoch, maybe after the image had it */
 size_t kb_partitions_opening(const struct kb_node *n);            /* logs that are being opened */
+void kb_partitions_advance(struct kb_node *n, int64_t ms); /* kb_node_advance: what retention, compaction and expiry look at is looked at now */
 void kb_partitions_flush(struct kb_node *n, struct kb_now now);   /* end of turn */
 /* Clean stop: every log shut down, then the checkpoints; then done. clean: nothing failed. */
 void kb_partitions_stop(struct kb_node *n, void (*done)(struct kb_node *n, bool clean, struct kb_now now), struct kb_now now);

@@ -354,17 +354,22 @@ static void point_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
 
 /* ---- Housekeeping ---- */
 
+enum { HURRIES = 500, HURRY_US = 20000 };
+
 static void housekeep_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     (void)now_us;
     struct kb_node *n = ctx;
+    bool due = false;
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));) {
         if (p->state != KB_PART_ONLINE) continue;
         int64_t start = p->log->start;
         kb_guids_housekeep(p, n->now);
         kb_log_housekeep(p->log, p->hw, n->now);
         if (p->log->start != start) kb_partitions_point_moved(n, KB_POINT_START);
+        due = due || (n->partitions->hurries > 0 && kb_log_has_due(p->log, p->hw, n->now));
     }
-    arm(n, t, kb_partitions_config_us(n, "log.retention.check.interval.ms"));
+    if (due) n->partitions->hurries--;
+    arm(n, t, due ? HURRY_US : kb_partitions_config_us(n, "log.retention.check.interval.ms"));
 }
 
 static void producers_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
@@ -373,6 +378,16 @@ static void producers_fire(struct kw_timer *t, void *ctx, int64_t now_us) {
     for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
         if (p->state == KB_PART_ONLINE) kb_log_expire_producers(p->log, n->now);
     arm(n, t, kb_partitions_config_us(n, "producer.id.expiration.check.interval.ms"));
+}
+
+void kb_partitions_advance(struct kb_node *n, int64_t ms) {
+    struct kb_partitions *ps = n->partitions;
+    struct kw_timer *const looks[] = {&ps->housekeep_timer, &ps->producers_timer, &ps->cleaner.timer};
+    ps->hurries = HURRIES;
+    for (struct kb_partition *p = NULL; (p = kb_partitions_next(n, p));)
+        if (p->log) kb_log_advance(p->log, ms);
+    for (size_t i = 0; i < KW_COUNTOF(looks); i++)
+        if (kw_timer_armed(looks[i])) (void)!kw_timers_set(&n->parts.timers, looks[i], n->now.mono_us); /* armed: it has its place */
 }
 
 /* With flush.on.ack the log syncs by itself, and tries again by itself. */

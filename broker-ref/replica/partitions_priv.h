@@ -70,6 +70,7 @@ struct kb_partitions {
     struct kb_cleaner cleaner;
     struct kb_point_file points[KB_POINT_COUNT];
     struct kw_timer housekeep_timer, flush_timer, producers_timer;
+    int hurries; /* left: after an advance of the clock housekeeping looks again at once while something is due */
     size_t stop_pending;
     void (*stop_done)(struct kb_node *n, bool clean, struct kb_now now);
 };

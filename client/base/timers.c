@@ -119,6 +119,10 @@ void kw_timers_cancel(struct kw_timers *ts, struct kw_timer *t) {
     if (kw_timer_armed(t)) unlink_timer(ts, t);
 }
 
+void kw_timers_hasten(struct kw_timers *ts, struct kw_timer *t, int64_t by_us) {
+    if (kw_timer_armed(t)) (void)!kw_timers_set(ts, t, t->at_us - by_us); /* armed: it has its place */
+}
+
 int64_t kw_timers_next(const struct kw_timers *ts) {
     int64_t at = ts->count > 0 ? ts->heap[0]->at_us : KW_NEVER;
     for (size_t i = 0; i < ts->late; i++) at = KW_MIN(at, ts->heap[ts->count + i]->at_us);

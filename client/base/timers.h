@@ -31,6 +31,7 @@ void kw_timer_init(struct kw_timer *t, void (*fire)(struct kw_timer *, void *ctx
 kw_err kw_timers_set(struct kw_timers *ts, struct kw_timer *t, int64_t at_us) KW_CHECK;
 kw_err kw_timers_reserve(struct kw_timers *ts, size_t count) KW_CHECK; /* afterwards set cannot fail for so many timers */
 void kw_timers_cancel(struct kw_timers *ts, struct kw_timer *t);
+void kw_timers_hasten(struct kw_timers *ts, struct kw_timer *t, int64_t by_us); /* one that is armed fires so much earlier */
 static inline bool kw_timer_armed(const struct kw_timer *t) { return t->index != SIZE_MAX; }
 int64_t kw_timers_next(const struct kw_timers *ts); /* KW_NEVER when none */
 /* Fires all that are due, in order of time, then of setting; a timer is idle while it fires, and its owner may free it. A timer set

@@ -71,6 +71,24 @@ static void rearm(struct kw_timer *t, void *ctx, int64_t now_us) {
     if (it->other) kw_timers_cancel(it->ts, &it->other->t);
 }
 
+static void test_hasten(void **state) {
+    (void)state;
+    struct kw_timers ts;
+    struct item it[3];
+    kw_timers_init(&ts);
+    for (int i = 0; i < 3; i++) item_init(&it[i], &ts, i, note);
+    for (int i = 0; i < 2; i++) assert_int_equal(kw_timers_set(&ts, &it[i].t, 100 + i), KW_OK);
+    kw_timers_hasten(&ts, &it[1].t, 60);
+    kw_timers_hasten(&ts, &it[2].t, 60); /* idle: stays so */
+    assert_true(kw_timers_next(&ts) == 41);
+    fired_count = 0;
+    kw_timers_run(&ts, 99);
+    assert_int_equal(fired_count, 1);
+    assert_int_equal(fired[0], 1);
+    assert_false(kw_timer_armed(&it[2].t));
+    kw_timers_deinit(&ts);
+}
+
 static void test_set_while_firing(void **state) {
     (void)state;
     struct kw_timers ts;
@@ -196,6 +214,7 @@ static void test_random_against_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_and_ties),
+        cmocka_unit_test(test_hasten),
         cmocka_unit_test(test_set_while_firing),
         cmocka_unit_test(test_owner_freed_while_firing),
         cmocka_unit_test(test_no_memory),

@@ -35,6 +35,7 @@ struct rig {
     const char *faults;
     bool ephemeral;
     const char *boot_id;
+    int64_t ahead_ms; /* of a virtual clock that was advanced before the node starts */
     uint64_t seed;
 };
 
@@ -147,7 +148,8 @@ static inline void rig_load(struct rig *r) {
                                 .faults_json = r->faults,
                                 .port = 9092,
                                 .ephemeral = r->ephemeral,
-                                .boot_id = r->boot_id};
+                                .boot_id = r->boot_id,
+                                .ahead_ms = r->ahead_ms};
     assert_int_equal(kb_node_new(&o, &r->node), KW_OK);
     assert_int_equal(kb_node_start(r->node, r->now), KW_OK);
 }
