@@ -114,7 +114,8 @@ KC_API size_t kc_reports_count(const kc_reports *r);
 KC_API int32_t kc_reports_next(kc_reports *r, kc_report *out);
 /** Fills up to max reports at out, stride bytes apart; returns how many. */
 KC_API size_t kc_reports_take(kc_reports *r, kc_report *out, size_t stride, size_t max);
-/** The attempts behind the failed report last returned by kc_reports_next; NULL when it did not fail. Borrowed until the container is freed. */
+/** The attempts behind the failed report last returned by kc_reports_next; NULL when it did not fail. Borrowed until the next one is asked for,
+ * or the container is freed. */
 KC_API const kc_error *kc_reports_error(const kc_reports *r);
 /** The tries of that report's record that went wrong, oldest first, index from 0, also where a later one succeeded: what a retry was for. Long chains keep
  * the first and the last ones. KC_INVALID past the end, or before the first report. The text is borrowed until the container is freed. */

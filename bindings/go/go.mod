@@ -1,0 +1,3 @@
+module github.com/libkclient/libkclient/bindings/go
+
+go 1.23
