@@ -1,6 +1,6 @@
 /* bench.c - kc bench produce|consume|latency: one measurement, one JSON object (or a line for people). tests/bench compares them with
- * peers. */
-#include "cli.h"
+ * peers. kc bench scenario: bench_scenario.c. */
+#include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,18 +9,16 @@
 struct bench {
     struct cli_session s;
     const char *topic, *acks, *codec, *payload;
+    struct bench_pool pool;
     int64_t size, count, partitions, rf, rate, batch;
     bool json, one_by_one, end_to_end;
     int32_t topic_id;
-    uint8_t *pool; /* POOL payloads, one after another */
-    size_t stride;
 };
-#define POOL 1024
 #define SIZE_MAX_BENCH (1 << 30)
 #define IDLE_US ((int64_t)10000000) /* a topic that gives nothing for so long has no more */
 #define SLICE_US ((int64_t)200000)  /* so often a wait looks for Ctrl-C and log lines */
 
-static int64_t cpu_ns(void) {
+int64_t bench_cpu_ns(void) {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
     return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000000LL + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1000LL;
@@ -33,18 +31,19 @@ static long rss_kb(void) {
 }
 
 /* Random bytes, or text as an event log has it: the same payloads as the peers' load program. */
-static int make_pool(struct bench *k) {
+int bench_pool_make(struct bench_pool *pool, size_t size, bool json) {
     static const char *const names[] = {"login", "purchase", "page_view", "logout", "search", "add_to_cart"};
     static const char *const hosts[] = {"eu-west-1", "us-east-2", "ap-south-1", "sa-east-1"};
-    k->stride = (size_t)k->size + 1024;
-    k->pool = malloc(k->stride * POOL);
-    if (!k->pool) return cli_fail("bench", KC_NO_MEMORY, NULL);
+    pool->size = size;
+    pool->stride = size + 1024;
+    pool->p = malloc(pool->stride * BENCH_POOL);
+    if (!pool->p) return cli_fail("bench", KC_NO_MEMORY, NULL);
     uint64_t x = 88172645463325252ull;
-    for (size_t i = 0; i < POOL; i++) {
-        uint8_t *p = k->pool + i * k->stride;
-        for (size_t at = 0; at < (size_t)k->size;) {
+    for (size_t i = 0; i < BENCH_POOL; i++) {
+        uint8_t *p = pool->p + i * pool->stride;
+        for (size_t at = 0; at < size;) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-            if (!k->payload || !strcmp(k->payload, "rand")) {
+            if (!json) {
                 p[at++] = (uint8_t)(x >> 24);
             } else {
                 at += (size_t)snprintf((char *)p + at, 512,
@@ -58,6 +57,10 @@ static int make_pool(struct bench *k) {
         }
     }
     return CLI_OK;
+}
+
+static int make_pool(struct bench *k) {
+    return bench_pool_make(&k->pool, (size_t)k->size, k->payload && strcmp(k->payload, "rand") != 0);
 }
 
 static int ensure_topic(struct bench *k) {
@@ -128,7 +131,7 @@ static void drain(kc_producer *p, struct tally *t, int64_t timeout_us) {
 
 static kc_err warm_up(struct bench *k, kc_producer *p) { /* connections, metadata and producer id before the clock starts */
     kc_report report;
-    kc_record r = {.topic = k->topic_id, .value = {k->pool, (size_t)k->size}};
+    kc_record r = {.topic = k->topic_id, .value = {k->pool.p, (size_t)k->size}};
     return kc_producer_send_wait(p, &r, &report, NULL);
 }
 
@@ -144,10 +147,10 @@ static int bench_produce(struct bench *k) {
     struct tally t = {0};
     struct cli_progress progress;
     cli_progress_start(&progress, "produced", (uint64_t)k->count);
-    int64_t start = cli_now_us(), cpu = cpu_ns();
+    int64_t start = cli_now_us(), cpu = bench_cpu_ns();
     uint64_t sent = 0;
     while (sent < (uint64_t)k->count && !cli_interrupted) {
-        kc_record r = {.topic = k->topic_id, .value = {k->pool + sent % POOL * k->stride, (size_t)k->size}};
+        kc_record r = {.topic = k->topic_id, .value = {k->pool.p + sent % BENCH_POOL * k->pool.stride, (size_t)k->size}};
         err = kc_producer_send(p, &r, 0);
         if (err == KC_QUEUE_FULL) {
             err = KC_OK;
@@ -170,7 +173,7 @@ static int bench_produce(struct bench *k) {
         }
     kc_op_free(op);
     int64_t us = cli_now_us() - start;
-    cpu = cpu_ns() - cpu;
+    cpu = bench_cpu_ns() - cpu;
     cli_progress_end(&progress);
     (void)kc_producer_close(p, 5000000, NULL);
     kc_producer_free(p);
@@ -231,7 +234,7 @@ static uint64_t take_batches(struct bench *k, kc_consumer *c, int64_t *start, in
         show_event_error(e);
         if (kc_event_kind(e) == KC_EVENT_RECORDS) {
             idle_us = 0;
-            if (!*start) *start = cli_now_us(), *cpu = cpu_ns();
+            if (!*start) *start = cli_now_us(), *cpu = bench_cpu_ns();
             size_t size, count = kc_event_count(e);
             const kc_view *v = kc_event_views(e);
             const uint8_t *span = kc_event_span(e, &size);
@@ -258,7 +261,7 @@ static uint64_t take_singly(struct bench *k, kc_consumer *c, int64_t *start, int
             continue;
         }
         idle_us = 0;
-        if (!*start) *start = cli_now_us(), *cpu = cpu_ns();
+        if (!*start) *start = cli_now_us(), *cpu = bench_cpu_ns();
         *sum += m.value.size ? *(const uint8_t *)m.value.p : 0;
         n++;
     }
@@ -275,7 +278,7 @@ static int bench_consume(struct bench *k) {
     sink = sum;
     (void)sink;
     int64_t us = cli_now_us() - start;
-    cpu = cpu_ns() - cpu;
+    cpu = bench_cpu_ns() - cpu;
     (void)kc_consumer_close(c, 2000000, NULL);
     kc_consumer_free(c);
     if (cli_interrupted) return interrupted(n);
@@ -300,7 +303,7 @@ static size_t round_trips(struct bench *k, kc_producer *p, uint32_t *latency, kc
     int64_t start = cli_now_us();
     size_t i = 0;
     for (; i < (size_t)k->count && !cli_interrupted; i++) {
-        kc_record r = {.topic = k->topic_id, .value = {k->pool + i % POOL * k->stride, (size_t)k->size}};
+        kc_record r = {.topic = k->topic_id, .value = {k->pool.p + i % BENCH_POOL * k->pool.stride, (size_t)k->size}};
         kc_report report;
         cli_pace(start, i, k->rate);
         int64_t t = cli_now_us();
@@ -327,7 +330,7 @@ static size_t end_to_end(struct bench *k, kc_producer *p, uint32_t *latency, kc_
     for (uint64_t sent = 0; got < (size_t)k->count && !cli_interrupted && *err == KC_OK;) {
         int64_t now = cli_now_us(), due = start + (int64_t)((double)sent * 1e6 / (double)k->rate);
         if (sent < (uint64_t)k->count && now >= due) {
-            uint8_t *payload = k->pool + sent % POOL * k->stride;
+            uint8_t *payload = k->pool.p + sent % BENCH_POOL * k->pool.stride;
             memcpy(payload, &now, sizeof now);
             kc_record r = {.topic = k->topic_id, .value = {payload, (size_t)k->size}};
             *err = kc_producer_send(p, &r, 0);
@@ -365,10 +368,10 @@ static int bench_latency(struct bench *k) {
     uint32_t *latency = calloc((size_t)k->count, sizeof *latency);
     kc_err err = latency ? KC_OK : KC_NO_MEMORY;
     for (int i = 0; i < 100 && err == KC_OK; i++) err = warm_up(k, p);
-    int64_t start = cli_now_us(), cpu = cpu_ns();
+    int64_t start = cli_now_us(), cpu = bench_cpu_ns();
     size_t n = err != KC_OK ? 0 : k->end_to_end ? end_to_end(k, p, latency, &err) : round_trips(k, p, latency, &err);
     int64_t us = cli_now_us() - start;
-    cpu = cpu_ns() - cpu;
+    cpu = bench_cpu_ns() - cpu;
     (void)kc_producer_close(p, 2000000, NULL);
     kc_producer_free(p);
     int rc = CLI_OK;
@@ -427,7 +430,7 @@ static int run_bench(const char *name, const char *summary, const char *examples
     rc = cli_session_open(&k.s);
     if (rc == CLI_OK) rc = run(&k);
     cli_session_close(&k.s);
-    free(k.pool);
+    free(k.pool.p);
     return rc;
 }
 
@@ -448,6 +451,7 @@ int cmd_bench(int argc, char **argv) {
         {"produce", produce_command, "records a second in"},
         {"consume", consume_command, "records a second out"},
         {"latency", latency_command, "round trips, or end to end"},
+        {"scenario", cmd_bench_scenario, "the published benchmark, beside its figures"},
     };
     return cli_dispatch("kc bench", subs, sizeof subs / sizeof *subs, argc, argv);
 }

@@ -17,7 +17,7 @@ static const struct cli_sub commands[] = {
     {"elect", cmd_elect, "choose leaders of partitions anew"},
     {"reassign", cmd_reassign, "move partitions onto other brokers"},
     {"unregister", cmd_unregister, "remove a broker that will not come back"},
-    {"bench", cmd_bench, "measure producing, consuming, latency"},
+    {"bench", cmd_bench, "measure producing, consuming, latency; the published benchmark"},
 };
 
 /* A standard descriptor that is closed would go to the next socket, and what is printed with it. Its place is taken by one that
