@@ -8,6 +8,9 @@ from .guid import Guid
 
 def set_main_thread(ident: Optional[int]) -> None: ...
 
+class Keeper:
+    def __init__(self, kept: object) -> None: ...
+
 class Event:
     topic: Optional[str]
     partition: int

@@ -40,12 +40,8 @@ def limit_micros(timeout: Optional[float]) -> int:
     return 0 if timeout is None else max(micros(timeout), 1)
 
 
-def slices(timeout_us: int) -> "Slices":
-    return Slices(timeout_us)
-
-
 class Slices:
-    """for us in slices(timeout_us): how long to wait this time, until the limit is used up. At least one."""
+    """for us in Slices(timeout_us): how long to wait this time, until the limit is used up. At least one."""
 
     __slots__ = ("left", "piece", "first")
 
@@ -72,11 +68,19 @@ class Slices:
 def wait(call: Callable[[int], int], timeout_us: int) -> int:
     """Calls until the answer is another than KC_TIMED_OUT, or the limit is used up; the last answer."""
     code = TIMED_OUT
-    for us in slices(timeout_us):
+    for us in Slices(timeout_us):
         code = call(us)
         if code != TIMED_OUT:
             break
     return code
+
+
+def finished(op: Any, timeout_us: int) -> bool:
+    """Waits for an operation: whether it is done, well or not."""
+    for us in Slices(timeout_us):
+        if lib.kc_op_wait(op, us, ffi.NULL) != TIMED_OUT or lib.kc_op_done(op):
+            return True
+    return bool(lib.kc_op_done(op))
 
 
 class Call(Generic[T]):
@@ -110,11 +114,7 @@ class Call(Generic[T]):
     def run(self, timeout_us: int = FOREVER) -> T:
         """The synchronous form: starts it and waits. TimedOut: it goes on, detached."""
         op = self.begin()
-        code = TIMED_OUT
-        for us in slices(timeout_us):
-            code = lib.kc_op_wait(op, us, ffi.NULL)
-            if code != TIMED_OUT or lib.kc_op_done(op):
-                break
+        finished(op, timeout_us)
         return self.finish(op)
 
 

@@ -3,6 +3,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Union
 
+from ._fast import Keeper
 from ._native import ffi, lib
 from ._wait import micros, wait
 from .config import Config
@@ -39,6 +40,7 @@ class Client:
         out, slot = ffi.new("kc_client **"), ErrorSlot()
         slot.check(lib.kc_client_new(self.config._c, out, slot.p), "client")
         self.handle: Any = ffi.gc(out[0], lib.kc_client_free)
+        self._keep = Keeper(self.handle)
         self._pid = os.getpid()
         self._topics: Dict[str, int] = {}
         self._names: Dict[int, str] = {}

@@ -2,6 +2,7 @@
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
+from ._fast import Keeper
 from ._native import ffi, lib
 from .errors import ErrorSlot, NoMemory, text
 
@@ -43,6 +44,7 @@ class Config:
         self._c: Any = ffi.gc(lib.kc_config_new(), lib.kc_config_free)
         if self._c == ffi.NULL:
             raise NoMemory()
+        self._keep = Keeper(self._c)
         self._set: Dict[str, Any] = {}
         if isinstance(properties, Config):
             properties = properties._set

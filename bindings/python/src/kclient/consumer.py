@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from . import _alive
 from ._fast import Event, Record, RecordBatch, Source
 from ._native import ffi, lib
-from ._wait import FOREVER, TIMED_OUT, Call, Slices, micros, nothing, wait
+from ._wait import TIMED_OUT, Call, finished, micros, nothing, wait
 from .client import Place, client_of
-from .errors import Closed, ErrorSlot, Forked, KafkaError, borrowed, check, error_class, of_code, text
+from .errors import Closed, ErrorSlot, Forked, KafkaError, TimedOut, borrowed, check, error_class, of_code, text
 
 BEGINNING: int = lib.KC_OFFSET_BEGINNING
 END: int = lib.KC_OFFSET_END
@@ -478,9 +478,8 @@ class Consumer(ConsumerBase):
             except (Closed, Forked):
                 self._closing = call, None
         call, op = self._closing
-        for us in Slices(FOREVER):
-            if op is None or lib.kc_op_wait(op, us, ffi.NULL) != TIMED_OUT or lib.kc_op_done(op):
-                break
+        if op is not None and not finished(op, micros(timeout)):
+            raise TimedOut("close: still under way; it ends without waiting any further")
         self._closed = True
         try:
             self._forget()

@@ -11,7 +11,7 @@ from . import _alive
 from ._fast import Report, Sender
 from ._native import ffi, lib
 from ._types import Data, Headers
-from ._wait import FOREVER, SLICE_US, TIMED_OUT, Call, Slices, micros, nothing
+from ._wait import FOREVER, SLICE_US, TIMED_OUT, Call, finished, micros, nothing
 from .client import Place, client_of
 from .errors import Closed, DeliveryFailed, ErrorSlot, Forked, KafkaError, TimedOut, borrowed, check, of_code
 from .guid import Guid
@@ -216,7 +216,7 @@ class Producer(ProducerBase):
 
     def _make_room(self) -> None:
         """The queue is full (native/sender.c): reports that wait hold places in it."""
-        self._take(0)
+        self._take(5_000 if self._callbacks or self._track else 0)
         if self._track and len(self._inbox) >= 100_000:
             raise of_code(lib.KC_QUEUE_FULL, "send: 100000 reports wait: take them with reports()")
 
@@ -235,7 +235,7 @@ class Producer(ProducerBase):
         """Reports of records without on_report (of all with reports=True, of failures otherwise), waiting for the first at most so long; ends when none is
         left at hand."""
         if not self._inbox and not self._failures:
-            self._await(lambda: bool(self._inbox), micros(timeout))
+            self._await(lambda: bool(self._inbox or self._failures), micros(timeout))
         while self._failures:
             self._failed -= 1
             yield self._failures.pop(0)
@@ -302,9 +302,9 @@ class Producer(ProducerBase):
         if self._closing is None:
             self._closing = self._start_close(micros(timeout))
         call, op = self._closing
-        for us in Slices(FOREVER):  # its own limit ends it; Ctrl-C leaves it open, to be closed again
-            if op is None or lib.kc_op_wait(op, us, ffi.NULL) != TIMED_OUT or lib.kc_op_done(op):
-                break
+        if op is not None and not finished(op, micros(timeout)):  # its own limit ends it, unless this is a second try, after a Ctrl-C
+            self.purge(in_flight=True)
+            finished(op, FOREVER)
         self._closed = True
         try:
             while self._take(0) == 0:  # until KC_CLOSED: closed and drained

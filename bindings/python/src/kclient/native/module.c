@@ -64,6 +64,33 @@ PyObject *set_main_thread(PyObject *module, PyObject *ident) {
     Py_RETURN_NONE;
 }
 
+/* ---- Keeper ---- */
+
+/* Holds one object where the garbage collector does not see it. In a cycle of garbage the collector calls all finalizers, in any order: those of cffi's
+ * cdata, which free the library's handles, before a producer's __del__, which still needs its own. What a Keeper (or a Sender, a Source) holds is freed
+ * when that is, so after all of them. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *kept;
+} Keeper;
+static void keeper_dealloc(PyObject *o) {
+    Py_XDECREF(((Keeper *)o)->kept);
+    Py_TYPE(o)->tp_free(o);
+}
+static PyObject *keeper_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
+    PyObject *kept;
+    (void)kw;
+    if (!PyArg_ParseTuple(args, "O:Keeper", &kept)) return NULL;
+    Keeper *k = (Keeper *)type->tp_alloc(type, 0);
+    if (!k) return NULL;
+    Py_INCREF(kept);
+    k->kept = kept;
+    return (PyObject *)k;
+}
+static PyTypeObject Keeper_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kclient._fast.Keeper", .tp_basicsize = sizeof(Keeper),
+                                   .tp_dealloc = keeper_dealloc, .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = keeper_new,
+                                   .tp_doc = "Holds an object where the garbage collector does not see it."};
+
 static PyMethodDef functions[] = {
     {"set_main_thread", set_main_thread, METH_O, "Tells which thread (threading.get_ident) runs signal handlers: its waits are sliced."},
     {NULL, NULL, 0, NULL},
@@ -76,7 +103,7 @@ PyMODINIT_FUNC PyInit__fast(void) {
         const char *name;
         PyTypeObject *type;
     } types[] = {{"Event", &Event_type},   {"RecordBatch", &Batch_type}, {"Record", &Record_type}, {"Column", &Column_type},
-                 {"Report", &Report_type}, {"Sender", &Sender_type},     {"Source", &Source_type}};
+                 {"Report", &Report_type}, {"Sender", &Sender_type},     {"Source", &Source_type},   {"Keeper", &Keeper_type}};
     PyObject *m = PyModule_Create(&definition);
     if (!m) return NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {

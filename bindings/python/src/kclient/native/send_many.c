@@ -199,7 +199,7 @@ static int put(Sender *s, const kc_record *records, size_t n, size_t *done, kc_e
         if (PyErr_CheckSignals() < 0) return -1;
         if (left == 0) return 0;
         if (sender_make_room(s) < 0) return -1;
-        piece = left < 0 || left > SLICE_US ? SLICE_US : left;
+        piece = sender_piece(s, left);
         if (left > 0) left -= piece;
     }
 }

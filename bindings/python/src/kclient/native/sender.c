@@ -11,7 +11,7 @@
 
 static int sender_traverse(PyObject *o, visitproc visit, void *arg) {
     Sender *s = (Sender *)o;
-    Py_VISIT(s->owner);
+    /* owner is not visited: see Keeper in module.c */
     Py_VISIT(s->topics);
     Py_VISIT(s->names);
     Py_VISIT(s->callbacks);
@@ -115,6 +115,12 @@ int sender_make_room(Sender *s) {
     return made ? 0 : -1;
 }
 
+/* Where reports hold places, what ends the wait is that they are taken: the next look is soon. */
+int64_t sender_piece(const Sender *s, int64_t left_us) {
+    int64_t piece = s->track || PyDict_GET_SIZE(s->callbacks) > 0 ? 1000 : SLICE_US;
+    return left_us < 0 || left_us > piece ? piece : left_us;
+}
+
 /* ---- One ---- */
 
 /* Waits for room: reports are taken between the pieces, which may be what holds it. */
@@ -122,7 +128,7 @@ static int send_waiting(Sender *s, const kc_record *record, int64_t limit_us, kc
     int64_t left = limit_us;
     do {
         if (sender_make_room(s) < 0) return -1;
-        int64_t piece = left < 0 || left > SLICE_US ? SLICE_US : left;
+        int64_t piece = sender_piece(s, left);
         Py_BEGIN_ALLOW_THREADS
         *err = kc_producer_send(s->producer, record, piece);
         Py_END_ALLOW_THREADS

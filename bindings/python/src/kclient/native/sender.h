@@ -30,6 +30,8 @@ int sender_topic(Sender *s, PyObject *topic, int32_t *number);
 int sender_no(Sender *s, kc_err err, PyObject *topic, size_t accepted);
 int sender_expect(Sender *s, uint64_t number, PyObject *callback);
 void sender_forget(Sender *s, uint64_t number);
+/** How long to wait for room at a time. */
+int64_t sender_piece(const Sender *s, int64_t left_us);
 /** Takes reports, which hold their places in the queue. */
 int sender_make_room(Sender *s);
 PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);

@@ -18,7 +18,7 @@ typedef struct {
 
 static int source_traverse(PyObject *o, visitproc visit, void *arg) {
     Source *s = (Source *)o;
-    Py_VISIT(s->owner);
+    /* owner is not visited: see Keeper in module.c */
     Py_VISIT(s->names);
     return 0;
 }
