@@ -9,10 +9,12 @@
 #include <stdlib.h>
 
 #include "admin_http_server.h"
+#include "shell_snapshot.h"
 
 struct kb_admin {
     struct kb_shell *s;
     struct kb_http *http;
+    const char *dir;
 };
 
 /* What the node wrote, which it gives away; NULL: it had no memory for it. */
@@ -76,6 +78,20 @@ static void serve_faults(struct kb_shell *s, struct kb_http_request *r) {
         kb_http_refuse(r, KB_HTTP_NOT_ALLOWED, "GET lists the rules, POST adds, DELETE takes away");
 }
 
+/* ---- /restore ---- */
+
+/* kbroker snapshot restore has decided it. */
+static void serve_restore(const struct kb_admin *a, struct kb_http_request *r) {
+    if (!kb_http_is(r, "POST")) {
+        kb_http_refuse(r, KB_HTTP_NOT_ALLOWED, "POST: begins again with what kbroker snapshot restore has put beside the data");
+    } else if (!kb_restore_is_decided(a->dir)) {
+        kb_http_refuse(r, KB_HTTP_CONFLICT, "nothing is to be restored: kbroker snapshot restore NAME --data DIR");
+    } else {
+        kb_http_answer(r, KB_HTTP_OK, "{}");
+        kb_shell_restart(a->s);
+    }
+}
+
 /* ---- The port ---- */
 
 static void serve(void *ctx, struct kb_http_request *r) {
@@ -86,6 +102,8 @@ static void serve(void *ctx, struct kb_http_request *r) {
         serve_faults(a->s, r);
     else if (strcmp(kb_http_path(r), "/clock") == 0)
         kb_admin_clock(a->s, r);
+    else if (strcmp(kb_http_path(r), "/restore") == 0)
+        serve_restore(a, r);
     else
         kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /status, /faults or /clock");
 }
@@ -105,6 +123,7 @@ int kb_admin_new(struct kb_shell *s, const char *dir, const char *address, struc
         return -1;
     }
     a->s = s;
+    a->dir = dir;
     *out = a;
     if (kb_http_listen_unix(a->http, dir) != 0)
         kb_say(s->logger, KB_WARN, "%s/%s cannot be made (%s): kbroker fault cannot reach this node", dir, KB_ADMIN_SOCKET, strerror(errno));

@@ -12,7 +12,7 @@
 
 struct kb_admin;
 struct kb_http_request;
-/* dir: the data folder. address: HOST:PORT or NULL. 0, or -1 with what is wrong and what to do in text. */
+/* dir: the data folder; lives as long. address: HOST:PORT or NULL. 0, or -1 with what is wrong and what to do in text. */
 int kb_admin_new(struct kb_shell *s, const char *dir, const char *address, struct kb_admin **a, char *text, size_t size);
 void kb_admin_free(struct kb_admin *a); /* before the node; its handles close in the loop */
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "shell_command.h"
+#include "shell_snapshot.h"
 
 static const char usage[] = "usage: kbroker cluster --nodes N [options]\n"
                             "       kbroker cluster COMMAND [ID[,ID...]] [--data DIR]\n"
@@ -33,6 +34,8 @@ static const char usage[] = "usage: kbroker cluster --nodes N [options]\n"
                             "  --admin [HOST:]PORT HTTP + JSON of the whole cluster there, too (0: a free\n"
                             "                      port); prints \"admin URL\" first. See README, Admin port\n"
                             "  --until-eof         ends when standard input does\n"
+                            "  --from SNAPSHOT     starts with a copy of it (kbroker snapshot); a name in\n"
+                            "                      DIR/snapshots, or a path with a /\n"
                             "  --set NAME=VALUE    a property of server.properties, for all nodes\n"
                             "  --profile reliable  the settings of the high-reliability profile\n"
                             "  --faults FILE       fault rules (JSON) for all nodes\n"
@@ -91,10 +94,51 @@ static bool take_folder(struct kb_cluster *c) {
     return false;
 }
 
+/* A restore that was interrupted is finished. */
+static bool finish_restore(const struct kb_cluster *c) {
+    struct kb_failure f;
+    if (kb_restore_finish(c->dir, !c->ephemeral, &f) == 0) return true;
+    kb_cluster_say("%s", f.text);
+    return false;
+}
+
+/* --from: the snapshot's nodes, with their data, on ports of this cluster's own. */
+static bool start_from(struct kb_cluster *c) {
+    struct kb_snapshot_facts facts;
+    struct kb_cluster_plan plan;
+    struct kb_failure f;
+    char path[KB_SNAPSHOT_PATH_MAX];
+    size_t brokers = 0;
+    if (kb_snapshot_kind_of(c->dir) != KB_SNAPSHOT_UNKNOWN) {
+        kb_cluster_say("%s has data already: choose another folder for --from, or: kbroker snapshot restore %s --data %s", c->dir, c->from, c->dir);
+        return false;
+    }
+    if (kb_snapshot_path(c->dir, c->from, path, &f) != 0 || kb_snapshot_read(path, &facts, &f) != 0) goto fail;
+    for (size_t i = 0; i < facts.plan.count; i++) brokers += facts.plan.nodes[i].broker;
+    if (facts.kind != KB_SNAPSHOT_CLUSTER) {
+        kb_cluster_say("%s is of a single broker, not of a cluster", path);
+        return false;
+    }
+    if (c->nodes > 0 && (size_t)c->nodes != brokers) {
+        kb_cluster_say("%s has %zu brokers: leave --nodes out", path, brokers);
+        return false;
+    }
+    if (kb_restore_plan(&facts, NULL, c->base_port < 0 ? 9092 : c->base_port, &plan, &f) != 0 ||
+        kb_restore_prepare(c->dir, path, &facts, &plan, !c->ephemeral, &f) != 0 || kb_restore_commit(c->dir, &f) != 0)
+        goto fail;
+    c->nodes = c->controllers = 0; /* as the plan has it */
+    c->plan_is_new = true;
+    return finish_restore(c);
+fail:
+    kb_cluster_say("%s", f.text);
+    return false;
+}
+
 /* The plan of the folder when it has one: it must be what the command line asks for. */
 static bool make_plan(struct kb_cluster *c) {
     char text[4400];
     struct kb_cluster_plan asked;
+    if (c->from && !start_from(c)) return false;
     int known = kb_cluster_plan_read(&c->plan, c->dir, text, sizeof(text));
     if (known == 1 && c->nodes > 0) {
         size_t brokers = 0, alone = 0;
@@ -188,16 +232,17 @@ static void close_handle(uv_handle_t *h, void *arg) {
 static bool knows_what(const struct kb_cluster *c) {
     char path[4200];
     snprintf(path, sizeof(path), "%s/cluster.json", c->dir);
-    if (c->nodes > 0 || access(path, F_OK) == 0 || errno != ENOENT) return true;
+    if (c->nodes > 0 || c->from || access(path, F_OK) == 0 || errno != ENOENT) return true;
     kb_cluster_say("%s has no cluster yet: say how many brokers with --nodes N", c->dir);
     return false;
 }
 
 static int run(struct kb_cluster *c) {
-    if (!knows_what(c) || !take_folder(c) || !make_plan(c) || uv_loop_init(&c->loop) != 0) return 1;
+    if (!knows_what(c) || !take_folder(c) || !finish_restore(c) || !make_plan(c) || uv_loop_init(&c->loop) != 0) return 1;
     for (size_t i = 0; i < KB_CLUSTER_NODES_MAX; i++) c->children[i].c = c;
     if (!start(c)) kb_cluster_stop(c, 1);
     if (kb_cluster_any_alive(c, false) || !c->stopping) uv_run(&c->loop, UV_RUN_DEFAULT);
+    while (c->snapshot) uv_run(&c->loop, UV_RUN_ONCE); /* copied off the loop */
     kb_cluster_serve_no_more(c);
     uv_walk(&c->loop, close_handle, c);
     uv_run(&c->loop, UV_RUN_DEFAULT);

@@ -32,6 +32,12 @@ const char *kb_child_end_text(const struct kb_child *k, char *text, size_t size)
     return text;
 }
 
+/* Somebody may wait for it. */
+static void tell(struct kb_cluster *c) {
+    kb_cluster_look_at_orders(c);
+    kb_cluster_look_at_snapshot(c);
+}
+
 /* ---- What they say ---- */
 
 static void child_said(struct kb_child *k, const char *line) {
@@ -39,7 +45,7 @@ static void child_said(struct kb_child *k, const char *line) {
     if (strncmp(line, "ready ", 6) != 0) return;
     k->life = UP;
     k->was_up = true;
-    kb_cluster_look_at_orders(c);
+    tell(c);
     if (c->ready || c->stopping) return;
     for (size_t i = 0; i < c->plan.count; i++)
         if (!c->children[i].was_up) return;
@@ -208,7 +214,7 @@ static void child_ended(struct kb_child *k, int status) {
     k->status = status;
     if (!k->expected) kb_cluster_say("node %d ended by itself (%s); see %s/node-%d.log", id_of(k), kb_child_end_text(k, why, sizeof(why)), c->dir, id_of(k));
     if (c->stopping && !c->dropped && c->exit_code == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) c->exit_code = 1;
-    kb_cluster_look_at_orders(c);
+    tell(c);
     if (!c->ready && !c->stopping && !k->expected && !started) {
         show_end(k);
         forget_plan(c);
@@ -220,7 +226,7 @@ static void child_ended(struct kb_child *k, int status) {
 /* All its threads stand still now, or go on again. */
 static void child_changed(struct kb_child *k, int status) {
     k->paused = WIFSTOPPED(status);
-    kb_cluster_look_at_orders(k->c);
+    tell(k->c);
 }
 
 void kb_cluster_reap(struct kb_cluster *c) {
@@ -254,6 +260,7 @@ void kb_cluster_stop(struct kb_cluster *c, int code) {
     if (c->stopping) return;
     c->stopping = true;
     c->exit_code = code;
+    kb_cluster_snapshot_stop(c);
     for (size_t i = 0; i < c->plan.count; i++)
         if (c->plan.nodes[i].broker) kb_child_signal(&c->children[i], SIGTERM);
     uv_timer_start(&c->stop_timer, stop_late, STOP_MS, 0);

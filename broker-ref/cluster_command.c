@@ -251,6 +251,9 @@ void kb_cluster_order(struct kb_cluster *c, struct kb_http_request *r) {
     if (c->stopping) {
         kb_http_refuse(r, KB_HTTP_CONFLICT, "the cluster is stopping");
         drop(o);
+    } else if (c->snapshot) {
+        kb_http_refuse(r, KB_HTTP_CONFLICT, "a snapshot is being saved or restored: wait for its end");
+        drop(o);
     } else if (parse(o) != 0 || carry_out(o) != 0) {
         drop(o);
     } else {

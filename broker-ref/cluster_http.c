@@ -225,8 +225,10 @@ static void serve(void *ctx, struct kb_http_request *r) {
             kb_http_refuse(r, KB_HTTP_NOT_ALLOWED, "GET tells what the nodes are and what they have counted");
     } else if (strcmp(path, "/faults") == 0) {
         pass_on_faults(c, r);
+    } else if (strcmp(path, "/snapshots") == 0) {
+        kb_cluster_serve_snapshots(c, r);
     } else {
-        kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /cluster, /nodes, /status or /faults");
+        kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /cluster, /nodes, /status, /faults or /snapshots");
     }
 }
 

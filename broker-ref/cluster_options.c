@@ -28,6 +28,8 @@ static int take(struct kb_cluster *c, const char *name, const char *value) {
         c->profile = value;
     } else if (strcmp(name, "--faults") == 0) {
         c->faults = value;
+    } else if (strcmp(name, "--from") == 0) {
+        c->from = value;
     } else if (strcmp(name, "--admin") == 0) {
         c->admin = value;
     } else {
@@ -63,16 +65,18 @@ static bool take_flag(struct kb_cluster *c, const char *arg) {
 }
 
 static int check(const struct kb_cluster *c) {
+    if (c->from && c->controllers) return kb_command_wrong("cluster", NULL, "--from: the snapshot says which nodes there are: leave --controllers out");
     if (!c->ephemeral) return -1;
     if (c->data_given) return kb_command_wrong("cluster", NULL, "--ephemeral makes a folder of its own: leave it or --data out");
-    if (c->nodes == 0) return kb_command_wrong("cluster", NULL, "--ephemeral wants --nodes N");
+    if (c->nodes == 0 && !c->from) return kb_command_wrong("cluster", NULL, "--ephemeral wants --nodes N, or --from SNAPSHOT");
+    if (c->from && !strchr(c->from, '/')) return kb_command_wrong("cluster", NULL, "--ephemeral has no snapshots yet: --from wants a path with a /");
     return -1;
 }
 
 int kb_cluster_parse(struct kb_cluster *c, int argc, char **argv) {
     static const char *const names[] = {"--nodes", "--controllers", "--base-port", "--data",      "--set",       "--profile",
-                                        "--faults", "--admin",       "--verbose",   "--ephemeral", "--until-eof", "--help"};
-    enum { VALUED = 8 }; /* of them, the first */
+                                        "--faults", "--admin",       "--from",       "--verbose",   "--ephemeral", "--until-eof", "--help"};
+    enum { VALUED = 9 }; /* of them, the first */
     for (int i = 2; i < argc; i++) {
         const char *arg = argv[i], *value = NULL;
         size_t k = 0;

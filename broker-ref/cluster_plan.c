@@ -32,36 +32,47 @@ static bool taken(const struct kb_cluster_plan *p, uint16_t port) {
     return false;
 }
 
+/* Whether nobody has it this moment. port 0: any, *got is which. */
+static bool can_be_bound(uint16_t port, uint16_t *got) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    socklen_t n = sizeof(a);
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return false;
+    if (port != 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* as the node does */
+    bool ok = bind(fd, (struct sockaddr *)&a, n) == 0 && getsockname(fd, (struct sockaddr *)&a, &n) == 0;
+    close(fd);
+    if (ok) *got = ntohs(a.sin_port);
+    return ok;
+}
+
 /* One that nobody has now; the node binds it itself a moment later. So it is none of those that the kernel gives to outgoing connections, which might take
  * it meanwhile; unless the machine has no other. */
 static uint16_t free_port(const struct kb_cluster_plan *p) {
     for (int tries = 0; tries < 100; tries++) {
-        uint16_t drawn = 0;
+        uint16_t drawn = 0, port = 0;
         bool low = tries < 90 && getrandom(&drawn, sizeof(drawn), 0) == sizeof(drawn);
-        struct sockaddr_in a = {.sin_family = AF_INET,
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                .sin_port = low ? htons((uint16_t)(PORT_LOW + drawn % (PORT_EPHEMERAL - PORT_LOW))) : 0};
-        socklen_t n = sizeof(a);
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0) return 0;
-        bool ok = bind(fd, (struct sockaddr *)&a, n) == 0 && getsockname(fd, (struct sockaddr *)&a, &n) == 0;
-        close(fd);
-        if (ok && !taken(p, ntohs(a.sin_port))) return ntohs(a.sin_port);
+        if (can_be_bound(low ? (uint16_t)(PORT_LOW + drawn % (PORT_EPHEMERAL - PORT_LOW)) : 0, &port) && !taken(p, port)) return port;
     }
     return 0;
 }
 
-static int add(struct kb_cluster_plan *p, struct kb_cluster_node n, int port, char *text, size_t size) {
+int kb_cluster_plan_port(const struct kb_cluster_plan *p, struct kb_cluster_node *n, int wanted, bool strict, char *text, size_t size) {
+    uint16_t port = 0;
+    bool good = wanted > 0 && wanted <= PORT_MAX && !taken(p, (uint16_t)wanted) && (strict || can_be_bound((uint16_t)wanted, &port));
+    if (good) port = (uint16_t)wanted;
+    if (!good && !strict) port = free_port(p);
+    n->port = port;
+    if (port != 0) return 0;
+    snprintf(text, size, "no port is left for node %d: choose a lower --base-port", n->id);
+    return -1;
+}
+
+static int add(struct kb_cluster_plan *p, struct kb_cluster_node n, int port, bool strict, char *text, size_t size) {
     if (p->count == KB_CLUSTER_NODES_MAX) {
         snprintf(text, size, "a cluster has at most %d nodes", KB_CLUSTER_NODES_MAX);
         return -1;
     }
-    if (port == 0) port = free_port(p);
-    if (port <= 0 || port > PORT_MAX) {
-        snprintf(text, size, "no port is left for node %d: choose a lower --base-port", n.id);
-        return -1;
-    }
-    n.port = (uint16_t)port;
+    if (kb_cluster_plan_port(p, &n, port, strict, text, size) != 0) return -1;
     p->nodes[p->count++] = n;
     return 0;
 }
@@ -71,11 +82,11 @@ int kb_cluster_plan_make(struct kb_cluster_plan *p, int nodes, int controllers, 
     p->count = 0;
     for (int i = 0; i < nodes; i++) {
         struct kb_cluster_node n = {.id = i, .broker = true, .controller = controllers == 0 && i < voters};
-        if (add(p, n, base_port ? base_port + i : 0, text, size) != 0) return -1;
+        if (add(p, n, base_port ? base_port + i : 0, base_port > 0, text, size) != 0) return -1;
     }
     for (int i = 0; i < controllers; i++) {
         struct kb_cluster_node n = {.id = KB_CLUSTER_FIRST_CONTROLLER + i, .controller = true};
-        if (add(p, n, base_port ? base_port + nodes + i : 0, text, size) != 0) return -1;
+        if (add(p, n, base_port ? base_port + nodes + i : 0, base_port > 0, text, size) != 0) return -1;
     }
     return 0;
 }
@@ -95,7 +106,7 @@ int kb_cluster_plan_add(struct kb_cluster_plan *p, int32_t id, char *text, size_
         snprintf(text, size, "a cluster has at most %d brokers here", KB_CLUSTER_BROKERS_MAX);
         return -1;
     }
-    return add(p, (struct kb_cluster_node){.id = id, .broker = true}, highest + 1, text, size);
+    return add(p, (struct kb_cluster_node){.id = id, .broker = true}, highest + 1, false, text, size);
 }
 
 char *kb_cluster_plan_voters(const struct kb_cluster_plan *p) {

@@ -15,6 +15,7 @@ enum kb_child_life { DOWN, STARTING, UP };
 struct kb_cluster;
 struct kb_order;
 struct kb_relay;
+struct kb_cluster_snapshot;
 struct kb_child {
     struct kb_cluster *c;
     pid_t pid; /* 0: no process */
@@ -35,12 +36,13 @@ struct kb_cluster {
     struct kb_http *http;
     struct kb_order *orders; /* not yet come about */
     struct kb_relay *relays; /* not yet answered by all */
+    struct kb_cluster_snapshot *snapshot; /* being saved or restored; NULL */
     uv_signal_t signals[3];
     uv_timer_t stop_timer;
     uv_poll_t input_poll;
     int lock_fd, input_fd;
     char *temporary; /* the folder of --ephemeral; NULL: another's */
-    const char *dir, *profile, *faults;
+    const char *dir, *profile, *faults, *from;
     const char *admin; /* HOST:PORT or PORT of --admin; NULL */
     const char *sets[KB_CLUSTER_SETS_MAX];
     size_t set_count;
@@ -101,6 +103,12 @@ struct kb_relay_call {
 };
 void kb_cluster_relay(struct kb_cluster *c, const struct kb_relay_call *call);
 void kb_cluster_drop_relays(struct kb_cluster *c); /* done is not called any more */
+
+/* ---- cluster_snapshot.c ---- */
+
+void kb_cluster_serve_snapshots(struct kb_cluster *c, struct kb_http_request *r); /* /snapshots */
+void kb_cluster_look_at_snapshot(struct kb_cluster *c);                           /* what it waits for may have come about */
+void kb_cluster_snapshot_stop(struct kb_cluster *c); /* the cluster stops: what was not done yet is not; a step under way ends in the loop */
 
 /* ---- cluster_options.c ---- */
 

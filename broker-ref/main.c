@@ -21,6 +21,7 @@
 #include "shell_command.h"
 #include "shell_options.h"
 #include "shell_parts.h"
+#include "shell_snapshot.h"
 #include "shell_timer.h"
 
 enum { FLUSH_US = 1000000, SPINS_MAX = 1000, BACKLOG = 1024 };
@@ -32,7 +33,9 @@ struct run {
     struct kb_admin *admin;
     struct kc_shell_timer timer;
     uv_signal_t signals[2];
+    uv_timer_t again_timer;
     bool accepting, ready, stopping, ended;
+    bool again; /* ends to start again with what was restored */
     int64_t stopped_us;
     char host[256];
     uint16_t port;
@@ -119,10 +122,26 @@ void kb_shell_turn(struct kb_shell *s) {
     follow_state(r);
 }
 
+static void again_now(uv_timer_t *t) {
+    end(t->data, 0);
+}
+
+void kb_shell_restart(struct kb_shell *s) {
+    enum { ANSWER_MS = 20 }; /* whoever asked for it is to hear that it comes */
+    struct run *r = KW_CONTAINER_OF(s, struct run, shell);
+    if (r->again || r->stopping) return;
+    r->again = true;
+    kb_say(&r->logger, KB_INFO, "a snapshot was restored: this run ends as if it were killed, and the next one begins with it");
+    uv_timer_init(s->loop, &r->again_timer);
+    r->again_timer.data = r;
+    uv_timer_start(&r->again_timer, again_now, ANSWER_MS, 0);
+}
+
 static void signalled(uv_signal_t *h, int number) {
     struct run *r = h->data;
     if (r->stopping) _exit(1); /* the second one means now */
     r->stopping = true;
+    r->again = false;
     kb_say(&r->logger, KB_INFO, "%s: stopping (once more: at once, and the next start recovers)",
            number == SIGINT ? "interrupt" : "termination");
     kb_node_stop(r->shell.node, kb_shell_now());
@@ -175,6 +194,14 @@ static int32_t raise_descriptors(void) {
     return (int32_t)KW_MAX(KW_MIN(l.rlim_cur / SHARE, (rlim_t)MOST), (rlim_t)LEAST);
 }
 
+/* A restore that was interrupted, or for which this run makes room, is finished. */
+static bool finish_restore(struct run *r) {
+    struct kb_failure f;
+    if (kb_restore_finish(kb_config_log_dir(r->options.config), !r->options.no_sync, &f) == 0) return true;
+    kb_say(&r->logger, KB_ERROR, "%s", f.text);
+    return false;
+}
+
 /* ---- Putting it together ---- */
 
 static bool listen_all(struct run *r) {
@@ -188,7 +215,8 @@ static bool listen_all(struct run *r) {
         char host[256], text[400];
         uint16_t got;
         snprintf(host, sizeof(host), "%.*s", (int)l[i].host.len, l[i].host.p);
-        if (kb_shell_net_listen(r->shell.net, host, l[i].port, backlog, &got, text, sizeof(text)) != 0) {
+        uint16_t port = i == 0 && r->port != 0 ? r->port : l[i].port; /* of the run before, where it drew one */
+        if (kb_shell_net_listen(r->shell.net, host, port, backlog, &got, text, sizeof(text)) != 0) {
             kb_say(&r->logger, KB_ERROR, "%s", text);
             return false;
         }
@@ -277,6 +305,11 @@ static void take_apart(struct run *r) {
 static int run_node(struct run *r) {
     struct kb_shell *s = &r->shell;
     uv_loop_t loop;
+    *s = (struct kb_shell){0};
+    r->admin = NULL;
+    r->timer = (struct kc_shell_timer){0};
+    r->accepting = r->ready = r->stopping = r->ended = r->again = false;
+    r->stopped_us = 0;
     if (uv_loop_init(&loop) != 0) return 1;
     s->loop = &loop;
     s->logger = &r->logger;
@@ -285,7 +318,7 @@ static int run_node(struct run *r) {
     if (kc_shell_timer_init(&r->timer, &loop, timer_fired, r) != 0 || kb_shell_disk_new(s, &o, &s->disk) != 0 || kb_shell_net_new(s, &s->net) != 0 ||
         kb_shell_link_new(s, &s->links) != 0) {
         kb_say(&r->logger, KB_ERROR, "out of memory or descriptors");
-    } else if (lock_folder(r, kb_config_log_dir(r->options.config)) && listen_all(r)) {
+    } else if ((r->lock_fd >= 0 || lock_folder(r, kb_config_log_dir(r->options.config))) && finish_restore(r) && listen_all(r)) {
         start_signals(r);
         if (make_node(r) && start_admin(r)) {
             kb_shell_turn(s);
@@ -294,6 +327,18 @@ static int run_node(struct run *r) {
     }
     take_apart(r);
     return r->exit_code;
+}
+
+/* As main does it: nothing is left of what the run before had set. */
+static int begin_again(struct run *r, int argc, char **argv) {
+    struct kb_options fresh = {0};
+    int code = kb_options_parse(&fresh, argc, argv, &r->logger);
+    fresh.temporary = r->options.temporary;
+    r->options.temporary = NULL;
+    kb_options_deinit(&r->options);
+    r->options = fresh;
+    if (code < 0 && r->options.ephemeral && !kb_options_make_temporary(&r->options, &r->logger)) code = 1;
+    return code;
 }
 
 /* A standard descriptor that is closed would go to the next file that is opened, a log say, and log lines with it. */
@@ -307,6 +352,7 @@ int main(int argc, char **argv) {
     hold_standard_descriptors();
     if (argc > 1 && strcmp(argv[1], "cluster") == 0) return kb_cluster_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "fault") == 0) return kb_admin_ask_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "snapshot") == 0) return kb_snapshot_ask_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "explain") == 0) return kb_explain_main(argc, argv);
     mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
@@ -325,6 +371,7 @@ int main(int argc, char **argv) {
     if (code >= 0) return code;
     if (r.options.ephemeral && !kb_options_make_temporary(&r.options, &r.logger)) return 1;
     code = run_node(&r);
+    while (r.again && (code = begin_again(&r, argc, argv)) < 0) code = run_node(&r);
     kb_options_deinit(&r.options);
     return code;
 }

@@ -15,6 +15,7 @@ enum { FILE_SIZE_MAX = 16 << 20 };
 static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "       kbroker cluster --nodes N [options]   (kbroker cluster --help)\n"
                             "       kbroker fault add|list|clear --data DIR   (kbroker fault --help)\n"
+                            "       kbroker snapshot save|restore|list|delete (kbroker snapshot --help)\n"
                             "       kbroker explain [NAME...]   what properties mean (kbroker explain --help)\n"
                             "\n"
                             "Runs one broker in the foreground. Without arguments: data in ./kbroker-data,\n"
@@ -186,7 +187,7 @@ static int load_file(struct kb_options *o, int argc, char **argv, struct kb_logg
 }
 
 int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logger *logger) {
-    static const char *const commands[] = {"run", "cluster", "fault"};
+    static const char *const commands[] = {"run", "cluster", "fault", "snapshot", "explain"};
     o->inline_write_max = -1;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -217,7 +218,7 @@ int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logg
 
 bool kb_options_make_temporary(struct kb_options *o, const struct kb_logger *logger) {
     char text[512];
-    o->temporary = kb_command_make_temporary(text, sizeof(text));
+    if (!o->temporary) o->temporary = kb_command_make_temporary(text, sizeof(text));
     if (!o->temporary) {
         kb_say(logger, KB_ERROR, "%s", text);
         return false;

@@ -14,6 +14,7 @@ struct kb_options {
 };
 /* -1: go on and run; else the exit code (help and version 0, usage errors 2, files that cannot be read 1), everything said. */
 int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logger *logger);
+/* The folder of --ephemeral, unless there is one (of the run before). */
 bool kb_options_make_temporary(struct kb_options *o, const struct kb_logger *logger);
 void kb_options_deinit(struct kb_options *o);
 

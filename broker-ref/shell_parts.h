@@ -33,6 +33,8 @@ bool kb_shell_clock_set(const char *text);
 kw_err kb_shell_clock_advance(struct kb_shell *s, int64_t ms) KW_CHECK;
 /* Ends a turn: timers, disk, replies, until nothing is left to do; then arms the timer. Called by net and disk after what they brought. */
 void kb_shell_turn(struct kb_shell *s);
+/* A snapshot lies beside the data (kbroker snapshot restore): this run ends soon, as if it were killed, and the next one begins with that. */
+void kb_shell_restart(struct kb_shell *s);
 
 /* shell_disk.c */
 struct kb_shell_disk_options {

@@ -8,62 +8,11 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 
 import scene
 from scene import KBROKER, KC, equal, eventually, holds, main, run, test
-from scene_cluster import processes_of
-
-
-class Kit:
-    """kbroker cluster --ephemeral --until-eof --admin 0 …, as Popen'ed by a kit."""
-
-    def __init__(self, *options, nodes=1, ephemeral=True, wait=60):
-        args = [KBROKER, "cluster", "--nodes", nodes, "--base-port", 0, "--admin", 0, "--until-eof", *(["--ephemeral"] if ephemeral else []), *options]
-        self.p = subprocess.Popen([str(a) for a in args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        scene._children.append(self.p)
-        self.url = self.line("admin http://127.0.0.1:")
-        self.address = self.line("ready 127.0.0.1:")
-
-    def line(self, start):
-        text = self.p.stdout.readline().decode().rstrip("\n")
-        if not text.startswith(start):
-            raise AssertionError(f"{text!r} instead of {start}: {self.p.stderr.read() if not text else ''}")
-        return text.split(" ", 1)[1]
-
-    def ask(self, method, path, body=None, timeout=90):
-        """(HTTP status, JSON)"""
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, method=method, data=data)
-        try:
-            with urllib.request.urlopen(request, timeout=timeout) as r:
-                equal(r.headers["Content-Type"], "application/json")
-                return r.status, json.loads(r.read())
-        except urllib.error.HTTPError as e:
-            equal(e.headers["Content-Type"], "application/json")
-            return e.code, json.loads(e.read())
-
-    def ok(self, method, path, body=None):
-        status, answer = self.ask(method, path, body)
-        equal(status, 200, f"{method} {path} {body}: {answer}")
-        return answer
-
-    def refused(self, wanted, method, path, body, *words):
-        status, answer = self.ask(method, path, body)
-        equal(status, wanted, f"{method} {path} {str(body)[:100]}: {answer}")
-        holds(answer["error"], *words)
-        return answer
-
-    def do(self, what, *ids):
-        return {n["id"]: n for n in self.ok("POST", "/nodes", {"do": what, "ids": list(ids)})["nodes"]}
-
-    def states(self):
-        return [n["state"] for n in self.ok("GET", "/cluster")["nodes"]]
-
-    def end(self):
-        self.p.stdin.close()
-        return self.p.wait(60)
+from scene_cluster import Kit, processes_of
 
 
 @test
