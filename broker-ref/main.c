@@ -332,7 +332,10 @@ static int run_node(struct run *r) {
 /* As main does it: nothing is left of what the run before had set. */
 static int begin_again(struct run *r, int argc, char **argv) {
     struct kb_options fresh = {0};
+    char clock[40];
+    snprintf(clock, sizeof(clock), kb_shell_clock_is_virtual() ? "virtual+%lld" : "real", (long long)kb_shell_clock_ahead_ms());
     int code = kb_options_parse(&fresh, argc, argv, &r->logger);
+    (void)!kb_shell_clock_set(clock); /* time does not go back */
     fresh.temporary = r->options.temporary;
     r->options.temporary = NULL;
     kb_options_deinit(&r->options);
