@@ -91,6 +91,7 @@ endif()
 
 if(EXISTS ${PROJECT_SOURCE_DIR}/client/admin.c)
   include(${PROJECT_SOURCE_DIR}/cmake/cli.cmake)
+  include(${PROJECT_SOURCE_DIR}/cmake/testkit.cmake)
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)

@@ -208,6 +208,20 @@ static void attempts_copy(kc_error *e, const struct note *n) {
     if (n->detail) to->detail = kw_memdup(n->detail, strlen(n->detail) + 1);
 }
 
+/* Code and outcome of one that has just been made. */
+static void characterise(kc_error *e, kc_err code, enum kc_outcome outcome) {
+    e->code = code;
+    e->outcome = outcome;
+    e->action = kc_err_retriable(code) ? KC_ACTION_RETRY : code == KC_CONFIG ? KC_ACTION_FIX_CONFIG : KC_ACTION_NONE;
+}
+
+kc_error *kc_error_new(kc_err code, int32_t outcome, const char *message) {
+    kc_error *e = error_new(0, message ? message : kc_err_text(code));
+    if (!e) return &no_memory;
+    characterise(e, code, outcome >= KC_NOT_PERSISTED && outcome <= KC_PERSISTED ? (enum kc_outcome)outcome : KC_NOT_PERSISTED);
+    return e;
+}
+
 void kc_error_make(kc_error **out, kc_err code, enum kc_outcome outcome, const struct kc_attempts *a, const char *fmt, ...) {
     if (!out) return;
     char message[768];
@@ -221,9 +235,7 @@ void kc_error_make(kc_error **out, kc_err code, enum kc_outcome outcome, const s
         *out = &no_memory;
         return;
     }
-    e->code = code;
-    e->outcome = outcome;
-    e->action = kc_err_retriable(code) ? KC_ACTION_RETRY : code == KC_CONFIG ? KC_ACTION_FIX_CONFIG : KC_ACTION_NONE;
+    characterise(e, code, outcome);
     for (size_t i = 0; i < count; i++) attempts_copy(e, note_at(a, i));
     *out = e;
 }

@@ -128,6 +128,9 @@ typedef struct kc_attempt {
 KC_API size_t kc_error_attempt_count(const kc_error *e);
 /** One attempt, index from 0; its texts are the error's. KC_INVALID past the end. */
 KC_API kc_err kc_error_attempt(const kc_error *e, size_t index, kc_attempt *out);
+/** An error of its own kind, for libraries that stand on this one and for bindings: without attempts; retriable, and action, as the code says. message is
+ * copied, NULL: the code's text. outcome: enum kc_outcome. Never NULL: without memory it is a KC_NO_MEMORY. */
+KC_API kc_error *kc_error_new(kc_err code, int32_t outcome, const char *message);
 /** Frees it; NULL does nothing. */
 KC_API void kc_error_free(kc_error *e);
 

@@ -16,17 +16,19 @@ pc=$(find "$prefix" -name kclient.pc)
 lib=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH=${pc%/*}
 mkdir "$tmp/src"
-cp "$here/hello.c" "$here/CMakeLists.txt" "$tmp/src"
+cp "$here/hello.c" "$here/kit.c" "$here/CMakeLists.txt" "$tmp/src"
 cd "$tmp/src"
 
-for h in kclient producer consumer admin; do [ -f "$prefix/include/kclient/$h.h" ] || fail "kclient/$h.h is not installed"; done
+for h in kclient producer consumer admin kclient_test; do [ -f "$prefix/include/kclient/$h.h" ] || fail "kclient/$h.h is not installed"; done
 [ "$(find "$prefix/include" -name '*.h' | wc -l)" = "$(find "$here/../../include/kclient" -name '*.h' | wc -l)" ] || fail "a private header is installed"
 for m in man1/kc.1 man1/kc-topic-create.1 man1/kbroker.1 man3/libkclient.3 man5/kclient.properties.5; do
     [ -f "$prefix/share/man/$m" ] || fail "$m is not installed"
 done
-names=$(nm -D --defined-only "$lib"/libkclient.so | awk '$2 ~ /^[A-Z]$/ { print $3 }' | grep -v '^kc_' || true)
-[ -z "$names" ] || fail "exported without KC_API: $names"
-readelf -d "$lib"/libkclient.so | grep -q 'SONAME.*libkclient\.so\.[0-9]*\]' || fail "no SONAME"
+for so in libkclient libkclient_test; do
+    names=$(nm -D --defined-only "$lib/$so.so" | awk '$2 ~ /^[A-Z]$/ { print $3 }' | grep -v '^kc_' || true)
+    [ -z "$names" ] || fail "exported without KC_API: $names"
+    readelf -d "$lib/$so.so" | grep -q "SONAME.*$so\.so\.[0-9]*\]" || fail "$so has no SONAME"
+done
 
 cc=${CC:-cc}
 expect="kclient $(pkg-config --modversion kclient), topic 1"
@@ -42,10 +44,24 @@ sed 's/-lkclient/-l:libkclient.a/' <<<"$(pkg-config --static --cflags --libs kcl
 $cc -Wall -Wextra -Werror -std=c99 hello.c $(cat flags) -o static || fail "pkg-config, static"
 ldd ./static | grep -q libkclient && fail "the static program needs libkclient.so"
 check "pkg-config, static" ./static
+
+# The test kit, which finds the kbroker that was installed beside it; linked statically on PATH.
+expect="a cluster of 1 node, kbroker $(pkg-config --modversion kclient_test)"
+$cc -Wall -Wextra -Werror -std=c99 kit.c $(pkg-config --cflags --libs kclient_test) -o kit_shared || fail "pkg-config, test kit, shared"
+check "pkg-config, test kit, shared" env -u KBROKER PATH=/usr/bin:/bin LD_LIBRARY_PATH="$lib" ./kit_shared
+sed 's/-lkclient_test/-l:libkclient_test.a/; s/-lkclient /-l:libkclient.a /' <<<"$(pkg-config --static --cflags --libs kclient_test) " >flags
+$cc -Wall -Wextra -Werror -std=c99 kit.c $(cat flags) -o kit_static || fail "pkg-config, test kit, static"
+ldd ./kit_static | grep -q libkclient && fail "the static program needs libkclient.so"
+check "pkg-config, test kit, static" env -u KBROKER PATH="$prefix/bin:$PATH" ./kit_static
+if command -v c++ >/dev/null; then c++ -x c++ -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags kclient_test) kit.c || fail "kclient_test.h in C++"; fi
+expect="kclient $(pkg-config --modversion kclient), topic 1"
 if command -v c++ >/dev/null; then c++ -x c++ -Wall -Wextra -Werror -fsyntax-only $(pkg-config --cflags kclient) hello.c || fail "the headers in C++"; fi
 
 cmake -S . -B out -DCMAKE_PREFIX_PATH="$prefix" >cmake.log 2>&1 || { cat cmake.log; fail "find_package(kclient)"; }
 cmake --build out >cmake.log 2>&1 || { cat cmake.log; fail "the CMake package"; }
 check "CMake package, shared" ./out/hello_shared
 check "CMake package, static" ./out/hello_static
+expect="a cluster of 1 node, kbroker $(pkg-config --modversion kclient_test)"
+check "CMake package, test kit, shared" env -u KBROKER ./out/kit_shared
+check "CMake package, test kit, static" env -u KBROKER PATH="$prefix/bin:$PATH" ./out/kit_static
 say "all passed"

@@ -2,12 +2,18 @@
 from scene import BUILD, ROOT, Broker, equal, holds, main, run, test
 
 
+def build(folder, name, *libraries):
+    r = run("gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include", ROOT / "examples" / f"{name}.c", "-o", folder / name, f"-L{BUILD}/lib", *libraries, "-lkclient",
+            f"-Wl,-rpath,{BUILD}/lib")
+    equal(r.returncode, 0, r.stderr)
+    return folder / name
+
+
 @test
 def the_examples_build_and_run(folder):
     b = Broker(folder / "d")
     for name in ("produce", "consume"):
-        r = run("gcc", "-Wall", "-Werror", "-I", ROOT / "include", ROOT / "examples" / f"{name}.c", "-o", folder / name, f"-L{BUILD}/lib", "-lkclient", f"-Wl,-rpath,{BUILD}/lib")
-        equal(r.returncode, 0, r.stderr)
+        build(folder, name)
     equal(run(folder / "produce", b.address, "t", "text").stdout, "partition 0, offset 0\n")
     equal(run(folder / "consume", b.address, "t", "0").stdout, "0: text\n")
     equal(run(folder / "produce").returncode, 2)
@@ -15,6 +21,13 @@ def the_examples_build_and_run(folder):
         r = run(folder / args[0], *args[1:], timeout=30)
         equal((r.returncode, r.stdout), (1, ""), " ".join(args))
         holds(r.stderr, words)
+
+
+@test
+def a_test_with_kbroker_passes(folder):
+    r = run(build(folder, "test_with_kbroker", "-lkclient_test"), timeout=240)
+    equal((r.returncode, r.stderr), (0, ""))
+    equal(r.stdout.splitlines(), ["the leader dies: ok", "answers are lost: ok", "too few replicas: ok"])
 
 
 main()

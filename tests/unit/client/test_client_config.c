@@ -340,6 +340,32 @@ static void test_errors_and_attempts(void **state) {
     kc_error_free(NULL);
 }
 
+/* Those of a library above this one. */
+static void test_errors_of_others(void **state) {
+    (void)state;
+    char text[3000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    kc_error *e = kc_error_new(KC_TRANSPORT, KC_MAYBE_PERSISTED, text);
+    assert_int_equal(kc_error_code(e), KC_TRANSPORT);
+    assert_int_equal(kc_error_outcome(e), KC_MAYBE_PERSISTED);
+    assert_int_equal(kc_error_retriable(e), 1);
+    assert_int_equal(kc_error_action(e), KC_ACTION_RETRY);
+    assert_string_equal(kc_error_message(e), text); /* whole */
+    assert_int_equal(kc_error_attempt_count(e), 0);
+    kc_error_free(e);
+    e = kc_error_new(KC_CONFIG, 77, NULL);
+    assert_string_equal(kc_error_message(e), kc_err_text(KC_CONFIG));
+    assert_int_equal(kc_error_outcome(e), KC_NOT_PERSISTED);
+    assert_int_equal(kc_error_action(e), KC_ACTION_FIX_CONFIG);
+    kc_error_free(e);
+    kw_alloc_fail_after(0);
+    e = kc_error_new(KC_CONFIG, KC_NOT_PERSISTED, "x");
+    kw_alloc_fail_after(-1);
+    assert_int_equal(kc_error_code(e), KC_NO_MEMORY);
+    kc_error_free(e);
+}
+
 static void test_without_memory(void **state) {
     (void)state;
     for (int64_t at = 0; at < 40; at++) {
@@ -383,6 +409,7 @@ int main(void) {
         cmocka_unit_test(test_every_partitioner_can_be_named),
         cmocka_unit_test(test_codes_have_names_and_texts),
         cmocka_unit_test(test_errors_and_attempts),
+        cmocka_unit_test(test_errors_of_others),
         cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
