@@ -35,8 +35,13 @@ def close_behind(name: str, handle: Any, client: Any) -> None:
     """Goes on closing a collected producer; client: what must live until then."""
     op = ffi.new("kc_op **")
     if lib.kc_producer_close_start(handle, int(EXIT_S * 1e6), 0, op, ffi.NULL) == 0:
-        with _lock:
-            _closing[id(handle)] = (name, handle, client, ffi.gc(op[0], lib.kc_op_free))
+        keep(name, handle, client, ffi.gc(op[0], lib.kc_op_free))
+
+
+def keep(name: str, handle: Any, client: Any, op: Any) -> None:
+    """The same for one whose close (op) is under way already."""
+    with _lock:
+        _closing[id(handle)] = (name, handle, client, op)
 
 
 def sweep() -> None:

@@ -1,5 +1,5 @@
 /* module.c - the module kclient._fast: its types, and what its files share. Called by Python (_fast.py loads it out of cffi's shared object). */
-#include "hot.h"
+#include "aio.h"
 
 static unsigned long main_thread;
 
@@ -103,7 +103,8 @@ PyMODINIT_FUNC PyInit__fast(void) {
         const char *name;
         PyTypeObject *type;
     } types[] = {{"Event", &Event_type},   {"RecordBatch", &Batch_type}, {"Record", &Record_type}, {"Column", &Column_type},
-                 {"Report", &Report_type}, {"Sender", &Sender_type},     {"Source", &Source_type},   {"Keeper", &Keeper_type}};
+                 {"Report", &Report_type}, {"Sender", &Sender_type},     {"Source", &Source_type}, {"Keeper", &Keeper_type},
+                 {"Group", &Group_type},   {"Ready", &Ready_type},       {"AsyncSource", &AsyncSource_type}};
     PyObject *m = PyModule_Create(&definition);
     if (!m) return NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {

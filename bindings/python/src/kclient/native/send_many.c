@@ -4,7 +4,7 @@
  * are made in chunks that stay in the cache, pointing at the objects' own bytes (which their tuples keep), and the library copies them into its
  * batches without the GIL.
  */
-#include "sender.h"
+#include "aio.h"
 
 enum { CHUNK = 256 };
 enum many_slot { M_TOPIC, M_VALUES, M_KEYS, M_PARTITION, M_TIMESTAMPS, M_GUIDS, M_HEADERS, M_ON_REPORT, M_SIZES, M_KEY_SIZES, M_SLOTS };
@@ -19,6 +19,7 @@ struct column {
 struct many {
     Sender *s;
     PyObject *topic, *on_report;
+    Group *group; /* in the place of on_report; its range stands from many_init to the end of the call */
     Py_ssize_t n;
     struct column values, keys;
     int64_t *timestamps;
@@ -162,9 +163,14 @@ static int many_init(struct many *m, PyObject **slot) {
     if (slot[M_GUIDS] && guids_init(m, slot[M_GUIDS]) < 0) return -1;
     if (slot[M_HEADERS] && !(m->headers = tuple_of(slot[M_HEADERS], m->n, "headers"))) return -1;
     if (sender_topic(m->s, m->topic, &m->common.topic) < 0) return -1;
-    if (!m->on_report && !m->s->track) m->common.flags |= KC_NO_REPORT;
+    if (!m->on_report && !m->s->track) m->common.flags |= KC_NO_REPORT; /* a group stands in its place still */
     m->first = m->s->next;
     m->s->next += (uint64_t)m->n;
+    if (m->on_report && Py_TYPE(m->on_report) == &Group_type) {
+        m->group = (Group *)m->on_report;
+        m->on_report = NULL;
+        return sender_expect_range(m->s, m->first, (size_t)m->n, m->group);
+    }
     for (Py_ssize_t i = 0; m->on_report && i < m->n; i++)
         if (sender_expect(m->s, m->first + (uint64_t)i, m->on_report) < 0) return -1;
     return 0;
@@ -250,6 +256,7 @@ PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
     kc_err err = KC_OK;
     int result = many_init(&m, slot);
     if (result == 0) result = put_all(&m, &done, &err);
+    if (m.group) sender_end_range(s, m.first, done);
     if (result == 0 && err) result = sender_no(s, err, m.topic, done);
     if (result < 0 && m.on_report)
         for (size_t i = done; m.n > 0 && i < (size_t)m.n; i++) sender_forget(s, m.first + i);

@@ -3,7 +3,7 @@
  * A send first tries with the GIL and without waiting, which is all that most sends do. Where the queue is full, Python's side (_make_room) takes
  * reports, then the send waits without the GIL.
  */
-#include "sender.h"
+#include "aio.h"
 
 #include <structmember.h>
 
@@ -17,7 +17,8 @@ static int sender_traverse(PyObject *o, visitproc visit, void *arg) {
     Py_VISIT(s->callbacks);
     Py_VISIT(s->inbox);
     Py_VISIT(s->last_topic);
-    return 0;
+    Py_VISIT(s->make_future);
+    return sender_visit_ranges(s, visit, arg);
 }
 static int sender_clear(PyObject *o) {
     Sender *s = (Sender *)o;
@@ -27,6 +28,8 @@ static int sender_clear(PyObject *o) {
     Py_CLEAR(s->callbacks);
     Py_CLEAR(s->inbox);
     Py_CLEAR(s->last_topic);
+    Py_CLEAR(s->make_future);
+    sender_clear_ranges(s);
     Py_CLEAR(s->owner);
     return 0;
 }
@@ -177,11 +180,7 @@ int take_arguments(const char *what, const char *const *names, int count, int re
     return 0;
 }
 
-static PyObject *sender_send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
-    static const char *const names[] = {"topic", "value", "key", "headers", "partition", "timestamp", "guid", "on_report"};
-    Sender *s = (Sender *)o;
-    PyObject *slot[SEND_SLOTS];
-    if (sender_ready(s) < 0 || take_arguments("send", names, SEND_SLOTS, 2, args, n, kwnames, slot) < 0) return NULL;
+PyObject *sender_send_slots(Sender *s, PyObject **slot) {
     struct fields f;
     fields_init(&f);
     kc_record record = {.opaque = s->next++, .flags = slot[SEND_ON_REPORT] || s->track ? 0 : KC_NO_REPORT};
@@ -199,6 +198,13 @@ static PyObject *sender_send(PyObject *o, PyObject *const *args, Py_ssize_t n, P
     if (result < 0 && expected) sender_forget(s, record.opaque);
     fields_release(&f);
     return result < 0 ? NULL : PyLong_FromUnsignedLongLong(record.opaque);
+}
+
+static PyObject *sender_send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    static const char *const names[] = {"topic", "value", "key", "headers", "partition", "timestamp", "guid", "on_report"};
+    PyObject *slot[SEND_SLOTS];
+    if (sender_ready((Sender *)o) < 0 || take_arguments("send", names, SEND_SLOTS, 2, args, n, kwnames, slot) < 0) return NULL;
+    return sender_send_slots((Sender *)o, slot);
 }
 
 /* _try_send(topic number, value, key, headers, partition, timestamp, guid, opaque, flags, timeout_us) -> kc_err: what other APIs are built of. */
@@ -355,6 +361,10 @@ static PyMethodDef methods[] = {
     {"_try_send", (PyCFunction)(void (*)(void))sender_try_send, METH_FASTCALL, "see sender.c"},
     {"_take_reports", sender_take_reports, METH_O, "see sender.c"},
     {"_drain", sender_drain, METH_O, "see sender.c"},
+    {"_send_future", (PyCFunction)(void (*)(void))sender_send_future, METH_FASTCALL | METH_KEYWORDS, "see aio.c"},
+    {"_in_loop", sender_in_loop, METH_O, "see aio.c"},
+    {"_has_outstanding", sender_has_outstanding, METH_NOARGS, "see aio.c"},
+    {"_settle", sender_settle, METH_NOARGS, "see aio.c"},
     {NULL, NULL, 0, NULL},
 };
 PyTypeObject Sender_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kclient._fast.Sender", .tp_basicsize = sizeof(Sender),

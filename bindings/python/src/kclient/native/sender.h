@@ -17,7 +17,17 @@ typedef struct {
     unsigned long long next;     /* the number of the next record */
     int32_t last_number;         /* of last_topic */
     int track;                   /* 1: records without on_report have a report, too, when they succeed */
+    /* Of the asyncio API (aio.c): */
+    PyObject *make_future;       /* the loop's create_future */
+    struct range *ranges;        /* numbers of send_many's, ascending */
+    size_t range_count, range_room, range_last;
 } Sender;
+struct Group;
+struct range {
+    uint64_t first, end, left; /* left: without a report */
+    Py_ssize_t at;             /* the first one's place in the group */
+    struct Group *group;
+};
 
 enum send_slot { SEND_TOPIC, SEND_VALUE, SEND_KEY, SEND_HEADERS, SEND_PARTITION, SEND_TIMESTAMP, SEND_GUID, SEND_ON_REPORT, SEND_SLOTS };
 
@@ -34,6 +44,8 @@ void sender_forget(Sender *s, uint64_t number);
 int64_t sender_piece(const Sender *s, int64_t left_us);
 /** Takes reports, which hold their places in the queue. */
 int sender_make_room(Sender *s);
+/** Sender.send with its arguments taken: the record's number; NULL: an exception. */
+PyObject *sender_send_slots(Sender *s, PyObject **slot);
 PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
 #endif

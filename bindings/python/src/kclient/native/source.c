@@ -3,7 +3,7 @@
  * What poll has given and the application has not is kept here (`pending`, `batch` and `next`): a signal that ends a wait, or an exception in a
  * callback, loses no record.
  */
-#include "hot.h"
+#include "aio.h"
 
 #include <structmember.h>
 
@@ -144,6 +144,9 @@ static PyObject *give_record(Source *s) {
     if (record) s->next++;
     return record;
 }
+
+int source_has_rest(PyObject *source) { return has_rest((Source *)source); }
+PyObject *source_give_record(PyObject *source) { return give_record((Source *)source); }
 
 static PyObject *source_poll_record(PyObject *o, PyObject *args, PyObject *kw) {
     static char *names[] = {"timeout", NULL};
