@@ -28,12 +28,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Awaitable,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+    overload,
+)
+
+from .errors import KafkaError, TimedOut
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from . import Admin
+    from . import Admin, Consumer
+    from .admin_data import PartitionInfo
+    from .aio import Consumer as AsyncConsumer
 
 __all__ = ["Cluster", "ClusterError", "ClusterInfo", "Fault", "FaultError", "FaultRule", "Node", "Snapshot", "find_kbroker"]
 
@@ -170,7 +190,7 @@ def _seconds(duration: Duration) -> float:
     return duration.total_seconds() if isinstance(duration, datetime.timedelta) else float(duration)
 
 
-def wait_until(check: Callable[[], T], timeout: Duration, seen: Callable[[], str], interval: float = 0.01) -> T:
+def wait_until(check: Callable[[], Optional[T]], timeout: Duration, seen: Callable[[], str], interval: float = 0.01) -> T:
     """Calls check until it gives something true, and returns that. TimeoutError with what seen() says when the time is up."""
     end = time.monotonic() + _seconds(timeout)
     while True:
@@ -242,7 +262,7 @@ def _end(process: Popen[bytes], owner: int, clean: bool, folder: Optional[str]) 
             except OSError:
                 pass
         try:
-            process.wait(30)
+            process.wait(30 if clean else 10)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -318,6 +338,7 @@ class Cluster:
         try:
             self.admin_url, self.bootstrap = self._await_ready(time.monotonic() + _seconds(timeout))
         except BaseException:
+            self._process.kill()  # it may not even look at its standard input; nodes that run end with it
             self._finalizer()
             raise
 
@@ -567,13 +588,87 @@ class Cluster:
             return self._admin_client
 
     def create_topic(
-        self, name: str, partitions: int = 1, replication_factor: int = 1, config: Optional[Mapping[str, Any]] = None, timeout: Duration = 30.0
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        configs: Optional[Mapping[str, object]] = None,
+        *,
+        timeout: Duration = 30.0,
     ) -> None:
         """Creates a topic, and waits until each partition has a leader."""
-        configs = {key: _property(value) for key, value in (config or {}).items()}
-        self.admin().create_topic(name, partitions=partitions, replication_factor=replication_factor, config=configs, timeout=_seconds(timeout))
+        self.admin().create_topic(name, partitions, replication_factor, configs, timeout=_seconds(timeout))
         for partition in range(partitions):
             self.wait_for_leader(name, partition, timeout=timeout)
+
+    def _partition(self, topic: str, partition: int) -> tuple[Optional[PartitionInfo], str]:
+        """The partition as the cluster tells of it, if it does, and the same in words."""
+        try:
+            for found in self.admin().describe_topic(topic, timeout=10).partitions:
+                if found.partition == partition:
+                    return found, f"{topic}[{partition}] has leader {found.leader}, replicas {found.replicas}, in sync {sorted(found.isr)}"
+            return None, f"{topic} has no partition {partition}"
+        except KafkaError as e:
+            return None, f"{topic}[{partition}]: {e}"
+
+    def wait_for_leader(
+        self, topic: str, partition: int = 0, leader: Optional[Union[int, Iterable[int]]] = None, *, timeout: Duration = 30.0
+    ) -> int:
+        """Waits until the partition has a leader (leader: this one, or one of these) that is up, and returns its id. TimeoutError: who leads instead."""
+        wanted = None if leader is None else {leader} if isinstance(leader, int) else set(leader)
+        seen = ""
+
+        def check() -> Optional[tuple[int]]:
+            nonlocal seen
+            found, seen = self._partition(topic, partition)
+            good = found is not None and found.leader >= 0 and found.error is None and (wanted is None or found.leader in wanted)
+            return (found.leader,) if found is not None and good else None
+
+        return wait_until(check, timeout, lambda: f"a leader{'' if wanted is None else f' among {sorted(wanted)}'} was wanted, but {seen}")[0]
+
+    def wait_for_isr(self, topic: str, partition: int, ids: Iterable[int], *, timeout: Duration = 30.0) -> None:
+        """Waits until exactly these replicas are in sync. TimeoutError: which are instead."""
+        wanted, seen = set(ids), ""
+
+        def check() -> bool:
+            nonlocal seen
+            found, seen = self._partition(topic, partition)
+            return found is not None and set(found.isr) == wanted
+
+        wait_until(check, timeout, lambda: f"in sync {sorted(wanted)} was wanted, but {seen}")
+
+    @overload
+    def wait_for_assigned(self, consumer: Consumer, *, timeout: Duration = 30.0) -> None: ...
+    @overload
+    def wait_for_assigned(self, consumer: AsyncConsumer, *, timeout: Duration = 30.0) -> Awaitable[None]: ...
+    def wait_for_assigned(self, consumer: Union[Consumer, AsyncConsumer], *, timeout: Duration = 30.0) -> Optional[Awaitable[None]]:
+        """Waits until the group has given the consumer its partitions, if only none; to be awaited for one of kclient.aio. Others' consumers:
+        wait_for_group. TimeoutError: what it waits for instead."""
+        from .aio import Consumer as AsyncConsumer
+
+        if isinstance(consumer, AsyncConsumer):
+            return _assigned(consumer, _seconds(timeout))
+        try:
+            consumer.await_assigned(_seconds(timeout))
+        except TimedOut:
+            raise _not_assigned(consumer, _seconds(timeout)) from None
+        return None
+
+    def wait_for_group(self, group: str, members: Optional[int] = None, *, timeout: Duration = 30.0) -> None:
+        """Waits until a group of any client's consumers is stable (members: with so many). TimeoutError: its state instead."""
+        seen = ""
+
+        def check() -> bool:
+            nonlocal seen
+            try:
+                found = self.admin().describe_group(group, timeout=10)
+            except KafkaError as e:
+                seen = str(e)
+                return False
+            seen = f"group {group} is {found.state}, with {len(found.members)} members"
+            return found.state == "Stable" and (members is None or len(found.members) == members)
+
+        wait_until(check, timeout, lambda: f"a stable group{'' if members is None else f' of {members}'} was wanted, but {seen}")
 
     def stderr(self) -> str:
         """What the cluster's own process has said."""
@@ -594,6 +689,18 @@ class Cluster:
             text = path.read_text("utf-8", "replace").splitlines(keepends=True)
             found[path.name] = "".join(text if lines is None else text[-lines:])
         return found
+
+
+def _not_assigned(consumer: Union[Consumer, AsyncConsumer], timeout: float) -> TimeoutError:
+    why = "; ".join(reason.text for reason in consumer.why())
+    return TimeoutError(f"not within {timeout:g} s: {consumer!r} was to be assigned its partitions, but: {why}")
+
+
+async def _assigned(consumer: AsyncConsumer, timeout: float) -> None:
+    try:
+        await consumer.await_assigned(timeout)
+    except TimedOut:
+        raise _not_assigned(consumer, timeout) from None
 
 
 def _property(value: Any) -> str:

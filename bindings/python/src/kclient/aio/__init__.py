@@ -11,8 +11,9 @@
 The event loop waits on the client's descriptor; no call blocks, and no executor is used. Every await may be cancelled.
 """
 
+from .admin import Admin
 from .client import Client
 from .consumer import Consumer
 from .producer import Producer
 
-__all__ = ["Client", "Consumer", "Producer"]
+__all__ = ["Admin", "Client", "Consumer", "Producer"]

@@ -92,7 +92,7 @@ class Producer(ProducerBase, Role):
             raise QueueFull(f"send to {topic}: sends that came before wait for room")
         return self._send_future(topic, value, key, headers, partition, timestamp, guid)
 
-    async def send(
+    async def send(  # type: ignore[override]
         self,
         topic: str,
         value: Data,
@@ -132,7 +132,7 @@ class Producer(ProducerBase, Role):
             _tell(e, future is not None)
             raise
 
-    async def send_many(
+    async def send_many(  # type: ignore[override]
         self,
         topic: str,
         values: Any,
@@ -192,7 +192,7 @@ class Producer(ProducerBase, Role):
         self._set_busy(1)
         try:
             # A group in the place of on_report: C puts the reports of these numbers into it.
-            super().send_many(topic, *columns.now(partition), group, columns.sizes, columns.key_sizes)  # type: ignore[arg-type]
+            super().send_many(topic, *columns.now(partition), group, columns.sizes, columns.key_sizes)  # type: ignore[call-arg]
         finally:
             if not self._has_outstanding():
                 self._set_busy(0)

@@ -1,7 +1,7 @@
 /* aio.c - what the asyncio API does for each record: futures and groups that reports resolve; records out of `async for` without a coroutine each.
  *
- * Called by Python (aio/) in the event loop's thread alone. A record's future stands in the producer's callbacks, in the place of an on_report; those of
- * one send_many share a Group, and one entry for the range of their numbers.
+ * Called by Python (aio/) in the event loop's thread alone. A record's future stands in the producer's callbacks, in the place of an on_report; those
+ * of one send_many share a Group, and one entry for the range of their numbers.
  */
 #include "aio.h"
 
@@ -246,8 +246,8 @@ static int resolve(Sender *s, PyObject *report) {
     return result;
 }
 
-/* _settle() -> kc_err: takes one container of reports (some thousand at most), and resolves its futures and groups. KC_OK: there may be more. What goes
- * wrong with one future does not keep the others from their outcome: the first exception is raised in the end. */
+/* _settle() -> kc_err: takes one container of reports (some thousand at most), and resolves its futures and groups. KC_OK: there may be more. What
+ * goes wrong with one future does not keep the others from their outcome: the first exception is raised in the end. */
 PyObject *sender_settle(PyObject *o, PyObject *unused) {
     Sender *s = (Sender *)o;
     kc_reports *container;
@@ -337,5 +337,6 @@ static PyMethodDef async_source_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 PyTypeObject AsyncSource_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kclient._fast.AsyncSource", .tp_base = &Source_type,
-                                 .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .tp_as_async = &source_async, .tp_methods = async_source_methods,
+                                 .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .tp_as_async = &source_async,
+                                 .tp_methods = async_source_methods,
                                  .tp_new = PyType_GenericNew, .tp_doc = "A Source for asynchronous consumers."};

@@ -192,7 +192,8 @@ PyObject *sender_send_slots(Sender *s, PyObject **slot) {
     }
     if (result == 0) {
         kc_err err = kc_producer_send(s->producer, &record, 0);
-        if ((err == KC_QUEUE_FULL && s->enqueue_us != 0) || err == KC_TIMED_OUT) result = send_waiting(s, &record, s->enqueue_us, &err);
+        bool waits = err == KC_QUEUE_FULL ? s->enqueue_us != 0 : err == KC_TIMED_OUT && !s->make_future;
+        if (waits) result = send_waiting(s, &record, s->enqueue_us, &err);
         if (result == 0 && err) result = sender_no(s, err, slot[SEND_TOPIC], 0);
     }
     if (result < 0 && expected) sender_forget(s, record.opaque);
