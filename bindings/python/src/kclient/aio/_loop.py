@@ -3,8 +3,8 @@
 The loop waits on the client's descriptor (kc_client_fd). By default the client's own thread does the I/O and compresses; with client.thread=none its loop
 runs here, in turns of at most TURN_US, when the descriptor is readable and when a deadline of its own is due.
 
-Lifetimes: a role holds its driver, the driver its client. The event loop, and the driver, hold roles weakly unless something is outstanding (`busy`): a role
-that is garbage goes, one with records on their way does not.
+Lifetimes: a role holds its driver, the driver its client. The event loop holds the driver, and that its roles, weakly unless something is outstanding
+(`busy`): a role that is garbage goes, one with records on their way does not.
 """
 
 from __future__ import annotations
@@ -35,8 +35,18 @@ class Role:
         raise NotImplementedError
 
 
-def _readable(ref: "weakref.ref[Driver]") -> None:
-    driver = ref()
+class _Anchor:
+    """What the event loop holds of a driver."""
+
+    __slots__ = ("ref", "held")
+
+    def __init__(self, driver: "Driver") -> None:
+        self.ref = weakref.ref(driver)
+        self.held: Optional[Driver] = None
+
+
+def _readable(anchor: _Anchor) -> None:
+    driver = anchor.ref()
     if driver is not None:
         driver._turn()
 
@@ -62,9 +72,10 @@ class Driver:
         self._opaques = itertools.count(1)
         self._has_thread = client.config.get("client.thread") != "none"
         self._alarm: Optional[asyncio.TimerHandle] = None
-        loop.add_reader(self._fd, _readable, weakref.ref(self))
+        self._anchor = _Anchor(self)
+        loop.add_reader(self._fd, _readable, self._anchor)
         if not self._has_thread:
-            loop.call_soon(_readable, weakref.ref(self))  # from then on the descriptor tells of what is due before the deadline that it was told
+            loop.call_soon(_readable, self._anchor)  # from then on the descriptor tells of what is due before the deadline that it was told
 
     # ---- roles
 
@@ -73,11 +84,14 @@ class Driver:
         self._roles[address] = role
 
     def busy(self, role: Role, on: bool) -> None:
-        """While it is, the driver keeps the role alive."""
+        """While it is, the loop keeps the role alive."""
         if on:
             self._busy.add(role)
+            self._anchor.held = self
         else:
             self._busy.discard(role)
+            if not self._busy:
+                self._anchor.held = None
 
     def end(self) -> None:
         """Closes the client, of which nothing more comes, without waiting for its connections to be gone."""
@@ -125,7 +139,7 @@ class Driver:
         self._silence()
         due_us = lib.kc_client_next_deadline_us(self._handle)
         if due_us >= 0:
-            self._alarm = self.loop.call_later(due_us / 1e6, _readable, weakref.ref(self))
+            self._alarm = self.loop.call_later(due_us / 1e6, _readable, self._anchor)
 
     def _dispatch(self) -> None:
         while True:
