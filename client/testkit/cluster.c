@@ -65,7 +65,6 @@ static void command_line(struct words *w, const char *program, const kc_test_opt
     option(w, "--record", o->record);
     option(w, "--faults", o->faults);
     if (o->virtual_clock) option(w, "--clock", "virtual");
-    if (o->show_log) word(w, "--verbose");
     for (size_t i = 0; i < o->config_count; i++) {
         word(w, "--set");
         word(w, "%s=%s", o->configs[i].name, o->configs[i].value);

@@ -1,6 +1,7 @@
-/* nodes.c - what nodes a cluster has, and what is done to them. Calls ask.c. */
+/* nodes.c - what nodes a cluster has, what is done to them, and what they write to their logs. Calls ask.c. */
 #include "testkit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,4 +138,34 @@ void kc_test_info_free(kc_test_info *i) {
     json_decref(i->answer);
     free(i->json);
     free(i);
+}
+
+/* ---- Logs ---- */
+
+/* The file's last `max` bytes, from a line's begin on. */
+static char *tail_of(FILE *f, size_t max) {
+    long size = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    if (size < 0) return NULL;
+    size_t n = max > 0 && (size_t)size > max ? max : (size_t)size;
+    char *text = malloc(n + 1), *line;
+    if (!text || fseek(f, size - (long)n, SEEK_SET) != 0) {
+        free(text);
+        return NULL;
+    }
+    text[fread(text, 1, n, f)] = 0;
+    if (n < (size_t)size && (line = strchr(text, '\n'))) memmove(text, line + 1, strlen(line));
+    return text;
+}
+
+kc_err kc_test_node_log(kc_test_cluster *c, int32_t id, size_t max_bytes, char **text, kc_error **error) {
+    char path[4200];
+    if (!c || !text) return kt_fail(error, KC_INVALID, "the cluster, or where the log goes, is missing");
+    snprintf(path, sizeof path, "%s/node-%d.log", c->data, (int)id);
+    FILE *f = fopen(path, "re");
+    if (!f) return kt_fail(error, KC_INVALID, "%s: %s", path, strerror(errno));
+    char *tail = tail_of(f, max_bytes);
+    fclose(f);
+    if (!tail) return kt_fail(error, KC_TRANSPORT, "%s cannot be read: %s", path, strerror(errno));
+    *text = tail;
+    return KC_OK;
 }

@@ -72,11 +72,12 @@ kc_err kc_test_clock(kc_test_cluster *c, int64_t *wall_ms, int64_t *advanced_ms,
 
 /* ---- Snapshots ---- */
 
-static kc_err snapshot(kc_test_cluster *c, const char *what, const char *name, int64_t *bytes, kc_error **error) {
+static kc_err snapshot(kc_test_cluster *c, const char *what, const char *name, int32_t replace, int64_t *bytes, kc_error **error) {
     json_t *answer = NULL;
     if (!c || !name || !*name) return kt_fail(error, KC_INVALID, "a snapshot needs a name");
     json_t *body = json_pack("{s:s}", what, name);
     if (!body) return kt_fail(error, KC_INVALID, "a snapshot's name is text in UTF-8");
+    if (replace) json_object_set_new(body, "replace", json_true());
     kc_err err = kt_ask(c, "POST", "/snapshots", body, &answer, error);
     if (!err && bytes) *bytes = json_integer_value(json_object_get(answer, "bytes"));
     json_decref(answer);
@@ -84,12 +85,12 @@ static kc_err snapshot(kc_test_cluster *c, const char *what, const char *name, i
     return err;
 }
 
-kc_err kc_test_snapshot_save(kc_test_cluster *c, const char *name, int64_t *bytes, kc_error **error) {
-    return snapshot(c, "save", name, bytes, error);
+kc_err kc_test_snapshot_save(kc_test_cluster *c, const char *name, int32_t replace, int64_t *bytes, kc_error **error) {
+    return snapshot(c, "save", name, replace, bytes, error);
 }
 
 kc_err kc_test_snapshot_restore(kc_test_cluster *c, const char *name, kc_error **error) {
-    return snapshot(c, "restore", name, NULL, error);
+    return snapshot(c, "restore", name, 0, NULL, error);
 }
 
 /* The name as a part of a query. */

@@ -46,7 +46,7 @@ typedef struct kc_test_options {
     int32_t nodes;                 /**< brokers; 0: 1 */
     int32_t controllers;           /**< nodes that are controllers and nothing else; 0: none, the first brokers are controllers too */
     int32_t virtual_clock;         /**< 1: the time of policies jumps when kc_test_advance says so */
-    int32_t show_log;              /**< 1: what the cluster and its nodes say goes to this process's standard error; else errors quote it */
+    int32_t show_log;              /**< 1: what `kbroker cluster` says goes to this process's standard error; else errors quote it. Of nodes: kc_test_node_log */
     const kc_config_pair *configs; /**< properties of the brokers (name and value; op is not looked at) */
     size_t config_count;           /**< how many there are */
     const char *profile;           /**< "reliable"; NULL: none */
@@ -144,6 +144,10 @@ KC_API const char *kc_test_info_version(const kc_test_info *i);                 
 KC_API const char *kc_test_info_json(const kc_test_info *i);                              /**< all of it, as the cluster tells it */
 KC_API void kc_test_info_free(kc_test_info *i);                                           /**< NULL does nothing */
 
+/** What a node has written to its log (DATA/node-ID.log), the last max_bytes of it in whole lines; 0: all. For the message of a test that fails. KC_INVALID:
+ * there is no such log. */
+KC_API kc_err kc_test_node_log(kc_test_cluster *cluster, int32_t id, size_t max_bytes, char **text, kc_error **error);
+
 /** Creates a topic, and waits until each of its partitions has a leader. partitions, replication_factor 0: the brokers' defaults. As
  * kc_admin_create_topics, which has more to choose; KC_TIMED_OUT: it is there, and a partition has no leader. */
 KC_API kc_err kc_test_topic_create(kc_test_cluster *cluster, const char *name, int32_t partitions, int32_t replication_factor, const kc_config_pair *configs,
@@ -223,8 +227,8 @@ KC_API kc_err kc_test_advance(kc_test_cluster *cluster, int64_t advance_ms, kc_e
 KC_API kc_err kc_test_clock(kc_test_cluster *cluster, int64_t *wall_ms, int64_t *advanced_ms, kc_error **error);
 
 /** Saves the state of all nodes, of one moment, under a name (in the cluster's data folder, so that it goes with an ephemeral one) or, with a / in it, a
- * path. *bytes: its size; may be NULL. KC_UNSUPPORTED: there is one of this name. */
-KC_API kc_err kc_test_snapshot_save(kc_test_cluster *cluster, const char *name, int64_t *bytes, kc_error **error);
+ * path. replace 1: in place of one that has this name. *bytes: its size; may be NULL. KC_UNSUPPORTED: there is one of this name. */
+KC_API kc_err kc_test_snapshot_save(kc_test_cluster *cluster, const char *name, int32_t replace, int64_t *bytes, kc_error **error);
 /** Puts all nodes back to it, and returns when they serve: nodes that run are killed for it, and come up on their old ports. */
 KC_API kc_err kc_test_snapshot_restore(kc_test_cluster *cluster, const char *name, kc_error **error);
 /** Takes it away. KC_INVALID: there is none of this name. */
