@@ -65,6 +65,7 @@ runner simulator-asan full,long env KC_SIM_BUILD=build-asan tests/sim/run --seed
 runner simulator-night long tests/sim/run --minutes 120
 runner fuzz long tests/fuzz/run.sh 600
 runner mutants full,long tests/sim/mutants/run.sh
+runner python full,long bindings/python/test.sh
 runner packaging full,long tests/packaging/run.sh build
 runner scenario full,long tests/scenario/run.sh
 runner docs full,long tests/docs/run.sh

@@ -22,6 +22,7 @@ import cluster
 import groups
 import guid
 import measure
+import python as python_figures
 from measure import cache, fresh_topic, drop_topic, interleave, loadgen, program, servers, wire, with_broker
 
 KAFKA_PROPS = {"log.segment.delete.delay.ms": 1000, "num.network.threads": 3, "num.io.threads": 8}
@@ -490,6 +491,7 @@ def client_memory(b):
 SECTIONS.update(cluster.SECTIONS)
 SECTIONS.update(groups.SECTIONS)
 SECTIONS.update(guid.SECTIONS)
+SECTIONS.update(python_figures.SECTIONS)
 
 
 def main():
