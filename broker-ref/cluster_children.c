@@ -32,8 +32,8 @@ const char *kb_child_end_text(const struct kb_child *k, char *text, size_t size)
     return text;
 }
 
-/* Somebody may wait for it. */
-static void tell(struct kb_cluster *c) {
+void kb_cluster_something_came(struct kb_cluster *c) {
+    kb_cluster_look_at_clock(c);
     kb_cluster_look_at_orders(c);
     kb_cluster_look_at_snapshot(c);
 }
@@ -45,7 +45,7 @@ static void child_said(struct kb_child *k, const char *line) {
     if (strncmp(line, "ready ", 6) != 0) return;
     k->life = UP;
     k->was_up = true;
-    tell(c);
+    kb_cluster_something_came(c);
     if (c->ready || c->stopping) return;
     for (size_t i = 0; i < c->plan.count; i++)
         if (!c->children[i].was_up) return;
@@ -103,7 +103,7 @@ static off_t log_size(const struct kb_cluster *c, int32_t id) {
 
 int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     struct kb_child *k = kb_child_of(c, n);
-    char data[4200], log[4300], listen[80], id[60], roles[60], voters[4200], port[16];
+    char data[4200], log[4300], listen[80], id[60], roles[60], voters[4200], port[16], clock[40];
     char *args[ARGS_MAX];
     size_t count = 0;
     int out[2];
@@ -113,6 +113,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     snprintf(listen, sizeof(listen), "listeners=%s://127.0.0.1:%s", n->broker ? "PLAINTEXT" : "CONTROLLER", port);
     snprintf(id, sizeof(id), "node.id=%d", n->id);
     snprintf(roles, sizeof(roles), "process.roles=%s", kb_cluster_roles(n));
+    snprintf(clock, sizeof(clock), "virtual+%lld", (long long)c->ahead_ms);
     snprintf(voters, sizeof(voters), "controller.quorum.voters=%s", c->voters);
     char *fixed[] = {c->exe, (char *)"run", (char *)"--data", data, (char *)"--set", listen, (char *)"--set", id, (char *)"--set", roles,
                      (char *)"--set", voters};
@@ -123,6 +124,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     }
     if (c->profile) args[count++] = (char *)"--profile", args[count++] = (char *)(uintptr_t)c->profile;
     if (c->faults) args[count++] = (char *)"--faults", args[count++] = (char *)(uintptr_t)c->faults;
+    if (c->clock_is_virtual) args[count++] = (char *)"--clock", args[count++] = clock;
     if (c->ephemeral) args[count++] = (char *)"--no-sync";
     if (c->verbose) args[count++] = (char *)"--verbose";
     args[count] = NULL;
@@ -148,6 +150,8 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     k->line_size = 0;
     k->pid = pid;
     k->life = STARTING;
+    k->ahead_ms = c->ahead_ms;
+    k->is_told = false;
     k->paused = k->expected = false;
     uv_poll_start(k->poll, UV_READABLE, child_readable);
     return 0;
@@ -214,7 +218,7 @@ static void child_ended(struct kb_child *k, int status) {
     k->status = status;
     if (!k->expected) kb_cluster_say("node %d ended by itself (%s); see %s/node-%d.log", id_of(k), kb_child_end_text(k, why, sizeof(why)), c->dir, id_of(k));
     if (c->stopping && !c->dropped && c->exit_code == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) c->exit_code = 1;
-    tell(c);
+    kb_cluster_something_came(c);
     if (!c->ready && !c->stopping && !k->expected && !started) {
         show_end(k);
         forget_plan(c);
@@ -226,7 +230,7 @@ static void child_ended(struct kb_child *k, int status) {
 /* All its threads stand still now, or go on again. */
 static void child_changed(struct kb_child *k, int status) {
     k->paused = WIFSTOPPED(status);
-    tell(k->c);
+    kb_cluster_something_came(k->c);
 }
 
 void kb_cluster_reap(struct kb_cluster *c) {

@@ -47,10 +47,10 @@ static bool has_come_about(const struct kb_order *o, const struct kb_child *k) {
     case PAUSE:
         return k->paused;
     case RESUME:
-        return !k->paused;
+        return !k->paused && (k->life != UP || kb_child_is_in_time(k));
     case START:
     case ADD:
-        return k->life == UP && !k->paused;
+        return k->life == UP && !k->paused && kb_child_is_in_time(k);
     default:
         return k->life == DOWN;
     }

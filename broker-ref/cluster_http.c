@@ -58,7 +58,7 @@ char *kb_cluster_describe(struct kb_cluster *c) {
     json_t *nodes = json_array();
     for (size_t i = 0; i < c->plan.count; i++) json_array_append_new(nodes, describe_node(&c->plan.nodes[i], &c->children[i]));
     json_t *root = json_pack("{s:s, s:s, s:s, s:b, s:s, s:o}", "version", KB_VERSION, "bootstrap", bootstrap ? bootstrap : "", "data", data ? data : c->dir,
-                             "ephemeral", c->ephemeral, "clock", "real", "nodes", nodes);
+                             "ephemeral", c->ephemeral, "clock", c->clock_is_virtual ? "virtual" : "real", "nodes", nodes);
     char *json = root && bootstrap ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     free(bootstrap);
@@ -225,10 +225,12 @@ static void serve(void *ctx, struct kb_http_request *r) {
             kb_http_refuse(r, KB_HTTP_NOT_ALLOWED, "GET tells what the nodes are and what they have counted");
     } else if (strcmp(path, "/faults") == 0) {
         pass_on_faults(c, r);
+    } else if (strcmp(path, "/clock") == 0) {
+        kb_cluster_serve_clock(c, r);
     } else if (strcmp(path, "/snapshots") == 0) {
         kb_cluster_serve_snapshots(c, r);
     } else {
-        kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /cluster, /nodes, /status, /faults or /snapshots");
+        kb_http_refuse(r, KB_HTTP_NOT_FOUND, "there is nothing here; try /cluster, /nodes, /status, /faults, /clock or /snapshots");
     }
 }
 
@@ -252,6 +254,7 @@ bool kb_cluster_serve(struct kb_cluster *c) {
 
 void kb_cluster_serve_no_more(struct kb_cluster *c) {
     kb_cluster_drop_orders(c);
+    kb_cluster_drop_clock(c);
     kb_cluster_drop_relays(c);
     kb_http_free(c->http);
     c->http = NULL;

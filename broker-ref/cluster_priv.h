@@ -15,6 +15,7 @@ enum kb_child_life { DOWN, STARTING, UP };
 struct kb_cluster;
 struct kb_order;
 struct kb_relay;
+struct kb_clock_wait;
 struct kb_cluster_snapshot;
 struct kb_child {
     struct kb_cluster *c;
@@ -23,6 +24,8 @@ struct kb_child {
     bool paused;            /* it stands still, whoever had it stand */
     bool was_up, expected;  /* expected: its end was asked for */
     int status;             /* of the last end, as waitpid gives it */
+    int64_t ahead_ms;       /* of its clock, as far as it is known to have it */
+    bool is_told;           /* that it is later, this moment */
     off_t log_from;         /* where in its log file this process begins */
     int out;
     uv_poll_t *poll;
@@ -36,6 +39,7 @@ struct kb_cluster {
     struct kb_http *http;
     struct kb_order *orders; /* not yet come about */
     struct kb_relay *relays; /* not yet answered by all */
+    struct kb_clock_wait *clock_waits;
     struct kb_cluster_snapshot *snapshot; /* being saved or restored; NULL */
     uv_signal_t signals[3];
     uv_timer_t stop_timer;
@@ -47,6 +51,8 @@ struct kb_cluster {
     const char *sets[KB_CLUSTER_SETS_MAX];
     size_t set_count;
     int nodes, controllers, base_port;
+    int64_t ahead_ms; /* of a virtual clock */
+    bool clock_is_virtual;
     bool verbose, ephemeral, until_eof, data_given;
     bool ready, stopping, controllers_told;
     bool dropped;     /* ends without order, since nobody wants what it has: that it does is no failure */
@@ -71,6 +77,7 @@ void kb_cluster_reap(struct kb_cluster *c);
 bool kb_cluster_any_alive(const struct kb_cluster *c, bool brokers_only);
 void kb_cluster_stop(struct kb_cluster *c, int code); /* brokers, then controllers; then the loop ends */
 void kb_cluster_kill(struct kb_cluster *c);           /* all that still run, at once */
+void kb_cluster_something_came(struct kb_cluster *c); /* orders, the clock, a snapshot may have waited for it */
 
 /* ---- cluster_http.c ---- */
 
@@ -99,10 +106,17 @@ struct kb_relay_call {
     const char *method, *path, *body;
     int64_t wait_ms;
     void (*done)(void *ctx, const struct kb_relay_answer *answers, size_t count); /* once, in the order of ids; perhaps before the call returns */
-    void *ctx;
+    void *ctx; /* done's to free, or free()d when it is not called */
 };
 void kb_cluster_relay(struct kb_cluster *c, const struct kb_relay_call *call);
 void kb_cluster_drop_relays(struct kb_cluster *c); /* done is not called any more */
+
+/* ---- cluster_clock.c ---- */
+
+void kb_cluster_serve_clock(struct kb_cluster *c, struct kb_http_request *r); /* /clock */
+void kb_cluster_look_at_clock(struct kb_cluster *c);                          /* nodes that missed an advance, and serve, are told */
+bool kb_child_is_in_time(const struct kb_child *k);                           /* it has heard of all advances */
+void kb_cluster_drop_clock(struct kb_cluster *c);                             /* who waits is not answered */
 
 /* ---- cluster_snapshot.c ---- */
 

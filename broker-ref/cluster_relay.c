@@ -179,5 +179,8 @@ void kb_cluster_relay(struct kb_cluster *c, const struct kb_relay_call *call) {
 }
 
 void kb_cluster_drop_relays(struct kb_cluster *c) {
-    while (c->relays) drop(c->relays);
+    while (c->relays) {
+        free(c->relays->ctx);
+        drop(c->relays);
+    }
 }

@@ -1,8 +1,11 @@
 """What the scenario tests share: programs of the build, a broker as a child process, checks that count."""
+import http.client
+import json
 import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -80,6 +83,30 @@ class Broker:
 
 def kc(broker, *args, **kw):
     return run(KC, *args, "-b", broker.address, **kw)
+
+
+class Unix(http.client.HTTPConnection):
+    """HTTP over a socket in a folder."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=60)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        here = os.open(self.path.parent, os.O_PATH)  # a socket's name is short, a folder's may not be
+        self.sock.connect(f"/proc/self/fd/{here}/{self.path.name}")
+        os.close(here)
+
+
+def ask(data, method, url, body=None):
+    """The admin port of a folder's broker or cluster: (HTTP status, JSON)."""
+    c = Unix(data / ".admin.sock")
+    c.request(method, url, json.dumps(body) if not isinstance(body, (str, type(None))) else body)
+    r = c.getresponse()
+    answer = json.loads(r.read())
+    c.close()
+    return r.status, answer
 
 
 def equal(seen, wanted, what=""):

@@ -1,8 +1,6 @@
 """--clock virtual and /clock of a node's admin port: what is due by then has happened when the answer is there, a cluster does not notice a day that is skipped,
 wrong advances are refused."""
-import http.client
 import json
-import os
 import re
 import socket
 import subprocess
@@ -10,31 +8,10 @@ import tempfile
 import time
 
 import scene
-from scene import KBROKER, KC, Broker, equal, eventually, holds, kc, main, run, test
+from scene import KBROKER, KC, Broker, ask, equal, eventually, holds, kc, main, run, test
 from scene_group import Kcat, described
 
 HOUR, DAY = 3600_000, 86400_000
-
-
-class Unix(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=60)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        here = os.open(self.path.parent, os.O_PATH)  # a socket's name is short, a folder's may not be
-        self.sock.connect(f"/proc/self/fd/{here}/{self.path.name}")
-        os.close(here)
-
-
-def ask(data, method, url, body=None):
-    c = Unix(data / ".admin.sock")
-    c.request(method, url, json.dumps(body) if not isinstance(body, (str, type(None))) else body)
-    r = c.getresponse()
-    answer = json.loads(r.read())
-    c.close()
-    return r.status, answer
 
 
 def advance(data, ms):

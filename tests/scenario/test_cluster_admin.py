@@ -9,9 +9,10 @@ import subprocess
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import scene
-from scene import KBROKER, KC, equal, eventually, holds, main, run, test
+from scene import KBROKER, KC, ask, equal, eventually, holds, main, run, test
 from scene_cluster import Kit, processes_of
 
 
@@ -192,6 +193,50 @@ def a_node_that_does_not_answer_is_named_and_holds_nobody_up(folder):
             raise AssertionError("it did not wait")
         equal(result[0][0], 500)
         holds(result[0][1]["error"], "node 0 did not answer within 5 s")
+
+
+@test
+def one_virtual_clock_for_all_nodes_whenever_they_hear_of_it(folder):
+    day = 86400_000
+    kit = Kit("--clock", "virtual", nodes=3)
+    data = Path(kit.ok("GET", "/cluster")["data"])
+    equal(kit.ok("GET", "/cluster")["clock"], "virtual")
+
+    def nodes():
+        return [ask(data / f"node-{i}", "GET", "/clock")[1]["advanced_ms"] for i in range(3)]
+    seen = kit.ok("POST", "/clock", {"advance_ms": day})
+    equal((seen["clock"], seen["advanced_ms"], abs(seen["wall_ms"] / 1000 - time.time() - 86400) < 600), ("virtual", day, True), seen)
+    equal(nodes(), [day] * 3)
+    kit.do("pause", 1)
+    kit.do("kill", 2)
+    equal(kit.ok("POST", "/clock", {"advance_ms": day})["advanced_ms"], 2 * day)  # of those that can hear of it
+    equal(kit.ok("POST", "/clock", {"advance_ms": 5})["advanced_ms"], 2 * day + 5)
+    kit.do("resume", 1)
+    kit.do("start", 2)
+    kit.do("add", 3)
+    equal([*nodes(), ask(data / "node-3", "GET", "/clock")[1]["advanced_ms"]], [2 * day + 5] * 4)
+    kit.ok("POST", "/snapshots", {"save": "s"})
+    kit.ok("POST", "/clock", {"advance_ms": 0})
+    waiting = [threading.Thread(target=kit.ok, args=("POST", "/clock", {"advance_ms": 1})) for _ in range(10)]
+    pausing = threading.Thread(target=lambda: (kit.do("pause", 0), kit.do("resume", 0), kit.do("kill", 1), kit.do("start", 1)))
+    for t in (*waiting, pausing):
+        t.start()
+    for t in (*waiting, pausing):
+        t.join()
+    equal(nodes(), [2 * day + 15] * 3)
+    kit.ok("POST", "/snapshots", {"restore": "s"})
+    equal((nodes(), kit.ok("GET", "/clock")["advanced_ms"]), ([2 * day + 15] * 3, 2 * day + 15), "time does not go back")
+    for body, words in (({"advance_ms": -1}, ["negative"]), ({"advance_ms": 1.5}, ["whole"]), ({"advance_ms": "1"}, ["whole"]), ({}, ["wanted"]), ([], ["wanted"]), (b"", ["wanted"]),
+                        ({"advance_ms": 10**13}, ["hundred years"]), ({"advance_ms": 1, "x": 2}, ["wanted"]), ({"advance_ms": 10**30}, ["wanted"])):
+        kit.refused(400, "POST", "/clock", body, *words)
+    kit.refused(405, "DELETE", "/clock", None, "GET tells")
+    equal(kit.end(), 0)
+    kit = Kit(nodes=1)
+    equal(kit.ok("GET", "/clock")["clock"], "real")
+    kit.refused(409, "POST", "/clock", {"advance_ms": 1}, "--clock virtual")
+    r = run(KBROKER, "cluster", "--nodes", "1", "--clock", "fast")
+    equal(r.returncode, 2)
+    holds(r.stderr, "real or virtual")
 
 
 @test
