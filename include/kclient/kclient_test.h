@@ -46,7 +46,7 @@ typedef struct kc_test_options {
     int32_t nodes;                 /**< brokers; 0: 1 */
     int32_t controllers;           /**< nodes that are controllers and nothing else; 0: none, the first brokers are controllers too */
     int32_t virtual_clock;         /**< 1: the time of policies jumps when kc_test_advance says so */
-    int32_t show_log;              /**< 1: what `kbroker cluster` says goes to this process's standard error; else errors quote it. Of nodes: kc_test_node_log */
+    int32_t show_log;              /**< 1: what `kbroker cluster` says goes to standard error; else errors quote it. Of nodes: kc_test_node_log */
     const kc_config_pair *configs; /**< properties of the brokers (name and value; op is not looked at) */
     size_t config_count;           /**< how many there are */
     const char *profile;           /**< "reliable"; NULL: none */
