@@ -158,6 +158,113 @@ static void test_attached(void **state) {
     kc_test_cluster_free(c);
 }
 
+/* ---- Odd surroundings ---- */
+
+static int descriptors(void) {
+    int n = 0;
+    for (int fd = 0; fd < 1000; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* Many, one after the other and side by side: nothing is left of them. */
+static void test_many(void **state) {
+    (void)state;
+    enum { MANY = 20 };
+    kc_test_cluster *c[MANY];
+    char data[MANY][200];
+    int64_t pids[MANY];
+    kc_test_cluster_free(START(.nodes = 1)); /* what a first one opens for good */
+    int before = descriptors();
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) {
+            c[i] = START(.nodes = 1);
+            pids[i] = kc_test_cluster_pid(c[i]);
+            snprintf(data[i], sizeof data[i], "%s", kc_test_cluster_data(c[i]));
+            for (int k = 0; k < i; k++) assert_string_not_equal(kc_test_cluster_bootstrap(c[i]), kc_test_cluster_bootstrap(c[k]));
+        }
+        for (int i = 0; i < MANY; i++) GOOD(kc_test_topic_create(c[i], "t", 1, 1, NULL, 0, &error));
+        for (int i = 0; i < MANY; i++) {
+            if (i % 2) kc_test_cluster_free(c[i]);
+            else GOOD(kc_test_cluster_stop(c[i], &error));
+            if (i % 2 == 0) kc_test_cluster_free(c[i]);
+            assert_true(process_is_gone(pids[i]));
+            assert_false(exists(data[i]));
+        }
+    }
+    assert_int_equal(descriptors(), before);
+}
+
+/* A test without standard streams, one that has blocked signals, one that does not want to hear of its children, and one whose own child is still there. */
+static int in_odd_surroundings(int which) {
+    kc_test_cluster *c = NULL;
+    kc_test_info *info = NULL;
+    sigset_t all;
+    pid_t other = 0;
+    if (which == 0) {
+        close(0), close(1), close(2);
+    } else if (which == 1) {
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, NULL);
+        signal(SIGTERM, SIG_IGN);
+    } else if (which == 2) {
+        signal(SIGCHLD, SIG_IGN);
+    }
+    if (kc_test_cluster_start(NULL, 0, &c, NULL) != KC_OK) return 1;
+    int64_t pid = kc_test_cluster_pid(c);
+    if (which == 3 && (other = fork()) == 0) { /* it has the input of the cluster's process open, too */
+        for (;;) pause();
+    }
+    if (kc_test_describe(c, &info, NULL) != KC_OK || kc_test_info_node_count(info) != 1) return 2;
+    kc_test_info_free(info);
+    if (kc_test_node_kill(c, 0, NULL) != KC_OK || kc_test_node_start(c, 0, NULL) != KC_OK) return 3;
+    char data[200];
+    snprintf(data, sizeof data, "%s", kc_test_cluster_data(c));
+    if (which != 3 && kc_test_cluster_stop(c, NULL) != KC_OK) return 4;
+    kc_test_cluster_free(c);
+    if (!process_is_gone(pid) || exists(data)) return 5;
+    if (other) kill(other, SIGKILL);
+    return 0;
+}
+
+static void test_odd_surroundings(void **state) {
+    (void)state;
+    for (int which = 0; which < 4; which++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0) _exit(in_odd_surroundings(which));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("surroundings %d: status %x", which, (unsigned)status);
+    }
+}
+
+static void *look_around(void *arg) {
+    kc_test_cluster *c = arg;
+    for (int i = 0; i < 30; i++) {
+        kc_test_info *info = NULL;
+        int64_t n;
+        if (kc_test_describe(c, &info, NULL) != KC_OK || kc_test_wait_leader(c, "t", 0, 0, 0, NULL, NULL) != KC_OK ||
+            kc_test_count(c, "truncations", &n, NULL) != KC_OK || !kc_test_cluster_client(c))
+            return "failed";
+        kc_test_info_free(info);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    enum { THREADS = 6 };
+    pthread_t threads[THREADS];
+    kc_test_cluster *c = START(.nodes = 1);
+    GOOD(kc_test_topic_create(c, "t", 1, 1, NULL, 0, &error));
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, look_around, c), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_null(result);
+    }
+    kc_test_cluster_free(c);
+}
+
 /* ---- Starts that fail ---- */
 
 static void test_no_kbroker(void **state) {
@@ -384,6 +491,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_node),       cmocka_unit_test(test_data_that_stays),  cmocka_unit_test(test_it_ends_with_its_test),
         cmocka_unit_test(test_a_forked_child_lets_it_be), cmocka_unit_test(test_attached), cmocka_unit_test(test_no_kbroker),
+        cmocka_unit_test(test_many),           cmocka_unit_test(test_odd_surroundings), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_strange_programs), cmocka_unit_test(test_wrong_options), cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_several_at_once), cmocka_unit_test(test_wrong_orders),    cmocka_unit_test(test_status),
         cmocka_unit_test(test_assigned),

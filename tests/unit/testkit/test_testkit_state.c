@@ -1,4 +1,4 @@
-/* test_testkit_state.c - what the test kit says of a cluster's state, and does to it, on real processes: logs of nodes, snapshots. */
+/* test_testkit_state.c - what the test kit says of a cluster's state, and does to it, on real processes: logs of nodes, snapshots, the virtual clock. */
 #include "testkit_rig.h"
 
 static void test_logs(void **state) {
@@ -65,7 +65,44 @@ static void test_snapshots(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* How many records a topic has lost to retention. */
+static bool is_empty(kc_test_cluster *c, const char *topic) {
+    kc_cluster_info *info = NULL;
+    kc_partition_info p = {.log_start = -1, .high_watermark = -2};
+    GOOD(kc_admin_describe(kc_test_cluster_client(c), topic, SECONDS(30), &info, &error));
+    (void)kc_cluster_info_partition(info, 0, 0, &p);
+    kc_cluster_info_free(info);
+    return p.log_start == p.high_watermark;
+}
+
+static void test_a_clock_that_jumps(void **state) {
+    (void)state;
+    enum { DAY_MS = 86400000 };
+    kc_report report;
+    int64_t before = 0, after = 0, advanced = -1;
+    const kc_config_pair day = {.name = "retention.ms", .value = "86400000"};
+    kc_test_cluster *c = START(.nodes = 1, .virtual_clock = 1);
+    GOOD(kc_test_topic_create(c, "t", 1, 1, &day, 1, &error));
+    kc_client *client = client_of(kc_test_cluster_bootstrap(c), NULL, NULL);
+    assert_int_equal(send_one(client, "t", "of today", &report), KC_OK);
+    GOOD(kc_test_clock(c, &before, &advanced, &error));
+    assert_int_equal(advanced, 0);
+    assert_false(is_empty(c, "t"));
+    BAD(kc_test_advance(c, 0, &error), KC_INVALID, "1 ms");
+    GOOD(kc_test_advance(c, 2 * DAY_MS, &error));
+    GOOD(kc_test_clock(c, &after, &advanced, &error));
+    assert_int_equal(advanced, 2 * DAY_MS);
+    assert_in_range(after - before, 2 * DAY_MS, 2 * DAY_MS + 300000);
+    for (int i = 0; i < 6000 && !is_empty(c, "t"); i++) usleep(10000);
+    assert_true(is_empty(c, "t"));
+    kc_client_free(client);
+    kc_test_cluster_free(c);
+    c = START(.nodes = 1);
+    BAD(kc_test_advance(c, 1000, &error), KC_UNSUPPORTED, "clock");
+    kc_test_cluster_free(c);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_logs), cmocka_unit_test(test_snapshots)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_logs), cmocka_unit_test(test_snapshots), cmocka_unit_test(test_a_clock_that_jumps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
