@@ -115,7 +115,7 @@ static void served(void *ctx) {
 
 int kb_admin_new(struct kb_shell *s, const char *dir, const char *address, struct kb_admin **out, char *text, size_t size) {
     struct kb_admin *a = calloc(1, sizeof(*a));
-    char why[300], url[100];
+    char why[400], url[100];
     if (a) a->http = kb_http_new(&(struct kb_http_options){.loop = s->loop, .handle = serve, .after = served, .ctx = a});
     if (!a || !a->http) {
         free(a);

@@ -91,9 +91,16 @@ static bool take_folder(struct kb_cluster *c) {
         kb_cluster_say("the folder %s cannot be used: %s; choose another with --data DIR", c->dir, strerror(err ? err : errno));
         return false;
     }
-    if (flock(c->lock_fd, LOCK_EX | LOCK_NB) == 0) return true;
-    kb_cluster_say("a cluster runs in %s already: end that one, or choose another folder with --data DIR", c->dir);
-    return false;
+    char pid[32] = "";
+    if (flock(c->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        ssize_t n = pread(c->lock_fd, pid, sizeof(pid) - 1, 0);
+        pid[n > 0 ? n : 0] = 0;
+        kb_cluster_say("a cluster runs in %s already%s%.20s: end that one, or choose another folder with --data DIR", c->dir, pid[0] ? ", process " : "", pid);
+        return false;
+    }
+    int n = snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    if (ftruncate(c->lock_fd, 0) == 0) (void)!pwrite(c->lock_fd, pid, (size_t)n, 0); /* it only tells others */
+    return true;
 }
 
 /* A restore that was interrupted is finished. */

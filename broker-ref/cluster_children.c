@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARGS_MAX = 2 * KB_CLUSTER_SETS_MAX + 20, STOP_MS = 30000, TAIL_SIZE = 600, LAST_READS = 100 };
+enum { ARGS_MAX = 2 * KB_CLUSTER_SETS_MAX + 20, STOP_MS = 30000, TAIL_SIZE = 1500, LAST_READS = 100 };
 
 struct kb_child *kb_child_of(struct kb_cluster *c, const struct kb_cluster_node *n) {
     return &c->children[n - c->plan.nodes];

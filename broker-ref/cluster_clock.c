@@ -109,8 +109,7 @@ void kb_cluster_look_at_clock(struct kb_cluster *c) {
 
 static void late(uv_timer_t *t) {
     struct kb_clock_wait *w = t->data;
-    kb_http_refuse(w->request, KB_HTTP_FAILED, "not all nodes took the advance within %d s: GET /clock tells which time it is; see %s/node-*.log", WAIT_MS / 1000,
-                   w->c->dir);
+    kb_http_refuse(w->request, KB_HTTP_FAILED, "not all nodes took the advance within %d s: see %s/node-*.log", WAIT_MS / 1000, w->c->dir);
     drop(w);
 }
 

@@ -235,7 +235,7 @@ static void serve(void *ctx, struct kb_http_request *r) {
 }
 
 bool kb_cluster_serve(struct kb_cluster *c) {
-    char url[100], why[300], address[300];
+    char url[100], why[400], address[300];
     c->http = kb_http_new(&(struct kb_http_options){.loop = &c->loop, .handle = serve, .ctx = c});
     if (!c->http || kb_http_listen_unix(c->http, c->dir) != 0) {
         kb_cluster_say("%s/%s cannot be made: %s", c->dir, KB_ADMIN_SOCKET, strerror(errno));

@@ -212,7 +212,7 @@ static bool listen_all(struct run *r) {
     /* Kafka's default of 50 makes a burst of clients wait a second each (dropped SYNs): only an explicit value is taken. */
     int backlog = kb_config_is_set(c, "socket.listen.backlog.size") ? (int)kb_config_int(c, "socket.listen.backlog.size") : BACKLOG;
     for (size_t i = 0; i < n && i < KW_COUNTOF(l); i++) {
-        char host[256], text[400];
+        char host[256], text[800];
         uint16_t got;
         snprintf(host, sizeof(host), "%.*s", (int)l[i].host.len, l[i].host.p);
         uint16_t port = i == 0 && r->port != 0 ? r->port : l[i].port; /* of the run before, where it drew one */

@@ -32,4 +32,10 @@ char *kb_command_make_temporary(char *text, size_t size);
 struct sockaddr_un;
 int kb_command_socket_address(const char *dir, const char *name, struct sockaddr_un *a);
 
+/* ---- shell_holder.c ---- */
+
+/* Who listens where the address (IPv4 or IPv6) wants to: "process 17 (its command line) listens at 0.0.0.0 port 9092". false: /proc does not tell. */
+struct sockaddr;
+bool kb_command_port_holder(const struct sockaddr *wanted, uint16_t port, char *text, size_t size);
+
 #endif

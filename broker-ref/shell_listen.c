@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "shell_command.h"
 #include "shell_parts.h"
 
 static int bind_one(const struct addrinfo *a, int backlog, uint16_t *got) {
@@ -36,13 +37,17 @@ int kb_shell_listen(const char *host, uint16_t port, int backlog, uint16_t *got,
         errno = 0;
         return -1;
     }
-    int fd = -1;
-    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) fd = bind_one(a, backlog, got);
-    int bound = errno;
+    int fd = -1, bound = 0;
+    char holder[300] = "";
+    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
+        fd = bind_one(a, backlog, got);
+        bound = errno;
+        if (fd < 0 && bound == EADDRINUSE) (void)!kb_command_port_holder(a->ai_addr, port, holder, sizeof(holder));
+    }
     freeaddrinfo(found);
     if (fd < 0 && !host[0]) return kb_shell_listen("0.0.0.0", port, backlog, got, why, size); /* a machine without IPv6 */
     if (fd < 0) {
-        snprintf(why, size, "%s", strerror(bound));
+        snprintf(why, size, "%s%s%s", strerror(bound), holder[0] ? ": " : "", holder);
         errno = bound;
     }
     return fd;

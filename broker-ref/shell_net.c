@@ -318,7 +318,7 @@ static void acceptable(uv_poll_t *p, int status, int events) {
 static const char *listen_advice(int err) {
     switch (err) {
     case EADDRINUSE:
-        return "; another program uses the port: stop it, or choose another with --listen HOST:PORT (port 0: any free one)";
+        return "; stop that program, or choose another with --listen HOST:PORT (port 0: any free one)";
     case EADDRNOTAVAIL:
         return "; this machine has no such address: choose one of its own with --listen HOST:PORT (no host: all of them)";
     case EACCES:
@@ -329,7 +329,7 @@ static const char *listen_advice(int err) {
 }
 
 int kb_shell_net_listen(struct kb_shell_net *n, const char *host, uint16_t port, int backlog, uint16_t *got, char *text, size_t size) {
-    char why[200];
+    char why[400];
     if (n->listener_count == LISTENERS_MAX) {
         snprintf(text, size, "at most %d listeners", LISTENERS_MAX);
         return -1;

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import scene
 from scene import KBROKER, KC, ask, equal, eventually, holds, main, run, test
-from scene_cluster import Kit, processes_of
+from scene_cluster import Cluster, Kit, processes_of
 
 
 @test
@@ -277,6 +277,37 @@ def the_admin_port_listens_where_it_is_told(folder):
     url = re.fullmatch(r"admin (http://\[::1\]:\d+)\n", p.stdout.readline().decode()).group(1)
     with urllib.request.urlopen(f"{url}/cluster", timeout=60) as r:
         equal(json.loads(r.read())["nodes"][0]["id"], 0)
+
+
+@test
+def a_port_or_folder_that_is_taken_says_who_has_it(folder):
+    c = Cluster(folder / "c", 2)
+    pids = {a: line.split()[-1] for a, line in zip(c.addresses, run(KBROKER, "cluster", "status", "--data", c.data).stdout.splitlines())}
+    for address in c.addresses:
+        port = int(address.rsplit(":", 1)[1])
+        mine = ["Address already in use: process ", f"process {pids[address]} ({KBROKER} run --data {c.data}/node-"[:90], f"listens at 127.0.0.1 port {port}"]
+        r = run(KBROKER, "cluster", "--nodes", 1, "--base-port", port, "--data", folder / "d")
+        equal((r.returncode, r.stdout), (1, ""))
+        holds(r.stderr, *mine, "--base-port P", "stop that program")
+        for options in (["run", "--ephemeral", "--listen", address], ["run", "--ephemeral", "--listen", f":{port}"], ["run", "--ephemeral", "--listen", f"0.0.0.0:{port}"],
+                        ["run", "--ephemeral", "--listen", "127.0.0.1:0", "--set", f"admin.listener={address}"], ["cluster", "--nodes", 1, "--base-port", 0, "--ephemeral", "--admin", port]):
+            r = run(KBROKER, *options)
+            equal((r.returncode, r.stdout), (1, ""), options)
+            holds(r.stderr, *mine, "choose another")
+    for where, shown in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "0.0.0.0"), ("::", "::")):  # whoever it is
+        with socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET) as s:
+            s.bind((where, 0))
+            s.listen()
+            port = s.getsockname()[1]
+            r = run(KBROKER, "run", "--ephemeral", "--listen", f"127.0.0.1:{port}")
+            equal(r.returncode, 1)
+            holds(r.stderr, f"process {os.getpid()} (", "python3", f"listens at {shown} port {port}")
+    r = run(KBROKER, "cluster", "--nodes", 2, "--data", c.data)
+    equal(r.returncode, 1)
+    holds(r.stderr, f"a cluster runs in {c.data} already, process {c.p.pid}: end that one")
+    equal(c.stop(), 0)
+    again = Cluster(folder / "c", 2)
+    equal(again.addresses, c.addresses)
 
 
 @test
