@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARGS_MAX = 2 * KB_CLUSTER_SETS_MAX + 20, STOP_MS = 30000, TAIL_SIZE = 1500, LAST_READS = 100 };
+enum { ARGS_MAX = 2 * KB_CLUSTER_SETS_MAX + 32, STOP_MS = 30000, TAIL_SIZE = 1500, LAST_READS = 100 };
 
 struct kb_child *kb_child_of(struct kb_cluster *c, const struct kb_cluster_node *n) {
     return &c->children[n - c->plan.nodes];
@@ -125,6 +125,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     if (c->profile) args[count++] = (char *)"--profile", args[count++] = (char *)(uintptr_t)c->profile;
     if (c->faults) args[count++] = (char *)"--faults", args[count++] = (char *)(uintptr_t)c->faults;
     if (c->clock_is_virtual) args[count++] = (char *)"--clock", args[count++] = clock;
+    if (c->record) args[count++] = (char *)"--record", args[count++] = (char *)(uintptr_t)c->record;
     if (c->ephemeral) args[count++] = (char *)"--no-sync";
     if (c->verbose) args[count++] = (char *)"--verbose";
     args[count] = NULL;

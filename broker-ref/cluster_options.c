@@ -29,6 +29,8 @@ static int take(struct kb_cluster *c, const char *name, const char *value) {
         c->profile = value;
     } else if (strcmp(name, "--faults") == 0) {
         c->faults = value;
+    } else if (strcmp(name, "--record") == 0) {
+        c->record = value;
     } else if (strcmp(name, "--clock") == 0) {
         if (!kb_shell_clock_set(value)) return kb_command_wrong("cluster", NULL, "--clock wants real or virtual, not \"%s\"", value);
         c->clock_is_virtual = kb_shell_clock_is_virtual();
@@ -80,9 +82,9 @@ static int check(const struct kb_cluster *c) {
 
 int kb_cluster_parse(struct kb_cluster *c, int argc, char **argv) {
     static const char *const names[] = {"--nodes", "--controllers", "--base-port", "--data",      "--set",       "--profile",
-                                        "--faults", "--admin",       "--from",      "--clock",     "--verbose",   "--ephemeral",
-                                        "--until-eof", "--help"};
-    enum { VALUED = 10 }; /* of them, the first */
+                                        "--faults", "--admin",       "--from",      "--clock",     "--record",    "--verbose",
+                                        "--ephemeral", "--until-eof", "--help"};
+    enum { VALUED = 11 }; /* of them, the first */
     for (int i = 2; i < argc; i++) {
         const char *arg = argv[i], *value = NULL;
         size_t k = 0;

@@ -52,6 +52,7 @@ struct kb_cluster {
     size_t set_count;
     int nodes, controllers, base_port;
     int64_t ahead_ms; /* of a virtual clock */
+    const char *record; /* where all nodes record their frames; NULL: nowhere */
     bool clock_is_virtual;
     bool verbose, ephemeral, until_eof, data_given;
     bool ready, stopping, controllers_told;

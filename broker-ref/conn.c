@@ -117,6 +117,7 @@ struct kb_conn *kb_node_accept(struct kb_node *n, const struct kb_conn_info *inf
     if (!c) return NULL;
     c->node = n;
     c->shell = shell;
+    c->id = ++n->net.last_id;
     c->local_host = dup_text(info->local_host);
     c->local_port = info->local_port;
     c->peer = dup_text(info->peer);
@@ -352,6 +353,32 @@ static bool frame_length_ok(struct kb_conn *c, uint32_t length) {
     return false;
 }
 
+static void record(struct kb_conn *c, const struct kb_request *rq, struct kb_recorded r) {
+    const struct kb_recorder *to = &c->node->recorder;
+    r.connection = c->id;
+    r.peer = c->peer;
+    r.api_key = rq->head.api_key;
+    r.version = rq->head.version;
+    r.correlation_id = rq->head.correlation_id;
+    r.client_id = rq->head.client_id;
+    to->fn(to->ctx, &r);
+}
+
+static void record_request(struct kb_conn *c, const struct kb_request *rq, const uint8_t *frame, size_t size) {
+    struct kb_part part = {.p = frame, .len = size};
+    record(c, rq, (struct kb_recorded){.parts = &part, .part_count = 1, .size = size});
+}
+
+void kb_conn_record_reply(struct kb_conn *c, const struct kb_request *rq, const struct kb_reply *reply) {
+    if (KW_LIKELY(!c->node->recorder.fn) || reply->total < 4) return;
+    record(c, rq, (struct kb_recorded){.response = true,
+                                       .took_us = c->node->now.mono_us - rq->arrived.mono_us,
+                                       .parts = reply->parts,
+                                       .part_count = reply->part_count,
+                                       .skip = 4,
+                                       .size = reply->total - 4});
+}
+
 /* Takes a whole frame (without its length) into the connection's requests. */
 static bool enqueue(struct kb_conn *c, struct kw_blk *blk, const uint8_t *frame, size_t size) {
     struct kb_request *rq = kb_request_new(c, blk, frame, size);
@@ -360,6 +387,7 @@ static bool enqueue(struct kb_conn *c, struct kw_blk *blk, const uint8_t *frame,
         kb_conn_deafen(c);
         return false;
     }
+    if (KW_UNLIKELY(c->node->recorder.fn)) record_request(c, rq, frame, size);
     kw_list_push(&c->requests, &rq->link);
     if (!c->next) c->next = rq;
     c->request_count++;
@@ -434,6 +462,7 @@ static void send_head(struct kb_conn *c, struct kb_request *rq) {
     c->request_count--;
     c->request_bytes -= rq->frame_size;
     if (rq->reply && !c->closing) {
+        kb_conn_record_reply(c, rq, rq->reply);
         c->out_bytes += rq->reply->total;
         kw_list_push(&c->replies, &rq->reply->link);
         rq->reply = NULL;

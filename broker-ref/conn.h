@@ -18,6 +18,7 @@ struct kb_net {             /* all connections of a node, and the memory that th
     struct kw_list orphans; /* requests whose connection has gone and that are not yet answered */
     struct kw_list spare;   /* a few requests with their arenas, for reuse */
     size_t conn_count, spare_count;
+    int64_t last_id;
     struct kw_timer idle_timer, trim_timer;
     struct kb_pool pool;
     size_t frame_size_max, memory_max;
@@ -30,6 +31,7 @@ struct kb_net {             /* all connections of a node, and the memory that th
 struct kb_conn {
     struct kb_node *node;
     void *shell;
+    int64_t id; /* the node's count of connections */
     char *local_host, *peer;
     uint16_t local_port;
     struct kw_list link, ready_link, stalled_link, later_link;
@@ -69,6 +71,9 @@ void kb_conn_pump_later(struct kb_conn *c); /* in this turn still: for answers f
 bool kb_net_pump_all(struct kb_node *n);    /* those that were to be pumped later; false: there were none */
 /* A line about what a peer sent or did; at most a few a second of them. */
 void kb_conn_say(struct kb_conn *c, enum kb_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* What a connection is sent for this request, before the first byte of it goes to the shell. */
+void kb_conn_record_reply(struct kb_conn *c, const struct kb_request *rq, const struct kb_reply *reply);
 
 /* dispatch.c */
 void kb_dispatch_start(struct kb_request *rq);

@@ -148,6 +148,23 @@ struct kb_reply {
 struct kb_reply *kb_reply_new(size_t part_count_max); /* NULL: out of memory */
 void kb_reply_free(struct kb_reply *r);               /* drops every reference */
 
+/* ---- Frames: the core shows each to whoever records them (kbroker run --record) ---- */
+struct kb_recorded {
+    bool response;
+    int64_t connection; /* of this node, from 1 */
+    const char *peer;
+    int16_t api_key, version;
+    int32_t correlation_id;
+    struct kw_str client_id;
+    int64_t took_us; /* of a response: since its request was whole */
+    const struct kb_part *parts; /* the frame; the first `skip` bytes (its length) are no part of it */
+    size_t part_count, skip, size;
+};
+struct kb_recorder { /* fn NULL: nobody. Called as a request has come and as a response goes to the shell; what it is shown is good for the call */
+    void (*fn)(void *ctx, const struct kb_recorded *r);
+    void *ctx;
+};
+
 /* ---- Log lines: the core says, the shell prints ---- */
 enum kb_level { KB_DEBUG, KB_INFO, KB_WARN, KB_ERROR };
 struct kb_logger {

@@ -207,6 +207,7 @@ static bool drip_some(struct kb_request *rq) {
         done += take;
         at = 0;
     }
+    if (hit->dripped == 0) kb_conn_record_reply(c, rq, hit->held);
     piece->head = bytes;
     piece->parts[0] = (struct kb_part){.p = bytes, .len = n};
     piece->part_count = 1;

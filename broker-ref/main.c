@@ -1,7 +1,7 @@
 /* main.c - the kbroker program: command line, data folder and its lock, one node in the real shell, signals.
  *
  * Calls shell_options (command line), shell_net, shell_link, shell_disk, admin_http, node; `kbroker cluster` is cluster's, `kbroker fault` admin_http_ask's,
- * `kbroker explain` shell_explain's.
+ * `kbroker explain` shell_explain's, `kbroker print` shell_print's.
  * The loop's turns end in kb_shell_turn.
  */
 #include <errno.h>
@@ -31,6 +31,7 @@ struct run {
     struct kb_options options;
     struct kb_logger logger;
     struct kb_admin *admin;
+    struct kb_shell_record *record;
     struct kc_shell_timer timer;
     uv_signal_t signals[2];
     uv_timer_t again_timer;
@@ -249,6 +250,8 @@ static bool make_node(struct run *r) {
                                 .open_files_max = r->open_files_max,
                                 .ahead_ms = kb_shell_clock_ahead_ms(),
                                 .ephemeral = r->options.no_sync};
+    if (r->options.record)
+        o.recorder = kb_shell_record_new(r->options.record, (int32_t)kb_config_int(o.config, "node.id"), &r->logger, &r->record);
     kw_err err = kb_node_new(&o, &r->shell.node);
     if (err == KW_OK) err = kb_node_start(r->shell.node, kb_shell_now());
     if (err == KW_ENOMEM) kb_say(&r->logger, KB_ERROR, "out of memory");
@@ -258,6 +261,7 @@ static bool make_node(struct run *r) {
 static void start_signals(struct run *r) {
     static const int numbers[] = {SIGTERM, SIGINT};
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its size limit (ulimit -f) is a full disk to it, no more */
     for (size_t i = 0; i < KW_COUNTOF(numbers); i++) {
         uv_signal_init(r->shell.loop, &r->signals[i]);
         r->signals[i].data = r;
@@ -295,6 +299,7 @@ static void take_apart(struct run *r) {
         kb_node_free(s->node);
         s->node = NULL;
     }
+    kb_shell_record_free(r->record);
     kb_shell_disk_free(s->disk);
     if (r->timer.fd > 0) kc_shell_timer_close(&r->timer);
     uv_walk(s->loop, close_handle, NULL);
@@ -356,6 +361,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "cluster") == 0) return kb_cluster_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "fault") == 0) return kb_admin_ask_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "snapshot") == 0) return kb_snapshot_ask_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "print") == 0) return kb_print_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "explain") == 0) return kb_explain_main(argc, argv);
     mallopt(M_MMAP_THRESHOLD, 256 << 10); /* large blocks go back to the system when they are freed */
     mallopt(M_TRIM_THRESHOLD, 1 << 20);

@@ -134,6 +134,7 @@ kw_err kb_node_new(const struct kb_node_options *o, struct kb_node **node) {
     struct kb_node *n = kw_calloc(1, sizeof(*n));
     if (!n) return KW_ENOMEM;
     n->logger = o->logger;
+    n->recorder = o->recorder;
     n->port = o->port;
     n->id = (int32_t)kb_config_int(o->config, "node.id");
     n->roles = kb_config_roles(o->config);

@@ -21,6 +21,7 @@ struct kb_node_options {
     const struct kb_config *config; /* outlives the node; dynamic changes go through the image */
     uint64_t seed;                  /* for all randomness of the core: ids, jitter */
     struct kb_logger logger;
+    struct kb_recorder recorder; /* is shown each frame of each connection that the node takes */
     const char *faults_json; /* rules of --faults FILE; NULL: none */
     uint16_t port;           /* of the first listener, bound by the shell before the node starts */
     const char

@@ -40,6 +40,7 @@ struct kb_node {
     char *log_dir;         /* of log.dirs */
     char *advertised_host; /* of advertised.listeners; NULL: the address that the client connected to */
     int32_t advertised_port;
+    struct kb_recorder recorder;
     struct kb_net net;
     struct kb_links links;
     struct kb_channel *channel;

@@ -22,6 +22,7 @@ const char *kb_command_value(const char *name, int argc, char **argv, int *i);
 /* "0,2,1": how many, all of them in ids. 0: that is not what it is, or there are more than max. */
 size_t kb_command_ids(const char *list, int32_t *ids, size_t max);
 
+int kb_print_main(int argc, char **argv);   /* kbroker print: shell_print.c; the exit code */
 int kb_explain_main(int argc, char **argv); /* kbroker explain: shell_explain.c; the exit code */
 
 int kb_command_make_folder(const char *dir); /* and those that it lies in; 0, or an errno */

@@ -82,7 +82,7 @@ static void watch(struct sock *k, int events) {
 /* ---- Sending ---- */
 
 static int fd_of(const struct kb_part *p) {
-    return *(const int *)p->file->shell; /* the disk shell's handle begins with its descriptor */
+    return kb_shell_fd(p->file);
 }
 
 /* Reads the rest of a small file part to `to`; false: it is not small, or is not there as it should be (send_file says so). */

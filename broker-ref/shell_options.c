@@ -16,6 +16,7 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "       kbroker cluster --nodes N [options]   (kbroker cluster --help)\n"
                             "       kbroker fault add|list|clear --data DIR   (kbroker fault --help)\n"
                             "       kbroker snapshot save|restore|list|delete (kbroker snapshot --help)\n"
+                            "       kbroker print FILE   (what --record FILE has recorded; kbroker print --help)\n"
                             "       kbroker explain [NAME...]   what properties mean (kbroker explain --help)\n"
                             "\n"
                             "Runs one broker in the foreground. Without arguments: data in ./kbroker-data,\n"
@@ -33,6 +34,7 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "  --clock virtual     time that can be advanced (POST /clock on the admin port):\n"
                             "                      retention, sessions and other policies at once;\n"
                             "                      virtual+MS: begin so many ms ahead\n"
+                            "  --record FILE       append each request and response (kbroker print FILE)\n"
                             "  --verbose           debug lines too\n"
                             "  --help, --version\n"
                             "\n"
@@ -40,8 +42,8 @@ static const char usage[] = "usage: kbroker run [server.properties] [options]\n"
                             "  kbroker run --ephemeral --listen 127.0.0.1:0\n"
                             "  kbroker run server.properties --data /var/lib/kbroker --set num.partitions=3\n";
 
-static const char *const option_names[] = {"--data",   "--ephemeral", "--no-sync", "--listen", "--set",    "--profile",
-                                           "--faults", "--clock",     "--verbose", "--help",   "--version"};
+static const char *const option_names[] = {"--data",   "--ephemeral", "--no-sync", "--listen",  "--set",  "--profile",
+                                           "--faults", "--clock",     "--record",  "--verbose", "--help", "--version"};
 
 static char *read_file(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
@@ -135,6 +137,10 @@ static int with_value(struct kb_options *o, const char *name, const char *value,
     if (strcmp(name, "--set") == 0) return set_pair(o, value, logger);
     if (strcmp(name, "--faults") == 0) return set_faults(o, value);
     if (strcmp(name, "--clock") == 0) return set_clock(value);
+    if (strcmp(name, "--record") == 0) {
+        o->record = value;
+        return -1;
+    }
     return set_profile(o, value);
 }
 
@@ -187,7 +193,7 @@ static int load_file(struct kb_options *o, int argc, char **argv, struct kb_logg
 }
 
 int kb_options_parse(struct kb_options *o, int argc, char **argv, struct kb_logger *logger) {
-    static const char *const commands[] = {"run", "cluster", "fault", "snapshot", "explain"};
+    static const char *const commands[] = {"run", "cluster", "fault", "print", "snapshot", "explain"};
     o->inline_write_max = -1;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

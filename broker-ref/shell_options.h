@@ -8,6 +8,7 @@
 struct kb_options {
     struct kb_config *config;
     char *faults_json; /* of --faults FILE; NULL */
+    const char *record; /* of --record FILE; NULL */
     char *temporary;   /* the folder of --ephemeral, removed at the end */
     bool ephemeral, no_sync;  /* ephemeral: no_sync, too */
     int64_t inline_write_max; /* -1: the shell's own */

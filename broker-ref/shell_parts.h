@@ -46,6 +46,14 @@ bool kb_shell_disk_bring(struct kb_shell_disk *d); /* what is done, to the core;
 bool kb_shell_disk_run(struct kb_shell_disk *d);   /* takes the core's requests; true: something is to be brought, or was taken */
 void kb_shell_disk_free(struct kb_shell_disk *d); /* waits for the lanes */
 
+static inline int kb_shell_fd(const struct kb_file *f) { return *(const int *)f->shell; } /* the disk shell's handle begins with its descriptor */
+
+/* shell_record.c */
+struct kb_shell_record;
+/* For the node's options: appends what it is shown to the file. One that shows it to nobody, and *r NULL, where the file cannot be used, which was said. */
+struct kb_recorder kb_shell_record_new(const char *path, int32_t node, const struct kb_logger *logger, struct kb_shell_record **r);
+void kb_shell_record_free(struct kb_shell_record *r); /* NULL: nothing */
+
 /* shell_listen.c */
 /* A socket that listens there; host "": all addresses; port 0: any, *got is which. -1: why says it, errno as bind(2) has it, 0 where the name is wrong. */
 int kb_shell_listen(const char *host, uint16_t port, int backlog, uint16_t *got, char *why, size_t size);

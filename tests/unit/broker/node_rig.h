@@ -35,6 +35,7 @@ struct rig {
     const char *faults;
     bool ephemeral;
     const char *boot_id;
+    struct kb_recorder recorder;
     int64_t ahead_ms; /* of a virtual clock that was advanced before the node starts */
     uint64_t seed;
 };
@@ -145,6 +146,7 @@ static inline void rig_load(struct rig *r) {
     struct kb_node_options o = {.config = r->config,
                                 .seed = r->seed++,
                                 .logger = {rig_line, r, KB_INFO},
+                                .recorder = r->recorder,
                                 .faults_json = r->faults,
                                 .port = 9092,
                                 .ephemeral = r->ephemeral,
