@@ -20,7 +20,10 @@ import (
 // One goroutine polls (Poll, PollBatch, PollBorrowed, or Records; another one gets [ErrBusy]); everything else may be called from any goroutine
 // meanwhile. What the polling goroutine has gone past is processed, and is committed automatically with enable.auto.commit, unless the consumer is made
 // [WithExplicitProcessed].
-type Consumer struct{ c *consumer }
+type Consumer struct {
+	c      *consumer
+	client *Client // which is collected after it
+}
 
 // ConsumerOption is an option of [NewConsumer].
 type ConsumerOption func(*consumer)
@@ -103,7 +106,7 @@ func NewConsumer(client *Client, config Config, options ...ConsumerOption) (*Con
 		C.kc_consumer_free(c.h)
 	}
 	client.c.add(unsafe.Pointer(c.h), c)
-	outer := &Consumer{c}
+	outer := &Consumer{c, client}
 	runtime.SetFinalizer(outer, func(o *Consumer) { go o.c.abandon() })
 	runtime.KeepAlive(client)
 	return outer, nil

@@ -19,7 +19,10 @@ import (
 //
 // SendAsync gathers what is sent within linger.ms (a millisecond at most) and crosses into C for all of it at once; SendBatch crosses once;
 // Send crosses at once, and its record does not linger.
-type Producer struct{ p *producer }
+type Producer struct {
+	p      *producer
+	client *Client // which is collected after it
+}
 
 // Partitioner chooses the partition (0 … count-1) of a record that has none given; -1: the configured partitioner does. key nil: the record has none; it is borrowed for the call.
 // It is called in the goroutine that sends, with no lock of the producer's that another send would need; it must not send or wait itself. A panic in it reaches the caller
@@ -103,7 +106,7 @@ func NewProducer(client *Client, config Config, options ...ProducerOption) (*Pro
 	p.gate.free = p.freed
 	p.timing = c.timing.over(k)
 	c.add(unsafe.Pointer(p.h), p)
-	outer := &Producer{p}
+	outer := &Producer{p, client}
 	runtime.SetFinalizer(outer, func(o *Producer) { go o.p.abandon() })
 	runtime.KeepAlive(client)
 	return outer, nil
@@ -273,15 +276,17 @@ func (p *producer) waitMoved(ctx context.Context) error {
 // arm has the open unit pushed after a while. The timer holds the producer: it must not be collected before.
 func (p *producer) arm(o *Producer) {
 	if p.timer != nil {
-		p.timer.Stop()
+		return // soon enough
 	}
 	p.timer = time.AfterFunc(p.linger, func() {
-		o.p.mu.Lock()
-		if o.p.open != nil {
-			o.p.due = true
-			o.p.push()
+		p.mu.Lock()
+		p.timer = nil // which holds the producer
+		if p.open != nil {
+			p.due = true
+			p.push()
 		}
-		o.p.mu.Unlock()
+		p.mu.Unlock()
+		runtime.KeepAlive(o)
 	})
 }
 
