@@ -395,7 +395,8 @@ func (c *Cluster) admin() (*kclient.Admin, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client == nil {
-		client, err := kclient.NewClient(kclient.Config{"bootstrap.servers": c.info.Bootstrap})
+		// A paused node does not say that it is: another one is asked soon.
+		client, err := kclient.NewClient(kclient.Config{"bootstrap.servers": c.info.Bootstrap, "request.timeout.ms": 1000})
 		if err != nil {
 			return nil, err
 		}
