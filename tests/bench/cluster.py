@@ -80,8 +80,15 @@ class KafkaCluster(Cluster):
         self.boot = ",".join(f"127.0.0.1:{p}" for p in ports[:nodes])
 
     def start(self):
+        self.format()
+        return self.launch()
+
+    def format(self):
         for n in self.nodes:
             n.format()
+
+    def launch(self):
+        """Until all brokers are known to the first."""
         for n in self.nodes:
             n.launch()
         deadline = time.monotonic() + 240

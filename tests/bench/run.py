@@ -23,6 +23,7 @@ import groups
 import guid
 import measure
 import python as python_figures
+import testkit
 from measure import cache, fresh_topic, drop_topic, interleave, loadgen, program, servers, wire, with_broker
 
 KAFKA_PROPS = {"log.segment.delete.delay.ms": 1000, "num.network.threads": 3, "num.io.threads": 8}
@@ -492,6 +493,7 @@ SECTIONS.update(cluster.SECTIONS)
 SECTIONS.update(groups.SECTIONS)
 SECTIONS.update(guid.SECTIONS)
 SECTIONS.update(python_figures.SECTIONS)
+SECTIONS.update(testkit.SECTIONS)
 
 
 def main():
