@@ -80,7 +80,7 @@ class Consumer(ConsumerBase, AsyncSource, Role):
         self._stop_at_end = stop_at_end
         self._ends: Dict[Tuple[str, int], int] = {}
         self._at_the_end = False
-        self._woken = False
+        self._woken = 0  # waits that wake() is to end still
         self._waiters: Deque["asyncio.Future[None]"] = deque()
         self._handover: Optional["asyncio.Task[None]"] = None
         self._closing: Optional["asyncio.Task[None]"] = None
@@ -119,8 +119,8 @@ class Consumer(ConsumerBase, AsyncSource, Role):
                 waiter.set_result(None)
 
     def wake(self) -> None:
-        """Ends the waits that are under way, or the next one: poll gives None, iteration ends."""
-        super().wake()
+        """Ends the waits that are under way, or else the next one, however much there is to take: poll gives None, iteration ends. In the loop's thread."""
+        self._woken = max(len(self._waiters), 1)
         self._wake_waiters()
 
     async def _wait(self, deadline: Optional[float]) -> bool:
@@ -156,7 +156,8 @@ class Consumer(ConsumerBase, AsyncSource, Role):
         Rebalances are dealt with meanwhile: on_assigned and on_revoked are called in here. By default the next poll counts these records as processed."""
         deadline = self._deadline(timeout)
         while True:
-            await self._ready_to_poll()
+            if await self._is_woken():
+                return None
             batch = Source.poll_batch(self, 0)
             if batch is not None:
                 return batch
@@ -170,7 +171,8 @@ class Consumer(ConsumerBase, AsyncSource, Role):
             return record
         deadline = self._deadline(timeout)
         while True:
-            await self._ready_to_poll()
+            if await self._is_woken():
+                return None
             record = Source.poll_record(self, 0)
             if record is not None:
                 return record
@@ -193,11 +195,15 @@ class Consumer(ConsumerBase, AsyncSource, Role):
     def __next__(self) -> Record:
         raise TypeError("this is the asyncio consumer: `async for record in consumer`")
 
-    async def _ready_to_poll(self) -> None:
-        """Before a poll: a callback that a cancelled poll left behind has come to its end, and others had their turn."""
+    async def _is_woken(self) -> bool:
+        """Before a poll: a callback that a cancelled poll left behind has come to its end, and others had their turn. True: wake() ends this one."""
         if self._handover is not None:
             await self._finish_handover()
         await self._breathe()
+        if self._woken == 0:
+            return False
+        self._woken -= 1
+        return True
 
     async def _is_over(self, deadline: Optional[float]) -> bool:
         """A poll gave nothing: whether the caller gives up, after a wait for more."""
@@ -206,9 +212,6 @@ class Consumer(ConsumerBase, AsyncSource, Role):
             return False
         if self._at_the_end:
             self._at_the_end = False
-            return True
-        if self._woken:
-            self._woken = False
             return True
         self.client.drain_logs()
         return not await self._wait(deadline)
@@ -271,14 +274,13 @@ class Consumer(ConsumerBase, AsyncSource, Role):
             return await self.poll_batch(0)  # the rest of one that iteration has begun
         deadline = self._deadline(timeout)
         while True:
-            await self._ready_to_poll()
+            if await self._is_woken():
+                return None
             self._forget()
             self._held = None  # freeing an event acknowledges it
             event = self._held = self._poll(0)
             if not isinstance(event, int):
                 return happening(self.client, event)
-            if event == lib.KC_WOKEN:
-                return None
             if event != TIMED_OUT:
                 raise of_code(event, "poll")
             if await self._is_over(deadline):
