@@ -124,10 +124,14 @@ async def test_a_record_that_fails_raises_its_error_with_what_was_tried(properti
 async def test_flush_leaves_nothing_undone(properties: Properties, topic: str) -> None:
     async with Producer(**properties, linger_ms=30_000) as producer:
         futures = [producer.send_nowait(topic, b"x") for _ in range(10)]
-        with pytest.raises(errors.TimedOut):
-            await producer.flush(0)
         await soon(producer.flush())
         assert all(future.done() for future in futures) and len(producer) == 0
+    async with Producer(**{**properties, "bootstrap_servers": "127.0.0.1:1"}, message_timeout_ms=500) as producer:
+        future = producer.send_nowait(topic, b"x")
+        with pytest.raises(errors.TimedOut):
+            await producer.flush(0.05)
+        await soon(producer.flush())
+        assert isinstance(future.exception(), errors.Expired)
 
 
 @in_loops

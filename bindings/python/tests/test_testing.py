@@ -349,7 +349,7 @@ def test_a_handle_leaves_the_rules_of_a_restarted_node_alone(whole: Cluster) -> 
     assert whole.faults([1]) == []
 
 
-@needs("--clock")  # as new as the field in the answer
+@needs("--record")  # as new as the field in the answer
 def test_a_malformed_rule_names_its_field(kafka_cluster: Cluster) -> None:
     with pytest.raises(FaultError, match="delay_ms") as refused:
         kafka_cluster.add_faults([{"api": "Fetch", "close": True}, {"api": "Produce", "delay_ms": "long"}])
@@ -377,7 +377,7 @@ def test_a_real_clock_does_not_jump(kafka_cluster: Cluster) -> None:
 @needs("--clock")
 def test_the_clock_jumps() -> None:
     with Cluster(clock="virtual", config={"log.retention.check.interval.ms": 1000}) as cluster:
-        cluster.create_topic("t", config={"retention.ms": 3600_000, "segment.ms": 60_000})
+        cluster.create_topic("t", configs={"retention.ms": 3600_000, "segment.ms": 60_000})
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send_wait("t", b"old")
             before = cluster.clock()
