@@ -23,7 +23,7 @@ sum=$(cd "$root" && find CMakeLists.txt cmake client broker-ref include bindings
     ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
 if [ "$(cat "$dir/.sum" 2>/dev/null)" != "$sum" ] || ! "$dir/venv/bin/python" -c 'import kclient' 2>/dev/null; then
     rm -rf "$dir/wheel"
-    CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "$dir/venv/bin/pip" wheel -q --disable-pip-version-check --no-deps --no-build-isolation -C "build-dir=$dir/build" \
+    CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "$dir/venv/bin/pip" wheel -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings "build-dir=$dir/build" \
         -w "$dir/wheel" "$here"
     "$dir/venv/bin/pip" install -q --disable-pip-version-check --no-deps --force-reinstall "$dir"/wheel/*.whl
     printf '%s\n' "$sum" >"$dir/.sum"
