@@ -26,5 +26,5 @@ def broker() -> Iterator[str]:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name of this test's own."""
-    name: str = request.node.name
+    name: str = f"{request.node.path.stem}-{request.node.name}"
     return "".join(c if c.isalnum() else "-" for c in name)[:200]
