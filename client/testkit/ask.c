@@ -90,20 +90,18 @@ void kc_test_text_free(char *text) {
     free(text);
 }
 
-char *kt_path_of_nodes(const char *path, const int32_t *nodes, size_t n, kc_error **error) {
-    if (n > KT_NODES_MAX || (n > 0 && !nodes)) {
-        kt_fail(error, KC_INVALID, "%s: %zu nodes, at most %d", path, n, KT_NODES_MAX);
-        return NULL;
-    }
+kc_err kt_ask_nodes(kc_test_cluster *c, const char *method, const char *path, const int32_t *nodes, size_t n, const json_t *body, json_t **out,
+                    kc_error **error) {
+    if (!c || n > KT_NODES_MAX || (n > 0 && !nodes))
+        return kt_fail(error, KC_INVALID, "%s %s: a cluster, and at most %d nodes, are needed", method, path, KT_NODES_MAX);
     size_t cap = strlen(path) + 16 + n * 12, at;
     char *text = malloc(cap);
-    if (!text) {
-        kt_fail(error, KC_NO_MEMORY, "%s: out of memory", path);
-        return NULL;
-    }
+    if (!text) return kt_fail(error, KC_NO_MEMORY, "%s %s: out of memory", method, path);
     at = (size_t)snprintf(text, cap, "%s%s", path, n ? "?node=" : "");
     for (size_t i = 0; i < n; i++) at += (size_t)snprintf(text + at, cap - at, "%s%d", i ? "," : "", (int)nodes[i]);
-    return text;
+    kc_err err = kt_ask(c, method, text, body, out, error);
+    free(text);
+    return err;
 }
 
 json_t *kt_nodes_in(const json_t *answer, kc_error **error) {

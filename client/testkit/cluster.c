@@ -164,11 +164,12 @@ kc_err kc_test_cluster_start(const kc_test_options *options, size_t size, kc_tes
     return err;
 }
 
-kc_err kc_test_cluster_attach(const char *where, kc_test_cluster **cluster, kc_error **error) {
+kc_err kc_test_cluster_attach(const char *where, int64_t timeout_us, kc_test_cluster **cluster, kc_error **error) {
     struct kt_address at;
     if (!where || !cluster) return kt_fail(error, KC_INVALID, "where the cluster is, or where the handle goes, is missing");
     if (!kt_address_parse(where, &at)) return kt_fail(error, KC_INVALID, "'%s' is neither http://HOST:PORT nor a folder", where);
-    kc_test_cluster *c = cluster_new(&(kc_test_options){0});
+    if (timeout_us < KC_FOREVER) return kt_fail(error, KC_INVALID, "timeout_us is 0, KC_FOREVER or a duration");
+    kc_test_cluster *c = cluster_new(&(kc_test_options){.timeout_us = timeout_us});
     if (!c) return kt_fail(error, KC_NO_MEMORY, "out of memory");
     c->attached = true;
     c->at = at;
@@ -243,7 +244,12 @@ const char *kc_test_cluster_data(const kc_test_cluster *c) {
 }
 
 int64_t kc_test_cluster_pid(const kc_test_cluster *c) {
-    return c ? c->process.pid : 0;
+    if (!c || getpid() != c->owner) return 0;
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&c->lock; /* another thread may be stopping it */
+    pthread_mutex_lock(lock);
+    int64_t pid = c->process.pid;
+    pthread_mutex_unlock(lock);
+    return pid;
 }
 
 static kc_client *make_client(const char *bootstrap) {

@@ -129,11 +129,7 @@ static int32_t count_rules(const json_t *rules) {
 
 static kc_err add(kc_test_cluster *c, const json_t *rules, const int32_t *nodes, size_t n, kc_test_rule **rule, kc_error **error) {
     json_t *answer = NULL, *placed = NULL;
-    if (!c) return kt_fail(error, KC_INVALID, "the cluster is missing");
-    char *path = kt_path_of_nodes("/faults", nodes, n, error);
-    if (!path) return n > KT_NODES_MAX || (n > 0 && !nodes) ? KC_INVALID : KC_NO_MEMORY;
-    kc_err err = kt_ask(c, "POST", path, rules, &answer, error);
-    free(path);
+    kc_err err = kt_ask_nodes(c, "POST", "/faults", nodes, n, rules, &answer, error);
     if (err) return err;
     if (rule && !(placed = kt_nodes_in(answer, error))) err = KC_BAD_MESSAGE;
     kc_test_rule *r = placed ? rule_new(c, placed, count_rules(rules)) : NULL;
@@ -166,14 +162,15 @@ kc_err kc_test_fault_add_json(kc_test_cluster *c, const char *json, const int32_
 
 /* ---- What became of them ---- */
 
-static char *path_of_those_there(const kc_test_rule *r, kc_error **error) {
+static kc_err ask_those_there(const kc_test_rule *r, json_t **answer, kc_error **error) {
     int32_t *ids = malloc((r->count + 1) * sizeof *ids);
     size_t n = 0;
-    for (size_t i = 0; ids && i < r->count; i++)
+    if (!ids) return kt_fail(error, KC_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < r->count; i++)
         if (r->v[i].there) ids[n++] = r->v[i].id;
-    char *path = !ids ? NULL : n ? kt_path_of_nodes("/faults", ids, n, error) : strdup("");
+    kc_err err = n ? kt_ask_nodes(r->c, "GET", "/faults", ids, n, NULL, answer, error) : KC_OK;
     free(ids);
-    return path;
+    return err;
 }
 
 static void take_hits(struct placed *p, int32_t rules, const json_t *nodes) {
@@ -194,10 +191,7 @@ static kc_err ask_hits(kc_test_rule *r, kc_error **error) {
     json_t *answer = NULL;
     kc_err err = look(r, error);
     if (err) return err;
-    char *path = path_of_those_there(r, error);
-    if (!path) return kt_fail(error, KC_NO_MEMORY, "out of memory");
-    err = *path ? kt_ask(r->c, "GET", path, NULL, &answer, error) : KC_OK;
-    free(path);
+    err = ask_those_there(r, &answer, error);
     for (size_t i = 0; !err && i < r->count; i++)
         if (r->v[i].there) take_hits(&r->v[i], r->rules, json_object_get(answer, "nodes"));
     json_decref(answer);
@@ -284,20 +278,12 @@ void kc_test_rule_free(kc_test_rule *r) {
 /* ---- All rules of nodes ---- */
 
 kc_err kc_test_faults_clear(kc_test_cluster *c, const int32_t *nodes, size_t n, kc_error **error) {
-    if (!c) return kt_fail(error, KC_INVALID, "the cluster is missing");
-    char *path = kt_path_of_nodes("/faults", nodes, n, error);
-    if (!path) return KC_INVALID;
-    kc_err err = kt_ask(c, "DELETE", path, NULL, NULL, error);
-    free(path);
-    return err;
+    return kt_ask_nodes(c, "DELETE", "/faults", nodes, n, NULL, NULL, error);
 }
 
 kc_err kc_test_faults_list(kc_test_cluster *c, const int32_t *nodes, size_t n, char **json, kc_error **error) {
     json_t *answer = NULL;
-    if (!c || !json) return kt_fail(error, KC_INVALID, "the cluster, or where the list goes, is missing");
-    char *path = kt_path_of_nodes("/faults", nodes, n, error);
-    if (!path) return KC_INVALID;
-    kc_err err = kt_ask(c, "GET", path, NULL, &answer, error);
-    free(path);
+    if (!json) return kt_fail(error, KC_INVALID, "where the list goes is missing");
+    kc_err err = kt_ask_nodes(c, "GET", "/faults", nodes, n, NULL, &answer, error);
     return err ? err : kt_text_of(answer, json, error);
 }

@@ -126,14 +126,12 @@ static kc_err send_all(struct call *k, const char *p, size_t n) {
 }
 
 static kc_err send_request(struct call *k, const char *method, const char *path, const char *body) {
-    char *head = NULL;
-    size_t size = body ? strlen(body) : 0;
-    int n = asprintf(&head, "%s %s HTTP/1.1\r\nHost: %s%s%s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", method,
-                     path, k->at->is_unix ? "localhost" : k->at->host, k->at->is_unix ? "" : ":", k->at->port, size);
+    char *text = NULL;
+    int n = asprintf(&text, "%s %s HTTP/1.1\r\nHost: %s%s%s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", method,
+                     path, k->at->is_unix ? "localhost" : k->at->host, k->at->is_unix ? "" : ":", k->at->port, body ? strlen(body) : 0, body ? body : "");
     if (n < 0) return fail(k, KC_NO_MEMORY, "out of memory");
-    kc_err err = send_all(k, head, (size_t)n);
-    if (!err && size > 0) err = send_all(k, body, size);
-    free(head);
+    kc_err err = send_all(k, text, (size_t)n);
+    free(text);
     return err;
 }
 

@@ -6,19 +6,10 @@
 
 /* ---- Status ---- */
 
-static kc_err ask_status(kc_test_cluster *c, const int32_t *nodes, size_t n, json_t **answer, kc_error **error) {
-    if (!c) return kt_fail(error, KC_INVALID, "the cluster is missing");
-    char *path = kt_path_of_nodes("/status", nodes, n, error);
-    if (!path) return KC_INVALID;
-    kc_err err = kt_ask(c, "GET", path, NULL, answer, error);
-    free(path);
-    return err;
-}
-
 kc_err kc_test_status(kc_test_cluster *c, const int32_t *nodes, size_t n, char **json, kc_error **error) {
     json_t *answer = NULL;
     if (!json) return kt_fail(error, KC_INVALID, "where the status goes is missing");
-    kc_err err = ask_status(c, nodes, n, &answer, error);
+    kc_err err = kt_ask_nodes(c, "GET", "/status", nodes, n, NULL, &answer, error);
     return err ? err : kt_text_of(answer, json, error);
 }
 
@@ -28,7 +19,7 @@ kc_err kc_test_count(kc_test_cluster *c, const char *name, int64_t *sum, kc_erro
     const json_t *node;
     int64_t n = 0;
     if (!name || !sum) return kt_fail(error, KC_INVALID, "the count's name, or where it goes, is missing");
-    kc_err err = ask_status(c, NULL, 0, &answer, error);
+    kc_err err = kt_ask_nodes(c, "GET", "/status", NULL, 0, NULL, &answer, error);
     if (err) return err;
     const json_t *nodes = kt_nodes_in(answer, error);
     json_array_foreach(nodes, i, node) {

@@ -83,8 +83,9 @@ struct kc_test_cluster {
 kc_err kt_watcher(kc_test_cluster *c, kc_client **out, kc_error **error); /* borrowed until the cluster is freed, or stopped */
 /* A request to the cluster; what it refuses becomes an error. *out: the answer, a new reference. out may be NULL. */
 kc_err kt_ask(kc_test_cluster *c, const char *method, const char *path, const json_t *body, json_t **out, kc_error **error);
-/* The path with ?node=…; free(); NULL: KC_INVALID or no memory, which *error says. */
-char *kt_path_of_nodes(const char *path, const int32_t *nodes, size_t n, kc_error **error);
+/* kt_ask of a path with ?node=…, of n nodes; 0: all that run. */
+kc_err kt_ask_nodes(kc_test_cluster *c, const char *method, const char *path, const int32_t *nodes, size_t n, const json_t *body, json_t **out,
+                    kc_error **error);
 /* A list {"nodes": […]} in an answer; NULL: it is none, which *error says. Borrowed. */
 json_t *kt_nodes_in(const json_t *answer, kc_error **error);
 kc_err kt_text_of(json_t *answer, char **out, kc_error **error); /* takes the answer */

@@ -64,8 +64,9 @@ typedef struct kc_test_options {
  * did); KC_TIMED_OUT; KC_NO_MEMORY. */
 KC_API kc_err kc_test_cluster_start(const kc_test_options *options, size_t size, kc_test_cluster **cluster, kc_error **error);
 /** A cluster that somebody else has started: where is the URL of its admin port (http://HOST:PORT, as `kbroker cluster --admin` prints it) or the folder with
- * its data. All functions work on it but kc_test_cluster_stop; it outlives the handle. KC_INVALID: neither; KC_TRANSPORT: nobody answers there. */
-KC_API kc_err kc_test_cluster_attach(const char *where, kc_test_cluster **cluster, kc_error **error);
+ * its data. All functions work on it but kc_test_cluster_stop; it outlives the handle. timeout_us: of this call and of each later one; 0: 60 s. KC_INVALID:
+ * neither; KC_TRANSPORT: nobody answers there. */
+KC_API kc_err kc_test_cluster_attach(const char *where, int64_t timeout_us, kc_test_cluster **cluster, kc_error **error);
 /** Stops it as an operator would, and waits for that: nodes finish what they are at. What is ephemeral is gone then. KC_TRANSPORT: it ended by itself before,
  * or not cleanly; KC_TIMED_OUT: it does not end: free kills it; KC_CLOSED: it was stopped before; KC_INVALID: it was attached to. */
 KC_API kc_err kc_test_cluster_stop(kc_test_cluster *cluster, kc_error **error);

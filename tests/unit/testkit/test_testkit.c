@@ -139,7 +139,7 @@ static void test_attached(void **state) {
     kc_test_cluster *c = START(.nodes = 1), *a = NULL;
     const char *where[] = {kc_test_cluster_admin(c), kc_test_cluster_data(c)};
     for (int i = 0; i < 2; i++) {
-        GOOD(kc_test_cluster_attach(where[i], &a, &error));
+        GOOD(kc_test_cluster_attach(where[i], 0, &a, &error));
         assert_string_equal(kc_test_cluster_bootstrap(a), kc_test_cluster_bootstrap(c));
         assert_string_equal(kc_test_cluster_data(a), kc_test_cluster_data(c));
         assert_int_equal(kc_test_cluster_pid(a), 0);
@@ -149,12 +149,12 @@ static void test_attached(void **state) {
         kc_test_cluster_free(a);
         assert_int_equal(node_of(c, 0).state, KC_TEST_NODE_UP);
     }
-    BAD(kc_test_cluster_attach("http://127.0.0.1", &a, &error), KC_INVALID, "neither");
-    BAD(kc_test_cluster_attach("http://:80", &a, &error), KC_INVALID, "neither");
-    BAD(kc_test_cluster_attach("", &a, &error), KC_INVALID, "neither");
-    BAD(kc_test_cluster_attach("/nowhere/at/all", &a, &error), KC_TRANSPORT, "/nowhere/at/all");
-    BAD(kc_test_cluster_attach("/tmp", &a, &error), KC_TRANSPORT, "/cluster");
-    BAD(kc_test_cluster_attach("http://127.0.0.1:1", &a, &error), KC_TRANSPORT, "127.0.0.1:1");
+    BAD(kc_test_cluster_attach("http://127.0.0.1", 0, &a, &error), KC_INVALID, "neither");
+    BAD(kc_test_cluster_attach("http://:80", 0, &a, &error), KC_INVALID, "neither");
+    BAD(kc_test_cluster_attach("", 0, &a, &error), KC_INVALID, "neither");
+    BAD(kc_test_cluster_attach("/nowhere/at/all", 0, &a, &error), KC_TRANSPORT, "/nowhere/at/all");
+    BAD(kc_test_cluster_attach("/tmp", 0, &a, &error), KC_TRANSPORT, "/cluster");
+    BAD(kc_test_cluster_attach("http://127.0.0.1:1", 0, &a, &error), KC_TRANSPORT, "127.0.0.1:1");
     kc_test_cluster_free(c);
 }
 
@@ -345,7 +345,7 @@ static void test_nodes(void **state) {
     (void)state;
     int32_t leader = -1;
     kc_report report;
-    kc_test_cluster *c = START(.nodes = 3);
+    kc_test_cluster *c = START(.nodes = 3, .profile = "reliable");
     const kc_config_pair two = {.name = "min.insync.replicas", .value = "2"};
     GOOD(kc_test_topic_create(c, "orders", 1, 3, &two, 1, &error));
     GOOD(kc_test_wait_isr(c, "orders", 0, (const int32_t[]){2, 0, 1}, 3, 0, &error));
@@ -381,7 +381,7 @@ static void test_nodes(void **state) {
 static void test_several_at_once(void **state) {
     (void)state;
     const int32_t both[] = {0, 1};
-    kc_test_cluster *c = START(.nodes = 2, .controllers = 1);
+    kc_test_cluster *c = START(.nodes = 2, .controllers = 1, .show_log = 1);
     assert_int_equal(node_of(c, 1000).roles, KC_TEST_CONTROLLER);
     assert_int_equal(node_of(c, 0).roles, KC_TEST_BROKER);
     GOOD(kc_test_topic_create(c, "t", 1, 2, NULL, 0, &error));

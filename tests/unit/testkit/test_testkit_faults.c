@@ -133,6 +133,32 @@ static void test_several_nodes(void **state) {
     kc_test_cluster_free(c);
 }
 
+/* From a file: there from the first request on, and again when a node starts anew. */
+static void test_rules_from_the_start(void **state) {
+    (void)state;
+    kc_report report;
+    char path[] = "/tmp/kclient-test-XXXXXX";
+    int fd = mkstemp(path);
+    static const char rules[] = "{\"rules\": [{\"api\": \"Produce\", \"error\": \"INVALID_RECORD\"}]}";
+    assert_int_equal(write(fd, rules, sizeof rules - 1), sizeof rules - 1);
+    close(fd);
+    kc_test_cluster *c = START(.nodes = 1, .faults = path);
+    GOOD(kc_test_topic_create(c, "t", 1, 1, NULL, 0, &error));
+    kc_client *client = client_of(kc_test_cluster_bootstrap(c), NULL, NULL);
+    assert_int_equal(send_one(client, "t", "x", &report), 87);
+    GOOD(kc_test_node_kill(c, 0, &error));
+    GOOD(kc_test_node_start(c, 0, &error));
+    assert_int_equal(send_one(client, "t", "x", &report), 87);
+    GOOD(kc_test_faults_clear(c, NULL, 0, &error));
+    assert_int_equal(send_one(client, "t", "x", &report), KC_OK);
+    kc_client_free(client);
+    kc_test_cluster_free(c);
+    kc_test_options o = {.faults = "/nowhere.json"};
+    c = NULL;
+    BAD(kc_test_cluster_start(&o, sizeof o, &c, &error), KC_TRANSPORT, "/nowhere.json");
+    unlink(path);
+}
+
 /* Who was stalled goes on when the rule goes. */
 static void test_stalled_and_let_go(void **state) {
     (void)state;
@@ -161,6 +187,7 @@ static void test_stalled_and_let_go(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_rule_strikes), cmocka_unit_test(test_every_member), cmocka_unit_test(test_wrong_rules),
-                                       cmocka_unit_test(test_several_nodes), cmocka_unit_test(test_stalled_and_let_go)};
+                                       cmocka_unit_test(test_several_nodes), cmocka_unit_test(test_stalled_and_let_go),
+                                       cmocka_unit_test(test_rules_from_the_start)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
