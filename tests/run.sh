@@ -69,6 +69,7 @@ runner python full,long bindings/python/test.sh
 runner packaging full,long tests/packaging/run.sh build
 runner scenario full,long tests/scenario/run.sh
 runner docs full,long tests/docs/run.sh
+runner go full,long bindings/go/test.sh build
 runner schema full,long tests/interop/schema/run.sh
 runner golden full,long tests/interop/golden/run.sh
 runner interop full,long tests/interop/run.sh

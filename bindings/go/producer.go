@@ -60,6 +60,7 @@ type producer struct {
 	slots    []*unit // by unit.slot; 0 is nobody's
 	free     []uint32
 	packets  []*packet
+	dones    [][]func(Report, error) // of units, to be used again
 	refused  []refusal
 	draining bool
 	drainNow bool            // look again before it ends
@@ -297,6 +298,10 @@ func (p *producer) newUnit(o *Producer) *unit {
 		u.packet = p.packets[n-1]
 		p.packets = p.packets[:n-1]
 	}
+	if n := len(p.dones); n > 0 {
+		u.done = p.dones[n-1]
+		p.dones = p.dones[:n-1]
+	}
 	if n := len(p.free); n > 0 {
 		u.slot = p.free[n-1]
 		p.free = p.free[:n-1]
@@ -383,10 +388,16 @@ func (p *producer) gone(u *unit) {
 }
 
 func (p *producer) freeSlot(u *unit) {
-	if u.slot != 0 && p.slots[u.slot] == u {
-		p.slots[u.slot] = nil
-		p.free = append(p.free, u.slot)
+	if u.slot == 0 || p.slots[u.slot] != u {
+		return
 	}
+	p.slots[u.slot] = nil
+	p.free = append(p.free, u.slot)
+	if cap(u.done) > 0 && len(p.dones) < donesKept {
+		clear(u.done)
+		p.dones = append(p.dones, u.done[:0])
+	}
+	u.done = nil
 }
 
 // pushOn goes on with push in a goroutine of its own, waiting for room.
@@ -445,6 +456,9 @@ func (p *producer) isGivingUp() bool {
 
 // refuse has the record that C did not take reported as failed.
 func (p *producer) refuse(u *unit, code C.kc_err) {
+	if u.flats[u.sent].flags&C.KC_NO_REPORT != 0 {
+		return // nobody wants to know
+	}
 	p.mu.Lock()
 	p.refused = append(p.refused, refusal{u, u.sent, code, u.flats[u.sent].topic})
 	p.startDrain()

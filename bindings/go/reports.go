@@ -124,9 +124,6 @@ func (p *producer) settle(u *unit, n int) {
 
 func (p *producer) tellRefused(refused []refusal) {
 	for _, r := range refused {
-		if r.u.reports == nil && r.u.done[r.at] == nil {
-			continue
-		}
 		code := Code(r.code)
 		topic := p.c.topicName(r.topic)
 		err := newError(code, NotPersisted, "a record to %s was not accepted: %s", topic, code.Error())

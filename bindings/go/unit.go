@@ -33,6 +33,7 @@ const (
 	unitRecords  = 512       // of SendAsync
 	unitBytes    = 128 << 10 // the same
 	packetsKept  = 4
+	donesKept    = 256
 	packetBytes  = 1 << 20 // bigger ones are not kept
 	arenaMax     = math.MaxUint32
 	unitsWaiting = 8 // as many may wait for room in the producer's queue before SendAsync waits too

@@ -19,6 +19,7 @@ import time
 import traceback
 
 import cluster
+import go
 import groups
 import guid
 import measure
@@ -492,6 +493,7 @@ def client_memory(b):
 SECTIONS.update(cluster.SECTIONS)
 SECTIONS.update(groups.SECTIONS)
 SECTIONS.update(guid.SECTIONS)
+SECTIONS.update(go.SECTIONS)
 SECTIONS.update(python_figures.SECTIONS)
 SECTIONS.update(testkit.SECTIONS)
 
