@@ -1,4 +1,4 @@
-/* test_testkit_state.c - what the test kit says of a cluster's state, and does to it, on real processes: logs of nodes, snapshots, the virtual clock. */
+/* test_testkit_state.c - what the test kit says of a cluster's state, and does to it, on real processes: logs of nodes, snapshots, the virtual clock, a recording. */
 #include "testkit_rig.h"
 
 static void test_logs(void **state) {
@@ -102,7 +102,37 @@ static void test_a_clock_that_jumps(void **state) {
     kc_test_cluster_free(c);
 }
 
+static void test_a_recording(void **state) {
+    (void)state;
+    kc_report report;
+    char path[] = "/tmp/kclient-test-XXXXXX", line[65536], exe[1000], command[1200];
+    close(mkstemp(path));
+    kc_test_cluster *c = START(.nodes = 2, .record = path);
+    snprintf(exe, sizeof exe, "/proc/%lld/exe", (long long)kc_test_cluster_pid(c));
+    ssize_t n = readlink(exe, line, sizeof line - 1); /* the kbroker that was found */
+    assert_true(n > 0);
+    snprintf(command, sizeof command, "'%.*s' print --api Produce '%s'", (int)n, line, path);
+    GOOD(kc_test_topic_create(c, "seen", 1, 2, NULL, 0, &error));
+    kc_client *client = client_of(kc_test_cluster_bootstrap(c), "client.id", "recorded");
+    assert_int_equal(send_one(client, "seen", "x", &report), KC_OK);
+    kc_client_free(client);
+    GOOD(kc_test_cluster_stop(c, &error));
+    kc_test_cluster_free(c);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    int requests = 0, responses = 0;
+    while (fgets(line, sizeof line, f)) {
+        requests += strstr(line, "\"kind\":\"request\"") && strstr(line, "recorded");
+        responses += strstr(line, "\"kind\":\"response\"") != NULL;
+    }
+    assert_int_equal(pclose(f), 0);
+    assert_int_equal(requests, 1);
+    assert_int_equal(responses, 1);
+    unlink(path);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_logs), cmocka_unit_test(test_snapshots), cmocka_unit_test(test_a_clock_that_jumps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_logs), cmocka_unit_test(test_snapshots), cmocka_unit_test(test_a_clock_that_jumps),
+                                       cmocka_unit_test(test_a_recording)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
