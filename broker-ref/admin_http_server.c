@@ -118,6 +118,16 @@ static void take_body(struct kb_http_request *r, const char *p, size_t n) {
     r->body[r->size] = 0;
 }
 
+/* Sent by a browser for a page of somebody else's: such a page must not stop nodes, nor read of them. Only browsers name an origin. */
+static bool is_from_elsewhere(const struct kb_http_request *r) {
+    const char *origin = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Origin");
+    const char *host = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host");
+    if (!origin) return false;
+    bool same = host && strncmp(origin, "http://", 7) == 0 && strcmp(origin + 7, host) == 0;
+    bool address = host && (host[0] == '[' || strspn(host, "0123456789.:") == strlen(host) || strncmp(host, "localhost:", 10) == 0);
+    return !same || !address; /* a name may be made to lead here */
+}
+
 static enum MHD_Result handle(struct kb_http_request *r) {
     struct kb_http *h = r->h;
     r->handled = true;
@@ -125,6 +135,8 @@ static enum MHD_Result handle(struct kb_http_request *r) {
         kb_http_refuse(r, KB_HTTP_TOO_LARGE, "what was sent is larger than 1 MB");
     else if (r->body && strlen(r->body) != r->size)
         kb_http_refuse(r, KB_HTTP_BAD_REQUEST, "what was sent has a zero byte in it");
+    else if (is_from_elsewhere(r))
+        kb_http_refuse(r, KB_HTTP_FORBIDDEN, "a page of another origin may not use this port");
     else
         h->o.handle(h->o.ctx, r);
     if (r->status != 0) return send_answer(r);

@@ -24,6 +24,10 @@ static int32_t id_of(const struct kb_child *k) {
     return k->c->plan.nodes[k - k->c->children].id;
 }
 
+bool kb_child_is_paused(const struct kb_child *k) {
+    return k->paused && !k->held;
+}
+
 const char *kb_child_end_text(const struct kb_child *k, char *text, size_t size) {
     if (WIFSIGNALED(k->status))
         snprintf(text, size, "signal %d, %s", WTERMSIG(k->status), strsignal(WTERMSIG(k->status)));
@@ -152,7 +156,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     k->pid = pid;
     k->life = STARTING;
     k->ahead_ms = c->ahead_ms;
-    k->is_told = false;
+    k->is_told = k->held = false;
     k->paused = k->expected = false;
     uv_poll_start(k->poll, UV_READABLE, child_readable);
     return 0;
@@ -231,6 +235,7 @@ static void child_ended(struct kb_child *k, int status) {
 /* All its threads stand still now, or go on again. */
 static void child_changed(struct kb_child *k, int status) {
     k->paused = WIFSTOPPED(status);
+    if (!k->paused && !k->c->snapshot) k->held = false;
     kb_cluster_something_came(k->c);
 }
 

@@ -56,7 +56,7 @@ static void look_at_waits(struct kb_cluster *c) {
         next = w->next;
         for (size_t i = 0; i < c->plan.count; i++) {
             const struct kb_child *k = &c->children[i];
-            all = all && (k->life != UP || k->paused || k->ahead_ms >= w->ahead_ms);
+            all = all && (k->life != UP || kb_child_is_paused(k) || k->ahead_ms >= w->ahead_ms);
         }
         if (!all) continue;
         answer_clock(c, w->request);
@@ -100,7 +100,7 @@ void kb_cluster_look_at_clock(struct kb_cluster *c) {
     if (!c->clock_is_virtual) return;
     for (size_t i = 0; i < c->plan.count; i++) {
         struct kb_child *k = &c->children[i];
-        if (k->life == UP && !k->paused && !k->is_told && k->ahead_ms < c->ahead_ms) tell_node(k, c->plan.nodes[i].id);
+        if (k->life == UP && !kb_child_is_paused(k) && !k->is_told && k->ahead_ms < c->ahead_ms) tell_node(k, c->plan.nodes[i].id);
     }
     look_at_waits(c);
 }

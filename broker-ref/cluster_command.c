@@ -45,7 +45,7 @@ void kb_cluster_drop_orders(struct kb_cluster *c) {
 static bool has_come_about(const struct kb_order *o, const struct kb_child *k) {
     switch (o->verb) {
     case PAUSE:
-        return k->paused;
+        return kb_child_is_paused(k);
     case RESUME:
         return !k->paused && (k->life != UP || kb_child_is_in_time(k));
     case START:
@@ -105,11 +105,11 @@ static const char *refuses(enum verb verb, const struct kb_child *k) {
     case KILL:
         return k->pid ? NULL : "it does not run";
     case PAUSE:
-        return !k->pid ? "it does not run" : k->paused ? "it is paused already" : NULL;
+        return !k->pid ? "it does not run" : kb_child_is_paused(k) ? "it is paused already" : NULL;
     case RESUME:
-        return !k->pid ? "it does not run: start starts it" : k->paused ? NULL : "it is not paused";
+        return !k->pid ? "it does not run: start starts it" : kb_child_is_paused(k) ? NULL : "it is not paused";
     case START:
-        return k->pid && !k->paused ? "it runs already" : NULL;
+        return k->pid && !kb_child_is_paused(k) ? "it runs already" : NULL;
     case WIPE:
         return k->pid ? "it runs: stop or kill it first" : NULL;
     default:
@@ -135,6 +135,7 @@ static int act(struct kb_order *o, struct kb_cluster_node *n) {
         kb_child_signal(k, SIGKILL);
         return 0;
     case PAUSE:
+        k->paused = k->held = false; /* of a snapshot that has just been taken, perhaps: waited for is this stop */
         kill(k->pid, SIGSTOP);
         return 0;
     case WIPE:

@@ -49,8 +49,8 @@ static json_t *describe_node(const struct kb_cluster_node *n, const struct kb_ch
     if (n->broker) json_array_append_new(roles, json_string("broker"));
     if (n->controller) json_array_append_new(roles, json_string("controller"));
     snprintf(address, sizeof(address), "127.0.0.1:%u", n->port);
-    return json_pack("{s:i, s:o, s:s, s:s, s:i}", "id", (int)n->id, "roles", roles, "address", address, "state", k->paused ? "paused" : lives[k->life],
-                     "pid", (int)k->pid);
+    return json_pack("{s:i, s:o, s:s, s:s, s:i}", "id", (int)n->id, "roles", roles, "address", address, "state",
+                     kb_child_is_paused(k) ? "paused" : lives[k->life], "pid", (int)k->pid);
 }
 
 char *kb_cluster_describe(struct kb_cluster *c) {
@@ -144,7 +144,7 @@ static const char *unreachable(struct kb_cluster *c, int32_t id, int *status) {
     const struct kb_cluster_node *n = kb_cluster_plan_find(&c->plan, id);
     const struct kb_child *k = n ? kb_child_of(c, n) : NULL;
     *status = n ? KB_HTTP_CONFLICT : KB_HTTP_NOT_FOUND;
-    return !n ? "there is none of this id" : k->pid == 0 ? "it does not run" : k->paused ? "it is paused: resume it first" : NULL;
+    return !n ? "there is none of this id" : k->pid == 0 ? "it does not run" : kb_child_is_paused(k) ? "it is paused: resume it first" : NULL;
 }
 
 /* The nodes that ?node= names, or all that run. -1: refused. */
@@ -157,7 +157,7 @@ static int nodes_of(struct kb_cluster *c, struct kb_http_request *r, int32_t *id
         return -1;
     }
     for (size_t i = 0; i < c->plan.count && !node; i++)
-        if (c->children[i].pid != 0 && !c->children[i].paused) ids[(*count)++] = c->plan.nodes[i].id;
+        if (c->children[i].pid != 0 && !kb_child_is_paused(&c->children[i])) ids[(*count)++] = c->plan.nodes[i].id;
     for (size_t i = 0; i < *count; i++) {
         int status;
         const char *why = unreachable(c, ids[i], &status);

@@ -22,6 +22,7 @@ struct kb_child {
     pid_t pid; /* 0: no process */
     enum kb_child_life life;
     bool paused;            /* it stands still, whoever had it stand */
+    bool held;              /* for the moment of a snapshot: it goes on by itself */
     bool was_up, expected;  /* expected: its end was asked for */
     int status;             /* of the last end, as waitpid gives it */
     int64_t ahead_ms;       /* of its clock, as far as it is known to have it */
@@ -72,6 +73,7 @@ void kb_cluster_handle_freed(uv_handle_t *h); /* a close callback */
 
 struct kb_child *kb_child_of(struct kb_cluster *c, const struct kb_cluster_node *n);
 const char *kb_child_end_text(const struct kb_child *k, char *text, size_t size); /* how its last process ended */
+bool kb_child_is_paused(const struct kb_child *k);                                /* until somebody lets it go on */
 int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n);              /* -1: errno */
 void kb_child_signal(struct kb_child *k, int number);                             /* SIGTERM or SIGKILL: it is to end */
 void kb_cluster_reap(struct kb_cluster *c);

@@ -40,6 +40,8 @@ static void drop(struct kb_cluster_snapshot *s) {
     kb_snapshot_abandon(&s->save);
     uv_close((uv_handle_t *)s->timer, kb_cluster_handle_freed);
     s->c->snapshot = NULL;
+    for (size_t i = 0; i < s->c->plan.count; i++) /* those that are still seen to stand go on this moment (child_changed) */
+        if (!s->c->children[i].paused) s->c->children[i].held = false;
     free(s->name);
     free(s->dir);
     free(s);
@@ -207,9 +209,11 @@ static void save(struct kb_cluster_snapshot *s, bool replace) {
     s->step = STANDS;
     s->paused_ns = uv_hrtime();
     for (size_t i = 0; i < c->plan.count; i++) {
-        if (c->children[i].pid == 0 || c->children[i].paused) continue;
-        s->stood[i] = true;
-        kill(c->children[i].pid, SIGSTOP);
+        struct kb_child *k = &c->children[i];
+        if (k->pid == 0 || kb_child_is_paused(k)) continue;
+        s->stood[i] = k->held = true;
+        k->paused = false; /* of the save before, perhaps, after which it has gone on: waited for is this stop */
+        kill(k->pid, SIGSTOP);
     }
     uv_timer_start(s->timer, late, STAND_MS, 0);
     all_stand(s);

@@ -312,6 +312,7 @@ static int run_node(struct run *r) {
     uv_loop_t loop;
     *s = (struct kb_shell){0};
     r->admin = NULL;
+    r->record = NULL;
     r->timer = (struct kc_shell_timer){0};
     r->accepting = r->ready = r->stopping = r->ended = r->again = false;
     r->stopped_us = 0;

@@ -86,6 +86,12 @@ int kb_snapshot_path(const char *dir, const char *name, char *path, struct kb_fa
     return check_name(slash ? slash + 1 : name, name, f);
 }
 
+/* "" for what lies in the root. parent: of KB_SNAPSHOT_PATH_MAX. */
+static char *parent_of(const char *path, char *parent) {
+    snprintf(parent, KB_SNAPSHOT_PATH_MAX, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return parent;
+}
+
 static void name_aside(const char *path, const char *what, char *aside) {
     const char *slash = strrchr(path, '/');
     snprintf(aside, KB_SNAPSHOT_PATH_MAX, "%.*s.%s.%s", (int)(slash + 1 - path), path, slash + 1, what);
@@ -141,6 +147,17 @@ static int write_facts(const struct kb_snapshot_save *s, struct kb_failure *f) {
 
 /* ---- Saving ---- */
 
+/* A copy of the data must not become a part of it. */
+static bool lies_in_data(const char *dir, const char *parent) {
+    char *whole = realpath(dir, NULL), *where = realpath(parent[0] ? parent : "/", NULL);
+    size_t n = whole ? strlen(whole) : 0;
+    bool inside = whole && where && strncmp(where, whole, n) == 0 && (where[n] == '/' || where[n] == 0);
+    bool kept = inside && strncmp(where + n, "/snapshots", 10) == 0 && (where[n + 10] == '/' || where[n + 10] == 0);
+    free(whole);
+    free(where);
+    return inside && !kept;
+}
+
 /* A folder of this name that nobody else makes right now; what a save that was killed left there goes. */
 static int make_aside(struct kb_snapshot_save *s, struct kb_failure *f) {
     for (int tries = 0; tries < 2; tries++) {
@@ -176,9 +193,11 @@ int kb_snapshot_begin(struct kb_snapshot_save *s, const char *dir, const char *n
     }
     name_aside(s->path, "partial", s->aside);
     char parent[KB_SNAPSHOT_PATH_MAX];
-    snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(s->path, '/') - s->path), s->path);
+    parent_of(s->path, parent);
     int err = parent[0] ? kb_command_make_folder(parent) : 0;
     if (err != 0) return kb_failed(f, 500, "the folder %s cannot be made: %s", parent, strerror(err));
+    if (lies_in_data(dir, parent))
+        return kb_failed(f, 400, "%s lies in the data that is to be saved: say NAME (it goes to %s/snapshots), or a path elsewhere", s->path, dir);
     clock_gettime(CLOCK_REALTIME, &now);
     s->facts.created_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     s->facts.kind = kb_snapshot_kind_of(dir);
@@ -217,13 +236,15 @@ static int put_in_place(const struct kb_snapshot_save *s) {
 
 static int sync_names(const char *path) {
     char parent[KB_SNAPSHOT_PATH_MAX];
-    snprintf(parent, sizeof(parent), "%.*s/.", (int)(strrchr(path, '/') - path), path);
-    int fd = kb_open_folder(parent), err = fd < 0 || fsync(fd) != 0 ? errno : 0;
+    if (!strchr(path, '/')) return 0;
+    parent_of(path, parent);
+    int fd = kb_open_folder(parent[0] ? parent : "/"), err = fd < 0 || fsync(fd) != 0 ? errno : 0;
     if (fd >= 0) close(fd);
     return err;
 }
 
 int kb_snapshot_commit(struct kb_snapshot_save *s, bool sync, struct kb_failure *f) {
+    char parent[KB_SNAPSHOT_PATH_MAX];
     s->facts.synced = sync;
     if (write_facts(s, f) != 0) return -1;
     int err = sync ? kb_sync_tree(s->aside_fd) : 0;
@@ -235,6 +256,7 @@ int kb_snapshot_commit(struct kb_snapshot_save *s, bool sync, struct kb_failure 
     close(s->aside_fd);
     s->aside_fd = -1;
     err = sync ? sync_names(s->path) : 0;
+    if (err == 0 && sync) err = sync_names(parent_of(s->path, parent)); /* DIR/snapshots may be new, too */
     return err == 0 ? 0 : kb_failed(f, 500, "the name %s cannot be made durable: %s", s->path, strerror(err));
 }
 

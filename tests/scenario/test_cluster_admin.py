@@ -127,6 +127,16 @@ def what_cannot_be_done_is_refused_and_nothing_is(folder):
         (409, "GET", "/status?node=1", ["does not run"]), (400, "DELETE", "/faults?rule=x", ["rule="]), (400, "DELETE", "/faults?rule=", ["rule="]), (404, "DELETE", "/faults?rule=9", ["no rule"]),
     ):
         kit.refused(status, method, path, None, *words)
+    host = kit.url.split("//")[1]
+    for origin, wanted in (("http://evil.example", 403), ("null", 403), (kit.url.replace("http", "https"), 403), (kit.url, 200), (None, 200)):  # pages in a browser
+        c = http.client.HTTPConnection(host)
+        c.request("GET", "/cluster", headers={"Origin": origin} if origin else {})
+        equal(c.getresponse().status, wanted, origin)
+        c.close()
+    c = http.client.HTTPConnection(host)
+    c.request("GET", "/cluster", headers={"Origin": "http://evil.example:80", "Host": "evil.example:80"})  # a name that leads here
+    equal(c.getresponse().status, 403)
+    c.close()
     equal(kit.states(), ["up", "down"])
     with socket.create_connection(("127.0.0.1", int(kit.url.rsplit(":", 1)[1]))) as s:  # it is not HTTP at all
         s.sendall(b"\x00\x00\x00\x0a" * 1000)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import scene
-from scene import KBROKER, KC, Broker, equal, eventually, holds, main, run, test
+from scene import KBROKER, KC, Broker, ask, equal, eventually, holds, main, run, test
 from scene_cluster import Cluster, Kit, nobody_left
 
 
@@ -171,11 +171,15 @@ def a_save_keeps_the_processes_and_a_restore_takes_back_topics_and_nodes(folder)
 @test
 def nodes_that_do_not_run_are_saved_as_they_are(folder):
     kit = Kit(nodes=3)
+    equal(run(KC, "topic", "create", "t", "--replicas", "0", "-b", kit.address).returncode, 0)
     put(kit.address, "t", *range(10))
     kit.do("stop", 1)
     kit.do("pause", 2)
-    kit.ok("POST", "/snapshots", {"save": "s"})
-    equal(kit.states(), ["up", "down", "paused"], "those go on that went before")
+    for i in range(5):  # one right after the other
+        kit.ok("POST", "/snapshots", {"save": "s", "replace": True})
+        equal(kit.states(), ["up", "down", "paused"], "those go on that went before")
+    kit.do("pause", 0)
+    equal(kit.do("resume", 0)[0]["state"], "up")
     kit.do("wipe", 1)
     kit.ok("POST", "/snapshots", {"save": "wiped"})
     kit.do("start", 1, 2)
@@ -294,6 +298,11 @@ def names_and_wrong_requests(folder):
         (404, {"restore": "/none/of/it"}, ["no snapshot"]), (400, {"restore": "../snapshots/a b"}, ["begins with /"]), (500, {"save": "/proc/x"}, ["cannot be made"]),
     ):
         kit.refused(status, "POST", "/snapshots", body, *words)
+    for path in (f"{data}/s", f"{data}/node-0/s", f"{data}/snapshots/../node-0/t-0/s", f"{data}/snapshotsx/s"):
+        kit.refused(400, "POST", "/snapshots", {"save": path}, "lies in the data", "snapshots")
+    kit.ok("POST", "/snapshots", {"save": f"{data}/snapshots/deeper/s"})
+    kit.ok("POST", "/snapshots", {"restore": f"{data}/snapshots/deeper/s"})
+    shutil.rmtree(data / "snapshots" / "deeper")
     kit.refused(405, "PUT", "/snapshots", {}, "GET lists")
     for status, query, words in ((400, "", ["name="]), (400, "?name=", ["name="]), (404, "?name=none", ["no snapshot"]), (400, "?name=..", ["no name"]), (400, "?name=../node-0", ["begins with /"]),
                                  (404, f"?name={data}/node-0", ["no snapshot"])):
@@ -482,31 +491,39 @@ def a_parent_or_command_that_is_killed_while_nodes_stand_leaves_none_that_stands
     c = Cluster(folder / "c", 3)
     put(c.address, "t", "a")
     shutil.move(junk, c.data / "node-0" / "junk")
-    for name in ("big1", "big2"):
+
+    def save(name):
+        """Under way: the nodes stand still."""
+        pids = [n["pid"] for n in ask(c.data, "GET", "/cluster")[1]["nodes"]]
         p = subprocess.Popen([KBROKER, "snapshot", "save", name, "--data", str(c.data)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        eventually("they stand still", lambda: " paused " in run(KBROKER, "cluster", "status", "--data", c.data).stdout or p.poll() is not None)
-        r = run(KBROKER, "cluster", "kill-node", 1, "--data", c.data)  # others wait
-        if p.poll() is None or r.returncode:
-            equal(r.returncode, 1)
-            holds(r.stderr, "a snapshot is being saved")
-        if name == "big1":
-            equal(p.wait(60), 0)
-            equal(run(KBROKER, "cluster", "status", "--data", c.data).stdout.count(" up "), 3)
-    c.p.terminate()  # while big2 is saved: nobody is left who stands
+        scene._children.append(p)
+        eventually("they stand still", lambda: all(map(standing, pids)) or p.poll() is not None)
+        return p
+    p = save("big1")
+    answers = {path: ask(c.data, "GET", path)[1]["nodes"] for path in ("/cluster", "/status")}  # whoever asks meanwhile gets an answer, if a little later
+    killed = run(KBROKER, "cluster", "kill-node", 1, "--data", c.data)
+    equal(p.wait(60), 0)
+    equal([n["state"] for n in answers["/cluster"]], ["up"] * 3, "for that moment they are not called paused")
+    equal([n["status"]["state"] for n in answers["/status"]], ["ready"] * 3)
+    if killed.returncode:
+        holds(killed.stderr, "a snapshot is being saved")
+    else:
+        c.start(1)
+    p = save("big2")
+    c.p.terminate()  # nobody is left who stands
     equal(c.p.wait(60), 0)
     p.wait(60)
     nobody_left(c.data)
-    equal([x for x in names(c.data / "snapshots") if x in ("big2", ".big2.partial") and not (c.data / "snapshots" / "big2" / "snapshot.json").exists()], [])
+    equal([x for x in names(c.data / "snapshots") if not (c.data / "snapshots" / x / "snapshot.json").exists()], [])
     c = Cluster(folder / "c", 3)
-    p = subprocess.Popen([KBROKER, "snapshot", "save", "big3", "--data", str(c.data)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    eventually("they stand still", lambda: " paused " in run(KBROKER, "cluster", "status", "--data", c.data).stdout or p.poll() is not None)
+    p = save("big3")
     c.p.kill()
     c.p.wait()
     p.wait(60)
     nobody_left(c.data)
     c = Cluster(folder / "c", 3)
     equal(read(c.address, "t"), ["a"])
-    snapshot("save", "big3", "--data", c.data)
+    snapshot("save", "big3", "--data", c.data, "--replace")
     equal(".big3.partial" in names(c.data / "snapshots"), False)
 
 
