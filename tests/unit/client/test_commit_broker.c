@@ -1,21 +1,19 @@
 /* Commits with a real kbroker: a manual assignment that commits, goes on where it was in another consumer, and after the broker was killed:
- * what was acknowledged is there. The broker's own limits and errors. Runs bin/kbroker of the build tree.
+ * what was acknowledged is there. The broker's own limits and errors.
  */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <kclient/admin.h>
 #include <kclient/consumer.h>
+#include <kclient/kclient_test.h>
 #include <kclient/producer.h>
 
 #include "wire/kerror.h"
@@ -23,54 +21,22 @@
 #define LONG_US 60000000
 enum { PARTS = 3, EACH = 50 };
 
-static char binary[4096], folder[] = "/tmp/kc-commit-XXXXXX", address[64];
-static pid_t broker;
+static kc_test_cluster *cluster;
 
-/* On the port that it had before, once it has one. */
-static void broker_start(void) {
-    int out[2];
-    assert_int_equal(pipe(out), 0);
-    broker = fork();
-    assert_true(broker >= 0);
-    if (broker == 0) {
-        dup2(out[1], 1);
-        close(out[0]);
-        close(out[1]);
-        execl(binary, "kbroker", "run", "--data", folder, "--listen", *address ? address : "127.0.0.1:0", (char *)NULL);
-        _exit(127);
-    }
-    close(out[1]);
-    FILE *f = fdopen(out[0], "r");
-    char line[256], said[64];
-    assert_non_null(f);
-    assert_non_null(fgets(line, sizeof line, f));
-    assert_int_equal(sscanf(line, "ready %63s", said), 1);
-    snprintf(address, sizeof address, "%s", said);
-    fclose(f);
-}
-static void broker_kill(void) {
-    int status;
-    kill(broker, SIGKILL);
-    assert_int_equal(waitpid(broker, &status, 0), broker);
+static void broker_restart(void) {
+    assert_int_equal(kc_test_node_kill(cluster, 0, NULL), KC_OK);
+    assert_int_equal(kc_test_node_start(cluster, 0, NULL), KC_OK);
 }
 
 static int setup(void **state) {
     (void)state;
-    char self[4000];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || !mkdtemp(folder)) return -1;
-    self[n] = 0;
-    *strrchr(self, '/') = 0;
-    snprintf(binary, sizeof binary, "%s/../bin/kbroker", self);
-    broker_start();
-    return 0;
+    return kc_test_cluster_start(NULL, 0, &cluster, NULL);
 }
 static int teardown(void **state) {
     (void)state;
-    char command[64];
-    broker_kill();
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    kc_err err = kc_test_cluster_stop(cluster, NULL);
+    kc_test_cluster_free(cluster);
+    return err;
 }
 
 struct bed {
@@ -82,7 +48,7 @@ struct bed {
 static kc_config *config_of(const char *group) {
     kc_config *c = kc_config_new();
     static const char *const pairs[][2] = {{"auto.offset.reset", "earliest"}, {"auto.commit.interval.ms", "50"}, {"max.poll.records", "10"}};
-    assert_int_equal(kc_config_set(c, "bootstrap.servers", address, NULL), KC_OK);
+    assert_int_equal(kc_config_set(c, "bootstrap.servers", kc_test_cluster_bootstrap(cluster), NULL), KC_OK);
     assert_int_equal(kc_config_set(c, "group.id", group, NULL), KC_OK);
     for (size_t i = 0; i < 3; i++) assert_int_equal(kc_config_set(c, pairs[i][0], pairs[i][1], NULL), KC_OK);
     return c;
@@ -166,8 +132,7 @@ static void test_goes_on_where_it_was(void **state) {
         if (round == 1) { /* without a close: until the interval's commit was acknowledged */
             kc_error *error = NULL;
             if (kc_consumer_commit(b.consumer, NULL, 0, 0, LONG_US, &error) != KC_OK) fail_msg("%s", kc_error_message(error));
-            broker_kill();
-            broker_start();
+            broker_restart();
         } else {
             assert_int_equal(kc_consumer_close(b.consumer, LONG_US, NULL), KC_OK);
         }
@@ -190,16 +155,14 @@ static void test_a_broker_that_is_killed_while_it_commits(void **state) {
         kc_error *error = NULL;
         assert_int_equal(kc_consumer_commit_start(b.consumer, &at, sizeof at, 1, 0, &op, NULL), KC_OK);
         if (i % 10 == 5) {
-            broker_kill();
-            broker_start();
+            broker_restart();
         }
         if (kc_op_wait(op, LONG_US, &error) != KC_OK) fail_msg("%s", kc_error_message(error));
         kc_op_free(op);
         acked = i;
         if (i % 10 == 7) assert_int_equal(committed(&b, 1), acked);
     }
-    broker_kill();
-    broker_start();
+    broker_restart();
     assert_int_equal(committed(&b, 1), acked);
     assert_int_equal(committed(&b, 0), -1);
     assert_int_equal(kc_consumer_close(b.consumer, LONG_US, NULL), KC_OK);

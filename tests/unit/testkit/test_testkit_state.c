@@ -1,4 +1,5 @@
-/* test_testkit_state.c - what the test kit says of a cluster's state, and does to it, on real processes: logs of nodes, snapshots, the virtual clock, a recording. */
+/* test_testkit_state.c - what the test kit says of a cluster, and does to its state, on real processes: logs of nodes, snapshots, the virtual clock, a
+ * recording. */
 #include "testkit_rig.h"
 
 static void test_logs(void **state) {
