@@ -8,7 +8,7 @@ root=$(cd "$here/../.." && pwd)
 cache=${KC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kclient}
 version=$("${PYTHON:-python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 dir=$cache/python-$version
-"$here/venv.sh" "$dir" pytest mypy pytest-xdist
+"$here/venv.sh" "$dir" pytest mypy pytest-xdist uvloop
 bin=$dir/venv/bin
 
 # What is in the wheel, and nothing else.

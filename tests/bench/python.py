@@ -1,4 +1,5 @@
-"""The figures of the Python package: kclient against the newest confluent-kafka, same broker, same settings. Section of run.py: python."""
+"""The figures of the Python package: kclient against the newest confluent-kafka, and its asyncio API against the newest aiokafka; same broker, same
+settings. Sections of run.py: python, asyncio."""
 import subprocess
 
 import measure
@@ -59,4 +60,57 @@ def python(b):
         consume(b, interp, how, target)
 
 
-SECTIONS = {"python": python}
+ASYNC_PRODUCE = (  # what kclient does, what aiokafka does, ratio that is wanted
+    ("gather", "gather", None),
+    ("each", "each", 5),
+    ("many", "gather", 5),
+    ("many", "many", None),
+)
+ASYNC_LABEL = {"gather": "futures, gathered", "each": "futures, each awaited", "many": "many at once", "one": "async for", "batch": "batches"}
+
+
+def async_client(python, name, what, how, server, topic, count):
+    return with_broker(server, [python, measure.BENCH / "python_async_client.py", name, what, how, server.boot, topic, count])
+
+
+def compare_async(b, what, ours, theirs, r, target):
+    label = f"{what}, {ASYNC_LABEL[ours]}" + (f" (aiokafka: {ASYNC_LABEL[theirs]})" if theirs != ours else "")
+    b.keep(f"asyncio {label}", r)
+    b.row(f"100 B, {label}: rate", r["kclient"]["records_per_s"], "records/s", r["aiokafka"]["records_per_s"], target, at_least=True)
+    b.row(f"100 B, {label}: CPU", r["kclient"]["cpu_ns_per_record"], "ns/record", r["aiokafka"]["cpu_ns_per_record"])
+
+
+def async_produce(b, interp):
+    own, n = b.own(), b.size(400_000, 50_000)
+
+    def one(name, how):
+        topic = fresh_topic(own, "py", 1)
+        d = async_client(interp, name, "produce", how, own, topic, n)
+        drop_topic(own, topic)
+        return d
+    for ours, theirs, target in ASYNC_PRODUCE:
+        r = interleave(b.rounds, kclient=lambda: one("kclient", ours), aiokafka=lambda: one("aiokafka", theirs))
+        compare_async(b, "produce", ours, theirs, r, target)
+
+
+def async_consume(b, interp):
+    own, n = b.own(), b.size(1_000_000, 100_000)
+    topic = fresh_topic(own, "py", 1)
+    client(interp, "kclient", "produce", "batch", own, topic, n)
+    for how in ("one", "batch"):
+        r = interleave(b.rounds, **{name: lambda name=name: async_client(interp, name, "consume", how, own, topic, n) for name in ("kclient", "aiokafka")})
+        compare_async(b, "consume", how, how, r, 5)
+    drop_topic(own, topic)
+
+
+def python_asyncio(b):
+    """kclient.aio and aiokafka (newest): sends in flight, many at once, async for, batches."""
+    if b.a.stand_in:
+        print(f"{b.current:16} is of kclient alone")
+        return
+    interp = interpreter()
+    async_produce(b, interp)
+    async_consume(b, interp)
+
+
+SECTIONS = {"python": python, "asyncio": python_asyncio}

@@ -49,8 +49,7 @@ def run(main: Coroutine[Any, Any, Any], kind: str = "asyncio") -> Any:
     return result
 
 
-KINDS = ["asyncio"] + (["uvloop"] if uvloop is not None else [])
-MODES = [(kind, thread) for kind in KINDS for thread in ("own", "none")]
+MODES = [("asyncio", "own"), ("asyncio", "none")] + ([("uvloop", "own")] if uvloop is not None else [])
 
 
 def in_loops(test: Async) -> Callable[..., None]:

@@ -144,7 +144,9 @@ def _child(bootstrap: str) -> None:
 
 def test_the_cluster_survives_a_child_that_ends(kafka_cluster: Cluster) -> None:
     for method in ("fork", "spawn"):
-        process = multiprocessing.get_context(method).Process(target=_child, args=(kafka_cluster.bootstrap,))
+        process = multiprocessing.get_context(method).Process(  # type: ignore[attr-defined]
+            target=_child, args=(kafka_cluster.bootstrap,)
+        )
         process.start()
         process.join(60)
         assert process.exitcode == 0
@@ -279,7 +281,7 @@ def test_a_node_is_added() -> None:
 def test_leaders_and_isr_are_waited_for(whole: Cluster) -> None:
     whole.create_topic("waits", partitions=2, replication_factor=3)
     leader = whole.wait_for_leader("waits", 1)
-    assert whole.wait_for_isr("waits", 1, {0, 1, 2}) is None
+    whole.wait_for_isr("waits", 1, {0, 1, 2})
     with whole.killed(leader):
         other = whole.wait_for_leader("waits", 1, leader={0, 1, 2} - {leader})
         assert other != leader

@@ -15,13 +15,18 @@ Clusters take free ports, so that any number of tests run at once (pytest-xdist)
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Generator, Iterator, List
+from typing import Any, Callable, Generator, Iterator, List, Tuple
 
 import pytest
 
+from . import testing
 from .testing import Cluster, running_clusters
 
 __all__ = ["kafka_cluster", "kafka_cluster_factory"]
+
+
+_lines = 0  # of each log
+_told: List[Tuple[str, str]] = []  # logs of clusters that the test under way has left by an exception
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kafka_cluster(**arguments): how the fixture kafka_cluster is started (kclient.testing.Cluster)")
+    global _lines
+    _lines = config.getoption("--kafka-log-lines")
+    testing.on_failure = _remember
     if config.getoption("--kbroker"):
         os.environ["KBROKER"] = config.getoption("--kbroker")
 
@@ -57,15 +65,19 @@ def kafka_cluster(request: pytest.FixtureRequest, kafka_cluster_factory: Callabl
     return kafka_cluster_factory(*mark.args, **mark.kwargs) if mark else kafka_cluster_factory()
 
 
+def _remember(cluster: Cluster) -> None:
+    for name, text in {"": cluster.stderr(), **cluster.logs(_lines)}.items():
+        if text:
+            _told.append((f"kafka cluster {cluster.bootstrap} {name}".rstrip(), text))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, None]:
-    """A failed test shows what the nodes of all clusters that run have logged."""
+    """A failed test shows what the nodes of its clusters, and of all that run, have logged."""
     outcome = yield
     report = outcome.get_result()
-    lines = item.config.getoption("--kafka-log-lines")
-    if not report.failed or lines <= 0:
-        return
-    for cluster in running_clusters():
-        for name, text in {"": cluster.stderr(), **cluster.logs(lines)}.items():
-            if text:
-                report.sections.append((f"kafka cluster {cluster.bootstrap} {name}".rstrip(), text))
+    if report.failed and _lines > 0:
+        for cluster in running_clusters():
+            _remember(cluster)
+        report.sections.extend(_told)
+    _told.clear()

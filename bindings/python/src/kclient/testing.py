@@ -240,6 +240,10 @@ def running_clusters() -> List[Cluster]:
     return sorted((c for c in _running if c.running), key=lambda c: c._started)
 
 
+#: Set by the plugin: told of a cluster whose `with` block an exception has left, while its logs are there still.
+on_failure: Optional[Callable[[Cluster], None]] = None
+
+
 def _forget_in_child() -> None:
     """A forked child must not keep the pipe open whose end tells the cluster that its test process is gone."""
     for cluster in list(_running):
@@ -408,6 +412,8 @@ class Cluster:
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        if error is not None and on_failure is not None:
+            on_failure(self)
         self.stop()
 
     def __repr__(self) -> str:
