@@ -5,6 +5,7 @@
 #include "admin_http.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -37,12 +38,30 @@ static void serve_status(struct kb_shell *s, struct kb_http_request *r) {
 
 /* ---- /faults ---- */
 
+/* {"error":"rule 1: …","rule":1,"field":"delay_ms"}; field null: it is the rule as a whole; neither: what came is no list of rules. */
+static void refuse_rules(struct kb_http_request *r, const struct kb_fault_wrong *wrong) {
+    json_t *o = json_pack("{s:s}", "error", wrong->text);
+    if (wrong->rule > 0) json_object_update_new(o, json_pack("{s:i, s:s?}", "rule", (int)wrong->rule, "field", wrong->field[0] ? wrong->field : NULL));
+    char *json = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    if (json)
+        kb_http_answer(r, KB_HTTP_BAD_REQUEST, json);
+    else
+        kb_http_refuse(r, KB_HTTP_BAD_REQUEST, "%s", wrong->text);
+    free(json);
+    json_decref(o);
+}
+
 static void add_rules(struct kb_shell *s, struct kb_http_request *r) {
-    char text[500] = "out of memory", out[60];
+    struct kb_fault_wrong wrong;
+    char out[60];
     int32_t first = 0;
-    kw_err err = kb_node_faults_add(s->node, kb_http_body(r), &first, text, sizeof(text));
+    kw_err err = kb_node_faults_add(s->node, kb_http_body(r), &first, &wrong);
+    if (err == KW_ENOMEM) {
+        kb_http_refuse(r, KB_HTTP_FAILED, "out of memory");
+        return;
+    }
     if (err != KW_OK) {
-        kb_http_refuse(r, err == KW_ENOMEM ? KB_HTTP_FAILED : KB_HTTP_BAD_REQUEST, "%s", text);
+        refuse_rules(r, &wrong);
         return;
     }
     snprintf(out, sizeof(out), "{\"first\":%d}", first);

@@ -16,6 +16,7 @@ void kb_fault_rule_unref(struct kb_fault_rule *r) {
     if (--r->refs > 0) return;
     kw_free(r->client_id);
     kw_free(r->topic);
+    kw_free(r->group);
     kw_free(r->text);
     kw_free(r);
 }
@@ -46,11 +47,20 @@ uint64_t kb_faults_hits(const struct kb_faults *f) {
 
 /* ---- Does a rule strike? ---- */
 
+/* The nodes of a cluster call themselves kbroker-ID, whoever they ask. */
+static bool is_of_node(const struct kb_request *rq) {
+    static const char name[] = "kbroker-";
+    const struct kw_str id = rq->head.client_id;
+    return id.len >= (int32_t)sizeof(name) && memcmp(id.p, name, sizeof(name) - 1) == 0 && id.p[sizeof(name) - 1] >= '0' && id.p[sizeof(name) - 1] <= '9';
+}
+
 static bool fits(struct kb_fault_rule *r, struct kb_request *rq) {
     if (r->disk || (r->api_key >= 0 && r->api_key != rq->head.api_key)) return false;
     if (rq->head.version < r->version_min || rq->head.version > r->version_max) return false;
     if (r->broker >= 0 && r->broker != rq->node->id) return false;
     if (r->client_id && !kw_str_eq(rq->head.client_id, kw_str_of(r->client_id))) return false;
+    if (r->from != KB_FAULT_ANYBODY && is_of_node(rq) != (r->from == KB_FAULT_NODES)) return false;
+    if (r->group && !kb_fault_is_of_group(rq, r->group)) return false;
     return (!r->topic && r->partition < 0) || kb_fault_names(rq, r->topic, r->partition);
 }
 

@@ -11,9 +11,9 @@
 
 struct kb_faults;
 struct kb_faults *kb_faults_new(void); /* no rules; NULL: no memory */
-/* Parses {"rules":[…]}, a bare array or one rule, behind those that are there: all, or none with KW_EINVAL: text says which rule, what is
+/* Parses {"rules":[…]}, a bare array or one rule, behind those that are there: all, or none with KW_EINVAL: *wrong says which rule, which field, what is
  * wrong and what is meant. *first: the first one's number (may be NULL). */
-kw_err kb_faults_add(struct kb_faults *f, const char *json, int32_t *first, char *text, size_t size) KW_CHECK;
+kw_err kb_faults_add(struct kb_faults *f, const char *json, int32_t *first, struct kb_fault_wrong *wrong) KW_CHECK;
 /* Takes a rule away (number 0: all); returns how many. Who was stalled by one goes on as if it had not struck. */
 size_t kb_faults_clear(struct kb_faults *f, int32_t number);
 char *kb_faults_list(const struct kb_faults *f); /* {"rules":[…]} with number, seen and hits; kw_free; NULL: no memory */

@@ -88,6 +88,34 @@ bool kb_fault_names(struct kb_request *rq, const char *topic, int32_t partition)
     return msg && names(rq, rq->head.api->request, msg, topic, partition);
 }
 
+/* Wherever it stands: of one group, of several, of those whose coordinator is looked for. */
+static bool names_group(const struct kw_desc *d, const void *s, struct kw_str group, bool keys) {
+    for (size_t i = 0; i < d->field_count; i++) {
+        const struct kw_field *f = &d->fields[i];
+        if (f->type == KW_T_STRING && (is(f, "groupId", NULL, NULL) || (keys && is(f, "key", NULL, NULL)))) {
+            struct kw_str id;
+            memcpy(&id, at(s, f), sizeof(id));
+            if (kw_str_eq(id, group)) return true;
+        }
+        if (f->type != KW_T_ARRAY) continue;
+        bool ids = f->elem == KW_T_STRING && (is(f, "groups", "groupsNames", NULL) || (keys && is(f, "coordinatorKeys", NULL, NULL)));
+        struct kw_array a;
+        memcpy(&a, at(s, f), sizeof(a));
+        for (int32_t j = 0; j < a.n; j++) {
+            if (f->desc && names_group(f->desc, (uint8_t *)a.v + (size_t)j * f->desc->size, group, false)) return true;
+            if (ids && kw_str_eq(((struct kw_str *)a.v)[j], group)) return true;
+        }
+    }
+    return false;
+}
+
+bool kb_fault_is_of_group(struct kb_request *rq, const char *group) {
+    if (rq->head_err != KW_OK) return false;
+    const void *msg = decode_copy(rq);
+    bool keys = rq->head.api_key == KW_API_FIND_COORDINATOR && msg && ((const struct kw_find_coordinator_request *)msg)->key_type == 0;
+    return msg && names_group(rq->head.api->request, msg, kw_str_of(group), keys);
+}
+
 bool kb_fault_has_no_answer(struct kb_request *rq) {
     if (rq->head_err != KW_OK || rq->head.api_key != KW_API_PRODUCE) return false;
     const struct kw_produce_request *m = decode_copy(rq);
@@ -170,7 +198,14 @@ static size_t scalar_size(uint8_t type) {
     }
 }
 
-static kw_err mirror(struct kw_arena *arena, const struct kw_desc *from, const void *req, const struct kw_desc *to, void *resp);
+struct mirroring {
+    struct kw_arena *arena;
+    int16_t version;
+};
+static bool has(const struct mirroring *m, const struct kw_field *f) {
+    return m->version >= f->min && m->version <= f->max;
+}
+static kw_err mirror(const struct mirroring *m, const struct kw_desc *from, const void *req, const struct kw_desc *to, void *resp);
 
 /* The request's array that an answer's array of structs mirrors: its first one that holds anything, by structs or plain numbers and names.
  */
@@ -185,20 +220,20 @@ static const struct kw_field *source_of(const struct kw_desc *from, const void *
     return NULL;
 }
 
-static void put_plain(const struct kw_field *src, const void *elem, const struct kw_desc *to, void *resp) {
+static void put_plain(const struct mirroring *m, const struct kw_field *src, const void *elem, const struct kw_desc *to, void *resp) {
     size_t size = scalar_size(src->elem);
     for (size_t i = 0; size && i < to->field_count; i++)
-        if (to->fields[i].type == src->elem && !is(&to->fields[i], "errorCode", "throttleTimeMs", NULL)) {
+        if (to->fields[i].type == src->elem && has(m, &to->fields[i]) && !is(&to->fields[i], "errorCode", "throttleTimeMs", "errorMessage")) {
             memcpy((uint8_t *)resp + to->fields[i].offset, elem, size);
             return;
         }
 }
 
-static kw_err mirror_array(struct kw_arena *arena, const struct kw_field *src, const void *req, const struct kw_field *dst, void *resp) {
+static kw_err mirror_array(const struct mirroring *m, const struct kw_field *src, const void *req, const struct kw_field *dst, void *resp) {
     struct kw_array in, out;
     memcpy(&in, at(req, src), sizeof(in));
     out.n = in.n;
-    out.v = kw_arena_calloc(arena, (size_t)in.n, dst->desc->size);
+    out.v = kw_arena_calloc(m->arena, (size_t)in.n, dst->desc->size);
     if (!out.v) return KW_ENOMEM;
     size_t in_size = src->desc ? src->desc->size : scalar_size(src->elem);
     for (int32_t i = 0; i < in.n; i++) {
@@ -207,22 +242,23 @@ static kw_err mirror_array(struct kw_arena *arena, const struct kw_field *src, c
         kw_msg_init(dst->desc, made);
         kw_err err = KW_OK;
         if (src->desc)
-            err = mirror(arena, src->desc, elem, dst->desc, made);
+            err = mirror(m, src->desc, elem, dst->desc, made);
         else
-            put_plain(src, elem, dst->desc, made);
+            put_plain(m, src, elem, dst->desc, made);
         if (err != KW_OK) return err;
     }
     memcpy((uint8_t *)resp + dst->offset, &out, sizeof(out));
     return KW_OK;
 }
 
-static kw_err mirror(struct kw_arena *arena, const struct kw_desc *from, const void *req, const struct kw_desc *to, void *resp) {
+static kw_err mirror(const struct mirroring *m, const struct kw_desc *from, const void *req, const struct kw_desc *to, void *resp) {
     bool array_done = false;
     for (size_t i = 0; i < to->field_count; i++) {
         const struct kw_field *dst = &to->fields[i];
+        if (!has(m, dst)) continue;
         if (dst->type == KW_T_ARRAY && dst->desc && dst->tag < 0 && !array_done) {
             const struct kw_field *src = source_of(from, req);
-            kw_err err = src ? mirror_array(arena, src, req, dst, resp) : KW_OK;
+            kw_err err = src ? mirror_array(m, src, req, dst, resp) : KW_OK;
             if (err != KW_OK) return err;
             array_done = true;
             continue;
@@ -253,7 +289,7 @@ bool kb_fault_mirror(struct kb_request *rq, int16_t code, const char *text) {
     void *resp = req ? kw_arena_calloc(&rq->arena, 1, d->size) : NULL;
     if (!resp) return false;
     kw_msg_init(d, resp);
-    if (mirror(&rq->arena, rq->head.api->request, req, d, resp) != KW_OK) return false;
+    if (mirror(&(struct mirroring){&rq->arena, rq->head.version}, rq->head.api->request, req, d, resp) != KW_OK) return false;
     (void)set_errors(d, rq->head.version, resp, code, text, true);
     kb_request_reply(rq, resp);
     return true;
@@ -273,7 +309,7 @@ void kb_fault_refuse(struct kb_request *rq, int16_t code) {
     kw_msg_init(d, resp);
     bool of_session =
         code == KE_FETCH_SESSION_ID_NOT_FOUND || code == KE_INVALID_FETCH_SESSION_EPOCH || code == KE_FETCH_SESSION_TOPIC_ID_ERROR;
-    if (!of_session && mirror(&rq->arena, rq->head.api->request, req, d, resp) != KW_OK) {
+    if (!of_session && mirror(&(struct mirroring){&rq->arena, rq->head.version}, rq->head.api->request, req, d, resp) != KW_OK) {
         kb_request_close(rq, "out of memory");
         return;
     }

@@ -15,7 +15,8 @@ struct kb_fault_rule { /* reference-counted: the set holds one, each request tha
     enum kb_disk_err disk_error;
     int16_t version_min, version_max;
     int32_t broker, partition;         /* -1: any */
-    char *client_id, *topic;           /* NULL: any */
+    char *client_id, *topic, *group;   /* NULL: any */
+    enum { KB_FAULT_ANYBODY, KB_FAULT_CLIENTS, KB_FAULT_NODES } from;
     uint64_t after, nth, every, times; /* 0: not given */
     uint32_t per_million;
     bool after_effect;
@@ -48,6 +49,7 @@ struct kb_fault_hit { /* in the request's arena */
 /* fault_answer.c: messages by their descriptors. */
 bool kb_fault_names(struct kb_request *rq, const char *topic,
                     int32_t partition);                    /* the request concerns this topic (NULL: any), this partition (-1: any) */
+bool kb_fault_is_of_group(struct kb_request *rq, const char *group); /* the request names this group */
 bool kb_fault_has_no_answer(struct kb_request *rq);        /* a produce with acks=0 */
 void kb_fault_refuse(struct kb_request *rq, int16_t code); /* answers the error for all that was asked, without any effect */
 void kb_fault_set_error(struct kb_request *rq, void *msg, int16_t code); /* in the errorCodes of an answer; records go */

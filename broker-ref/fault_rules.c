@@ -13,23 +13,38 @@
 enum { RULES_MAX = 1000 };
 
 struct parse {
-    char *text;
-    size_t size;
+    struct kb_fault_wrong *wrong;
     int number;
 };
 
-static kw_err bad(struct parse *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static kw_err bad(struct parse *p, const char *fmt, ...) {
-    int n = p->number > 0 ? snprintf(p->text, p->size, "rule %d: ", p->number) : 0;
+/* Texts are cut where they are too long, but not amidst a letter: they go on as JSON. */
+static void whole_letters(char *s) {
+    size_t n = strlen(s), back = 1;
+    while (back <= n && back < 4 && ((uint8_t)s[n - back] & 0xc0) == 0x80) back++;
+    if (back > n) return;
+    uint8_t lead = (uint8_t)s[n - back];
+    size_t wants = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (wants > back) s[n - back] = 0;
+}
+
+/* field: NULL where it is no single one's fault. */
+static kw_err bad(struct parse *p, const char *field, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static kw_err bad(struct parse *p, const char *field, const char *fmt, ...) {
+    struct kb_fault_wrong *w = p->wrong;
+    int n = p->number > 0 ? snprintf(w->text, sizeof(w->text), "rule %d: ", p->number) : 0;
     va_list ap;
     va_start(ap, fmt);
-    if (n >= 0 && (size_t)n < p->size) vsnprintf(p->text + n, p->size - (size_t)n, fmt, ap);
+    if (n >= 0 && (size_t)n < sizeof(w->text)) vsnprintf(w->text + n, sizeof(w->text) - (size_t)n, fmt, ap);
     va_end(ap);
+    w->rule = p->number;
+    snprintf(w->field, sizeof(w->field), "%s", field ? field : "");
+    whole_letters(w->text);
+    whole_letters(w->field);
     return KW_EINVAL;
 }
 
-static kw_err unknown(struct parse *p, const char *what, const struct kw_nearest *n) {
-    return n->best ? bad(p, "%s \"%s\"; did you mean \"%s\"?", what, n->word, n->best) : bad(p, "%s \"%s\"", what, n->word);
+static kw_err unknown(struct parse *p, const char *field, const char *what, const struct kw_nearest *n) {
+    return n->best ? bad(p, field, "%s \"%s\"; did you mean \"%s\"?", what, n->word, n->best) : bad(p, field, "%s \"%s\"", what, n->word);
 }
 
 /* ---- Values ---- */
@@ -42,18 +57,18 @@ static kw_err take_api(struct parse *p, const json_t *v, struct kb_fault_rule *r
         r->api_key = a->key;
         return KW_OK;
     }
-    if (!json_is_string(v)) return bad(p, "\"api\" is the name or the key of an API, such as \"Produce\" or 0");
+    if (!json_is_string(v)) return bad(p, "api", "\"api\" is the name or the key of an API, such as \"Produce\" or 0");
     struct kw_nearest near;
     kw_nearest_init(&near, json_string_value(v));
     for (size_t i = 0; i < kw_api_count; i++) kw_nearest_offer(&near, kw_apis[i].name);
-    return unknown(p, "no API is called", &near);
+    return unknown(p, "api", "no API is called", &near);
 }
 
 static kw_err take_disk(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
     static const char *const ops[] = {[KB_FAULT_READ] = "read", [KB_FAULT_WRITE] = "write", [KB_FAULT_SYNC] = "sync"};
     for (unsigned i = KB_FAULT_READ; i <= KB_FAULT_SYNC && json_is_string(v); i++)
         if (strcmp(json_string_value(v), ops[i]) == 0) r->disk = i;
-    return r->disk ? KW_OK : bad(p, "\"disk\" is \"read\", \"write\" or \"sync\"");
+    return r->disk ? KW_OK : bad(p, "disk", "\"disk\" is \"read\", \"write\" or \"sync\"");
 }
 
 static kw_err take_error(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
@@ -67,7 +82,7 @@ static kw_err take_error(struct parse *p, const json_t *v, struct kb_fault_rule 
     } else if (json_is_integer(v) && json_integer_value(v) >= -1 && json_integer_value(v) <= INT16_MAX) {
         r->error = (int16_t)json_integer_value(v);
     } else {
-        return bad(p, "\"error\" is the name or the number of a Kafka error, such as \"NOT_LEADER_OR_FOLLOWER\" or 6");
+        return bad(p, "error", "\"error\" is the name or the number of a Kafka error, such as \"NOT_LEADER_OR_FOLLOWER\" or 6");
     }
     r->has_error = true;
     return KW_OK;
@@ -82,9 +97,9 @@ static kw_err take_versions(struct parse *p, const json_t *v, struct kb_fault_ru
         lo = json_integer_value(json_array_get(v, 0));
         hi = json_integer_value(json_array_get(v, 1));
     } else {
-        return bad(p, "\"versions\" is a number or two, such as 3 or [3, 9]");
+        return bad(p, "versions", "\"versions\" is a number or two, such as 3 or [3, 9]");
     }
-    if (lo < 0 || hi < lo || hi > INT16_MAX) return bad(p, "\"versions\" goes from a lower to a higher number");
+    if (lo < 0 || hi < lo || hi > INT16_MAX) return bad(p, "versions", "\"versions\" goes from a lower to a higher number");
     r->version_min = (int16_t)lo;
     r->version_max = (int16_t)hi;
     return KW_OK;
@@ -93,13 +108,19 @@ static kw_err take_versions(struct parse *p, const json_t *v, struct kb_fault_ru
 static kw_err take_when(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
     const char *s = json_string_value(v);
     if (!s || (strcmp(s, "before") != 0 && strcmp(s, "after") != 0))
-        return bad(p, "\"when\" is \"before\" (nothing is done) or \"after\" (it is done)");
+        return bad(p, "when", "\"when\" is \"before\" (nothing is done) or \"after\" (it is done)");
     r->after_effect = strcmp(s, "after") == 0;
     return KW_OK;
 }
 
+static kw_err take_from(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
+    const char *s = json_string_value(v);
+    r->from = s && strcmp(s, "clients") == 0 ? KB_FAULT_CLIENTS : s && strcmp(s, "nodes") == 0 ? KB_FAULT_NODES : KB_FAULT_ANYBODY;
+    return r->from != KB_FAULT_ANYBODY ? KW_OK : bad(p, "from", "\"from\" is \"clients\" or \"nodes\" (the cluster's own)");
+}
+
 static kw_err take_text(struct parse *p, const char *name, const json_t *v, char **out) {
-    if (!json_is_string(v)) return bad(p, "\"%s\" is a text", name);
+    if (!json_is_string(v)) return bad(p, name, "\"%s\" is a text", name);
     size_t n = json_string_length(v);
     kw_free(*out);
     *out = kw_memdup(json_string_value(v), n + 1);
@@ -107,21 +128,21 @@ static kw_err take_text(struct parse *p, const char *name, const json_t *v, char
 }
 
 static kw_err take_flag(struct parse *p, const char *name, const json_t *v, bool *out) {
-    if (!json_is_boolean(v)) return bad(p, "\"%s\" is true or false", name);
+    if (!json_is_boolean(v)) return bad(p, name, "\"%s\" is true or false", name);
     *out = json_is_true(v);
     return KW_OK;
 }
 
 static kw_err take_int(struct parse *p, const char *name, const json_t *v, int64_t min, int64_t max, int64_t *out) {
     if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return bad(p, "\"%s\" is a whole number from %lld to %lld", name, (long long)min, (long long)max);
+        return bad(p, name, "\"%s\" is a whole number from %lld to %lld", name, (long long)min, (long long)max);
     *out = json_integer_value(v);
     return KW_OK;
 }
 
 static kw_err take_percent(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
     double d = json_is_number(v) ? json_number_value(v) : -1;
-    if (!(d >= 0 && d <= 100)) return bad(p, "\"percent\" is a number from 0 to 100");
+    if (!(d >= 0 && d <= 100)) return bad(p, "percent", "\"percent\" is a number from 0 to 100");
     r->per_million = (uint32_t)(d * 10000 + 0.5);
     return KW_OK;
 }
@@ -179,11 +200,13 @@ static kw_err take_number(struct parse *p, const char *name, const json_t *v, st
 static kw_err take_field(struct parse *p, const char *name, const json_t *v, struct kb_fault_rule *r) {
     static const char *const names[] = {"api",         "versions",         "client_id", "topic", "partition", "broker",   "after", "nth",
                                         "every",       "percent",          "times",     "when",  "error",     "delay_ms", "close", "stall",
-                                        "throttle_ms", "drip_bytes_per_s", "corrupt",   "note",  "disk"};
+                                        "throttle_ms", "drip_bytes_per_s", "corrupt",   "note",  "disk",      "group",    "from"};
     if (strcmp(name, "api") == 0) return take_api(p, v, r);
     if (strcmp(name, "versions") == 0) return take_versions(p, v, r);
     if (strcmp(name, "client_id") == 0) return take_text(p, name, v, &r->client_id);
     if (strcmp(name, "topic") == 0) return take_text(p, name, v, &r->topic);
+    if (strcmp(name, "group") == 0) return take_text(p, name, v, &r->group);
+    if (strcmp(name, "from") == 0) return take_from(p, v, r);
     if (strcmp(name, "percent") == 0) return take_percent(p, v, r);
     if (strcmp(name, "when") == 0) return take_when(p, v, r);
     if (strcmp(name, "disk") == 0) return take_disk(p, v, r);
@@ -197,32 +220,52 @@ static kw_err take_field(struct parse *p, const char *name, const json_t *v, str
     struct kw_nearest near;
     kw_nearest_init(&near, name);
     for (size_t i = 0; i < KW_COUNTOF(names); i++) kw_nearest_offer(&near, names[i]);
-    return unknown(p, "nothing is called", &near);
+    return unknown(p, name, "nothing is called", &near);
+}
+
+/* The one of a disk rule's fields that only a request has; NULL: none. */
+static const char *of_requests(const struct kb_fault_rule *r) {
+    const struct {
+        bool given;
+        const char *name;
+    } fields[] = {{r->api_key >= 0, "api"},       {r->client_id, "client_id"},      {r->group, "group"},
+                  {r->from, "from"},              {r->version_max < INT16_MAX, "versions"}, {r->close, "close"},
+                  {r->stall, "stall"},            {r->has_error, "error"},          {r->corrupts, "corrupt"},
+                  {r->after_effect, "when"},      {r->delay_us > 0, "delay_ms"},    {r->throttle_ms > 0, "throttle_ms"},
+                  {r->drip_bytes_per_s > 0, "drip_bytes_per_s"}};
+    for (size_t i = 0; i < KW_COUNTOF(fields); i++)
+        if (fields[i].given) return fields[i].name;
+    return NULL;
+}
+
+/* What its fields make together. */
+static kw_err check_rule(struct parse *p, const struct kb_fault_rule *r) {
+    const char *other = r->disk ? of_requests(r) : NULL;
+    if (r->disk && (other || !r->disk_error))
+        return bad(p, other ? other : "error", "a \"disk\" rule goes with broker, topic, partition, how often, and \"error\": \"EIO\" or \"ENOSPC\"");
+    if (!r->disk && r->disk_error) return bad(p, "error", "that error is a disk's: say which of its operations fail, such as \"disk\": \"write\"");
+    if (r->disk_error == KB_DISK_ENOSPC && r->disk != KB_FAULT_WRITE) return bad(p, "error", "only writes fail with ENOSPC");
+    if ((r->nth > 0) + (r->every > 0) + (r->per_million < 1000000) > 1)
+        return bad(p, r->per_million < 1000000 ? "percent" : "every", "\"nth\", \"every\" and \"percent\" exclude one another");
+    if ((int)r->close + (int)r->stall + (int)r->has_error > 1)
+        return bad(p, r->stall ? "stall" : "close", "\"close\", \"stall\" and \"error\" exclude one another");
+    if (!r->disk && !r->close && !r->stall && !r->has_error && !r->corrupts && r->delay_us == 0 && r->throttle_ms == 0 && r->drip_bytes_per_s == 0)
+        return bad(p, NULL, "it does nothing: give one of error, close, stall, delay_ms, throttle_ms, drip_bytes_per_s, corrupt");
+    return KW_OK;
 }
 
 static kw_err take_rule(struct parse *p, const json_t *v, struct kb_fault_rule *r) {
     *r = (struct kb_fault_rule){.refs = 1, .api_key = -1, .version_max = INT16_MAX, .broker = -1, .partition = -1, .per_million = 1000000};
     kw_list_init(&r->link);
     if (!json_is_object(v))
-        return bad(p, "a rule is an object, such as {\"api\": \"Produce\", \"nth\": 3, \"error\": \"NOT_LEADER_OR_FOLLOWER\"}");
+        return bad(p, NULL, "a rule is an object, such as {\"api\": \"Produce\", \"nth\": 3, \"error\": \"NOT_LEADER_OR_FOLLOWER\"}");
     const char *name;
     json_t *field;
     json_object_foreach((json_t *)(uintptr_t)v, name, field) {
         kw_err err = take_field(p, name, field, r);
         if (err != KW_OK) return err;
     }
-    bool of_requests = r->api_key >= 0 || r->client_id || r->version_max < INT16_MAX || r->close || r->stall || r->has_error || r->corrupts ||
-                       r->after_effect || r->delay_us > 0 || r->throttle_ms > 0 || r->drip_bytes_per_s > 0;
-    if (r->disk && (of_requests || !r->disk_error))
-        return bad(p, "a \"disk\" rule goes with broker, topic, partition, how often, and \"error\": \"EIO\" or \"ENOSPC\"");
-    if (!r->disk && r->disk_error) return bad(p, "that error is a disk's: say which of its operations fail, such as \"disk\": \"write\"");
-    if (r->disk_error == KB_DISK_ENOSPC && r->disk != KB_FAULT_WRITE) return bad(p, "only writes fail with ENOSPC");
-    if ((r->nth > 0) + (r->every > 0) + (r->per_million < 1000000) > 1)
-        return bad(p, "\"nth\", \"every\" and \"percent\" exclude one another");
-    if ((int)r->close + (int)r->stall + (int)r->has_error > 1) return bad(p, "\"close\", \"stall\" and \"error\" exclude one another");
-    if (!r->disk && !r->close && !r->stall && !r->has_error && !r->corrupts && r->delay_us == 0 && r->throttle_ms == 0 && r->drip_bytes_per_s == 0)
-        return bad(p, "it does nothing: give one of error, close, stall, delay_ms, throttle_ms, drip_bytes_per_s, corrupt");
-    return KW_OK;
+    return check_rule(p, r);
 }
 
 /* One more at the end of `fresh`; what is half made is there too, for the caller to free. */
@@ -238,18 +281,18 @@ static kw_err add_rule(struct parse *p, const json_t *v, struct kw_list *fresh) 
     return r->text ? KW_OK : KW_ENOMEM;
 }
 
-kw_err kb_faults_add(struct kb_faults *f, const char *json, int32_t *first, char *text, size_t size) {
-    struct parse p = {.text = text, .size = size};
+kw_err kb_faults_add(struct kb_faults *f, const char *json, int32_t *first, struct kb_fault_wrong *wrong) {
+    struct parse p = {.wrong = wrong};
     json_error_t e;
     struct kw_list fresh, *l;
     kw_err err = KW_OK;
     kw_list_init(&fresh);
     json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &e);
-    if (!root) return bad(&p, "not JSON: %s (line %d, column %d)", e.text, e.line, e.column);
+    if (!root) return bad(&p, NULL, "not JSON: %s (line %d, column %d)", e.text, e.line, e.column);
     const json_t *rules = json_is_object(root) && json_object_get(root, "rules") ? json_object_get(root, "rules") : root;
     size_t n = json_is_array(rules) ? json_array_size(rules) : 1;
     if ((!json_is_array(rules) && rules != root) || (!json_is_array(root) && !json_is_object(root)) || n > RULES_MAX - f->count)
-        err = bad(&p, "expected {\"rules\": [ … ]} or one rule, and at most %d of them", RULES_MAX);
+        err = bad(&p, NULL, "expected {\"rules\": [ … ]} or one rule, and at most %d of them", RULES_MAX);
     for (size_t i = 0; err == KW_OK && i < n; i++) {
         p.number = (int)i + 1;
         err = add_rule(&p, json_is_array(rules) ? json_array_get(rules, i) : rules, &fresh);

@@ -71,9 +71,9 @@ int64_t kb_node_deadline(const struct kb_node *n) {
 
 /* ---- Fault rules ---- */
 
-kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, char *text, size_t size) {
+kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, struct kb_fault_wrong *wrong) {
     if (!n->faults) n->faults = kb_faults_new();
-    return n->faults ? kb_faults_add(n->faults, json, first, text, size) : KW_ENOMEM;
+    return n->faults ? kb_faults_add(n->faults, json, first, wrong) : KW_ENOMEM;
 }
 
 size_t kb_node_faults_clear(struct kb_node *n, int32_t number, struct kb_now now) {
@@ -124,9 +124,9 @@ static kw_err make_parts(struct kb_node *n, const struct kb_node_options *o) {
     if (err == KW_OK) err = kb_channel_new(n);
     if (err == KW_OK) err = kb_lifecycle_new(n);
     if (err != KW_OK || !o->faults_json) return err;
-    char text[400] = "out of memory";
-    err = kb_node_faults_add(n, o->faults_json, NULL, text, sizeof(text));
-    if (err != KW_OK) KB_SAY(n, KB_ERROR, "fault rules: %s", text);
+    struct kb_fault_wrong wrong = {.text = "out of memory"};
+    err = kb_node_faults_add(n, o->faults_json, NULL, &wrong);
+    if (err != KW_OK) KB_SAY(n, KB_ERROR, "fault rules: %s", wrong.text);
     return err;
 }
 

@@ -63,7 +63,12 @@ struct kb_disk *kb_node_disk(struct kb_node *n);
 void kb_node_disk_done(struct kb_node *n, struct kb_disk_req *r, struct kb_now now);
 
 /* Fault rules (README.md), changed while the node runs. As kb_faults_add, kb_faults_clear and kb_faults_list in fault.h. */
-kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, char *text, size_t size) KW_CHECK;
+struct kb_fault_wrong { /* rules that were refused */
+    int32_t rule;   /* the how-manieth of them, from 1; 0: what was sent is no list of rules */
+    char field[40]; /* the one that is wrong, as it was sent (cut); "": the rule as a whole is */
+    char text[500]; /* with the rule's number */
+};
+kw_err kb_node_faults_add(struct kb_node *n, const char *json, int32_t *first, struct kb_fault_wrong *wrong) KW_CHECK;
 size_t kb_node_faults_clear(struct kb_node *n, int32_t number, struct kb_now now);
 char *kb_node_faults_list(struct kb_node *n);
 /* What it has counted since its start; names are constants. */

@@ -141,7 +141,7 @@ static void test_fault_rules_and_versions(void **state) {
     struct rig r;
     struct kw_api_versions_request vq;
     struct kw_api_versions_response va;
-    char text[300];
+    struct kb_fault_wrong wrong;
     struct rig_conn *c = guid_begin(&r, 4);
     kw_msg_init(&kw_api_versions_request_desc, &vq);
     vq.client_software_name = vq.client_software_version = kw_str_of("x");
@@ -151,13 +151,13 @@ static void test_fault_rules_and_versions(void **state) {
     assert_int_equal(found, 1);
     int32_t first;
     const char *rule = "{\"api\":\"LookupGuid\",\"topic\":\"t\",\"partition\":0,\"error\":\"NOT_LEADER_OR_FOLLOWER\",\"times\":1}";
-    assert_int_equal(kb_node_faults_add(r.node, rule, &first, text, sizeof(text)), KW_OK);
+    assert_int_equal(kb_node_faults_add(r.node, rule, &first, &wrong), KW_OK);
     guid_put(c, true, GUIDS(IDS(1)));
     assert_int_equal(LOOK(&r, c, 1).error_code, KE_NOT_LEADER_OR_FOLLOWER);
     assert_int_equal(LOOK(&r, c, 1).ids.v[0].state, 1);
     /* After the effect, of a produce: it is stored, and said to have failed; whoever sends it again is told of the first copy. */
     rule = "{\"api\":\"Produce\",\"when\":\"after\",\"error\":\"REQUEST_TIMED_OUT\",\"times\":1}";
-    assert_int_equal(kb_node_faults_add(r.node, rule, &first, text, sizeof(text)), KW_OK);
+    assert_int_equal(kb_node_faults_add(r.node, rule, &first, &wrong), KW_OK);
     guid_expect(guid_put(c, true, GUIDS(IDS(5))), KE_REQUEST_TIMED_OUT, -1);
     rig_produced a = guid_put(c, true, GUIDS(IDS(5)));
     guid_expect(a, KE_NONE, 1);

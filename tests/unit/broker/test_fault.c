@@ -2,6 +2,10 @@
  * read. */
 #include "node_rig.h"
 
+#include <jansson.h>
+
+#include "random_msg.h"
+
 #include "fault.h"
 
 struct fixture {
@@ -121,6 +125,35 @@ static void test_errors_of_other_apis(void **state) {
     down(&x);
 }
 
+/* Whatever is asked, in any version, by random: the error is answered in a form that the version has. */
+static void test_errors_of_every_api(void **state) {
+    (void)state;
+    struct fixture x;
+    struct kw_rng rng;
+    kw_rng_init(&rng, 9);
+    up(&x, "{\"rules\": [{\"after\": 1, \"error\": \"REQUEST_TIMED_OUT\"}]}");
+    for (size_t i = 0; i < kb_api_table_count; i++)
+        for (int16_t v = kb_api_table[i].min; v <= kb_api_table[i].max; v++)
+            for (uint32_t k = 0; k < 12; k++) {
+                const struct kw_api *api = kw_api_by_key(kb_api_table[i].key);
+                struct kw_arena arena;
+                kw_arena_init(&arena, 0);
+                void *msg = random_message(api->request, v, &rng, &arena, k % 4);
+                if (api->key == KW_API_PRODUCE) ((struct kw_produce_request *)msg)->acks = 1; /* else none is due */
+                if (api->key == KW_API_DESCRIBE_TOPIC_PARTITIONS) ((struct kw_describe_topic_partitions_request *)msg)->response_partition_limit = 9;
+                struct rig_conn *c = rig_connect(&x.r);
+                rig_request(c, api->key, v, 5, msg);
+                for (int t = 0; t < 100 && c->conn && c->in_len == 0; t++) rig_pass(&x.r, 20000);
+                if (!c->conn || c->in_len == 0) fail_msg("%s v%d: %s\n%s", api->name, v, c->conn ? "no answer" : "closed", x.r.lines);
+                void *answer = kw_arena_alloc(&arena, api->response->size);
+                assert_true(rig_response(c, api->key, v, 5, answer));
+                kb_conn_closed(c->conn, x.r.now);
+                c->conn = NULL;
+                kw_arena_deinit(&arena);
+            }
+    down(&x);
+}
+
 static void test_close(void **state) {
     (void)state;
     struct fixture x;
@@ -225,42 +258,55 @@ static void test_drip(void **state) {
 
 static void test_bad_rules(void **state) {
     (void)state;
-    static const char *const cases[][2] = {
-        {"{", "not JSON"},
-        {"{\"rules\": 3}", "expected {\"rules\""},
-        {"[3]", "rule 1: a rule is an object"},
-        {"[{\"api\": \"Produze\", \"close\": true}]", "rule 1: no API is called \"Produze\"; did you mean \"Produce\"?"},
-        {"[{\"close\": true}, {\"api\": \"Fetch\", \"eror\": 5}]", "rule 2: nothing is called \"eror\"; did you mean \"error\"?"},
-        {"[{\"api\": \"Fetch\"}]", "it does nothing"},
-        {"[{\"error\": \"NOPE\"}]", "\"error\" is the name or the number"},
-        {"[{\"close\": true, \"stall\": true}]", "exclude one another"},
-        {"[{\"close\": true, \"nth\": 1, \"every\": 2}]", "exclude one another"},
-        {"[{\"close\": true, \"nth\": 0}]", "\"nth\" is a whole number from 1"},
-        {"[{\"close\": 1}]", "\"close\" is true or false"},
-        {"[{\"close\": true, \"percent\": 101}]", "\"percent\" is a number from 0 to 100"},
-        {"[{\"close\": true, \"versions\": [9, 3]}]", "\"versions\" goes from a lower"},
-        {"[{\"close\": true, \"when\": \"later\"}]", "\"when\" is \"before\""},
-        {"[{\"disk\": \"erase\", \"error\": \"EIO\"}]", "\"disk\" is \"read\", \"write\" or \"sync\""},
-        {"[{\"disk\": \"write\"}]", "\"error\": \"EIO\" or \"ENOSPC\""},
-        {"[{\"disk\": \"write\", \"error\": 6}]", "\"error\": \"EIO\" or \"ENOSPC\""},
-        {"[{\"disk\": \"write\", \"error\": \"EIO\", \"delay_ms\": 5}]", "a \"disk\" rule goes with"},
-        {"[{\"disk\": \"sync\", \"error\": \"ENOSPC\"}]", "only writes fail with ENOSPC"},
-        {"[{\"api\": \"Produce\", \"error\": \"EIO\"}]", "that error is a disk's"},
-        {"[{\"close\": true, \"api\": 65536}]", "\"api\" is the name or the key"},
+    static const char *const cases[][3] = {
+        {"{", "not JSON", ""},
+        {"{\"rules\": 3}", "expected {\"rules\"", ""},
+        {"[3]", "rule 1: a rule is an object", ""},
+        {"[{\"api\": \"Produze\", \"close\": true}]", "rule 1: no API is called \"Produze\"; did you mean \"Produce\"?", "api"},
+        {"[{\"close\": true}, {\"api\": \"Fetch\", \"eror\": 5}]", "rule 2: nothing is called \"eror\"; did you mean \"error\"?", "eror"},
+        {"[{\"api\": \"Fetch\"}]", "it does nothing", ""},
+        {"[{\"error\": \"NOPE\"}]", "\"error\" is the name or the number", "error"},
+        {"[{\"close\": true, \"stall\": true}]", "exclude one another", "stall"},
+        {"[{\"close\": true, \"nth\": 1, \"every\": 2}]", "exclude one another", "every"},
+        {"[{\"close\": true, \"nth\": 0}]", "\"nth\" is a whole number from 1", "nth"},
+        {"[{\"close\": 1}]", "\"close\" is true or false", "close"},
+        {"[{\"close\": true, \"percent\": 101}]", "\"percent\" is a number from 0 to 100", "percent"},
+        {"[{\"close\": true, \"versions\": [9, 3]}]", "\"versions\" goes from a lower", "versions"},
+        {"[{\"close\": true, \"when\": \"later\"}]", "\"when\" is \"before\"", "when"},
+        {"[{\"disk\": \"erase\", \"error\": \"EIO\"}]", "\"disk\" is \"read\", \"write\" or \"sync\"", "disk"},
+        {"[{\"disk\": \"write\"}]", "\"error\": \"EIO\" or \"ENOSPC\"", "error"},
+        {"[{\"disk\": \"write\", \"error\": 6}]", "\"error\": \"EIO\" or \"ENOSPC\"", "error"},
+        {"[{\"disk\": \"write\", \"error\": \"EIO\", \"delay_ms\": 5}]", "a \"disk\" rule goes with", "delay_ms"},
+        {"[{\"disk\": \"sync\", \"error\": \"ENOSPC\"}]", "only writes fail with ENOSPC", "error"},
+        {"[{\"api\": \"Produce\", \"error\": \"EIO\"}]", "that error is a disk's", "error"},
+        {"[{\"close\": true, \"from\": \"broker\"}]", "\"from\" is \"clients\" or \"nodes\"", "from"},
+        {"[{\"disk\": \"write\", \"error\": \"EIO\", \"group\": \"g\"}]", "a \"disk\" rule goes with", "group"},
+        {"[{\"close\": true, \"api\": 65536}]", "\"api\" is the name or the key", "api"},
     };
     for (size_t i = 0; i < KW_COUNTOF(cases); i++) {
         struct kb_faults *f = kb_faults_new();
-        char text[400] = "";
-        assert_int_equal(kb_faults_add(f, cases[i][0], NULL, text, sizeof(text)), KW_EINVAL);
-        if (!strstr(text, cases[i][1])) fail_msg("%s: %s", cases[i][0], text);
+        struct kb_fault_wrong w = {.rule = -1};
+        assert_int_equal(kb_faults_add(f, cases[i][0], NULL, &w), KW_EINVAL);
+        if (!strstr(w.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], w.text);
+        assert_string_equal(w.field, cases[i][2]);
+        assert_int_equal(w.rule, strncmp(w.text, "rule ", 5) == 0 ? atoi(w.text + 5) : 0);
         char *list = kb_faults_list(f); /* all or none */
         assert_string_equal(list, "{\"rules\":[]}");
         kw_free(list);
         kb_faults_free(f);
     }
     struct kb_faults *f = kb_faults_new();
-    char text[100];
-    assert_int_equal(kb_faults_add(f, "[]", NULL, text, sizeof(text)), KW_OK);
+    struct kb_fault_wrong w;
+    assert_int_equal(kb_faults_add(f, "[]", NULL, &w), KW_OK);
+    for (size_t n = 1; n < 600; n++) { /* a long name is cut, between letters */
+        char json[1400] = "{\"close\": true, \"";
+        for (size_t k = 0; k < n; k++) strcat(json, k == 0 && n % 2 ? "a" : "\xc3\xa9");
+        strcat(json, "\": 1}");
+        assert_int_equal(kb_faults_add(f, json, NULL, &w), KW_EINVAL);
+        json_t *j = json_pack("{s:s, s:s}", "text", w.text, "field", w.field);
+        assert_non_null(j);
+        json_decref(j);
+    }
     kb_faults_free(f);
 }
 
@@ -284,8 +330,8 @@ static void test_disk(void **state) {
         for (int i = 0; i < 4; i++) assert_int_equal(disk_put(&x, p), wanted[p][i]);
     assert_int_equal(kb_faults_hits(x.r.node->faults), 2);
     static const char rule[] = "{\"disk\": \"write\", \"topic\": \"__cluster_metadata\", \"error\": \"EIO\"}";
-    char text[200];
-    assert_int_equal(kb_node_faults_add(x.r.node, rule, NULL, text, sizeof(text)), KW_OK);
+    struct kb_fault_wrong wrong;
+    assert_int_equal(kb_node_faults_add(x.r.node, rule, NULL, &wrong), KW_OK);
     assert_int_equal(disk_put(&x, 1), KE_NONE);
     assert_int_equal(kb_node_state(x.r.node), KB_NODE_READY);
     struct kw_create_topics_request req;
@@ -339,14 +385,14 @@ static void test_acks_0(void **state) {
 static void test_rules_at_run_time(void **state) {
     (void)state;
     struct fixture x;
-    char text[200] = "";
+    struct kb_fault_wrong wrong;
     int32_t first = 0;
     up(&x, NULL);
     assert_int_equal(put(&x), KE_NONE);
-    assert_int_equal(kb_node_faults_add(x.r.node, "{\"api\": \"Produce\", \"error\": 7}", &first, text, sizeof(text)), KW_OK);
+    assert_int_equal(kb_node_faults_add(x.r.node, "{\"api\": \"Produce\", \"error\": 7}", &first, &wrong), KW_OK);
     assert_int_equal(first, 1);
-    assert_int_equal(kb_node_faults_add(x.r.node, "[{\"api\": \"Fetch\", \"close\": true}, {\"close\": 1}]", &first, text, sizeof(text)), KW_EINVAL);
-    assert_non_null(strstr(text, "rule 2"));
+    assert_int_equal(kb_node_faults_add(x.r.node, "[{\"api\": \"Fetch\", \"close\": true}, {\"close\": 1}]", &first, &wrong), KW_EINVAL);
+    assert_non_null(strstr(wrong.text, "rule 2"));
     assert_int_equal(put(&x), KE_REQUEST_TIMED_OUT);
     assert_int_equal(kb_node_faults_clear(x.r.node, 9, x.r.now), 0);
     assert_int_equal(kb_node_faults_clear(x.r.node, 1, x.r.now), 1);
@@ -355,7 +401,7 @@ static void test_rules_at_run_time(void **state) {
                                          "{\"api\": \"Produce\", \"times\": 1, \"stall\": true, \"when\": \"after\"}"};
     for (size_t i = 0; i < KW_COUNTOF(stalls); i++) {
         int64_t end = end_of(&x);
-        assert_int_equal(kb_node_faults_add(x.r.node, stalls[i], &first, text, sizeof(text)), KW_OK);
+        assert_int_equal(kb_node_faults_add(x.r.node, stalls[i], &first, &wrong), KW_OK);
         assert_int_equal(first, 2 + (int)i);
         size_t n;
         uint8_t *p = rig_batch(&x.r, &(struct rig_batch){.count = 1, .pid = -1, .epoch = -1, .seq = -1}, &n);
@@ -382,6 +428,7 @@ int main(void) {
         cmocka_unit_test(test_filters),
         cmocka_unit_test(test_errors_of_other_apis),
         cmocka_unit_test(test_disk),
+        cmocka_unit_test(test_errors_of_every_api),
         cmocka_unit_test(test_close),
         cmocka_unit_test(test_delay_and_throttle),
         cmocka_unit_test(test_stall),
