@@ -303,7 +303,7 @@ static void test_strange_programs(void **state) {
     chmod(path, 0700);
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         kc_test_cluster *c = NULL;
-        kc_test_options o = {.kbroker = path, .timeout_us = i == 0 ? 300000 : SECONDS(30)};
+        kc_test_options o = {.kbroker = path, .timeout_us = i == 0 ? SECONDS(2) : SECONDS(60)};
         FILE *f = fopen(path, "w");
         assert_non_null(f);
         fputs(scripts[i], f);
@@ -362,7 +362,7 @@ static void test_nodes(void **state) {
     GOOD(kc_test_wait_leader(c, "orders", 0, KC_TEST_ANYBODY, 0, &next, &error));
     assert_int_not_equal(next, leader);
     assert_int_equal(send_one(client, "orders", "between", &report), KC_OK);
-    BAD(kc_test_wait_leader(c, "orders", 0, leader, 300000, NULL, &error), KC_TIMED_OUT, "in sync");
+    BAD(kc_test_wait_leader(c, "orders", 0, leader, SECONDS(2), NULL, &error), KC_TIMED_OUT, "in sync");
     BAD(kc_test_node_kill(c, leader, &error), KC_UNSUPPORTED, "run");
     GOOD(kc_test_node_start(c, leader, &error));
     GOOD(kc_test_wait_isr(c, "orders", 0, (const int32_t[]){0, 1, 2}, 3, 0, &error));
@@ -389,7 +389,7 @@ static void test_several_at_once(void **state) {
     GOOD(kc_test_nodes(c, KC_TEST_STOP, both, 2, &error));
     assert_int_equal(node_of(c, 0).state, KC_TEST_NODE_DOWN);
     assert_int_equal(node_of(c, 1).state, KC_TEST_NODE_DOWN);
-    BAD(kc_test_wait_leader(c, "t", 0, 0, 200000, NULL, &error), KC_TIMED_OUT, "no broker tells");
+    BAD(kc_test_wait_leader(c, "t", 0, 0, SECONDS(1), NULL, &error), KC_TIMED_OUT, "no broker tells");
     GOOD(kc_test_nodes(c, KC_TEST_START, both, 2, &error));
     GOOD(kc_test_wait_isr(c, "t", 0, both, 2, 0, &error));
     BAD(kc_test_node_wipe(c, 1, &error), KC_UNSUPPORTED, "run");
@@ -420,10 +420,10 @@ static void test_wrong_orders(void **state) {
     BAD(kc_test_nodes(c, KC_TEST_KILL, NULL, 1, &error), KC_INVALID, "named");
     BAD(kc_test_node_start(c, 0, &error), KC_UNSUPPORTED, "0");
     BAD(kc_test_status(c, none, 1, &(char *){NULL}, &error), KC_INVALID, "7");
-    BAD(kc_test_wait_leader(c, "nowhere", 0, KC_TEST_ANYBODY, 200000, NULL, &error), KC_TIMED_OUT, "there is no topic nowhere");
+    BAD(kc_test_wait_leader(c, "nowhere", 0, KC_TEST_ANYBODY, SECONDS(1), NULL, &error), KC_TIMED_OUT, "there is no topic nowhere");
     GOOD(kc_test_topic_create(c, "t", 2, 1, NULL, 0, &error));
-    BAD(kc_test_wait_leader(c, "t", 5, KC_TEST_ANYBODY, 200000, NULL, &error), KC_TIMED_OUT, "has no partition 5, only 2");
-    BAD(kc_test_wait_isr(c, "t", 0, (const int32_t[]){0, 1}, 2, 200000, &error), KC_TIMED_OUT, "t-0 is led by 0");
+    BAD(kc_test_wait_leader(c, "t", 5, KC_TEST_ANYBODY, SECONDS(1), NULL, &error), KC_TIMED_OUT, "has no partition 5, only 2");
+    BAD(kc_test_wait_isr(c, "t", 0, (const int32_t[]){0, 1}, 2, SECONDS(1), &error), KC_TIMED_OUT, "t-0 is led by 0");
     BAD(kc_test_wait_leader(c, "t", -1, 0, 0, NULL, &error), KC_INVALID, "partition");
     BAD(kc_test_wait_leader(c, NULL, 0, 0, 0, NULL, &error), KC_INVALID, "topic");
     GOOD(kc_test_wait_isr(c, "t", 1, (const int32_t[]){0}, 1, KC_FOREVER, &error));
@@ -480,7 +480,7 @@ static void test_assigned(void **state) {
     GOOD(kc_test_fault_add_json(c, "{\"api\": \"JoinGroup\", \"stall\": true}", NULL, 0, NULL, &error));
     GOOD(kc_consumer_new(client, NULL, KC_PROCESSED_BY_POLL, &second, &error));
     GOOD(kc_consumer_subscribe(second, &topic, 1, &error));
-    BAD(kc_test_wait_assigned(second, 500000, &error), KC_TIMED_OUT, "join");
+    BAD(kc_test_wait_assigned(second, SECONDS(3), &error), KC_TIMED_OUT, "join");
     kc_consumer_free(first);
     kc_consumer_free(second);
     kc_client_free(client);

@@ -109,13 +109,13 @@ static void test_wrong_answers(void **state) {
 
 static void test_answers_that_are_lacking(void **state) {
     (void)state;
-    struct server s = {.answer = HEAD("200 OK") CLUSTER, .step = 5};
+    struct server s = {.answer = HEAD("200 OK") CLUSTER, .step = 40};
     kc_test_cluster *c = NULL;
     kc_test_info *info = NULL;
     kc_test_rule *rule = NULL;
     int64_t n;
     server_start(&s);
-    GOOD(kc_test_cluster_attach(s.where, 300000, &c, &error));
+    GOOD(kc_test_cluster_attach(s.where, SECONDS(3), &c, &error));
     assert_string_equal(kc_test_cluster_bootstrap(c), "127.0.0.1:1");
     GOOD(kc_test_describe(c, &info, &error));
     assert_int_equal(kc_test_info_node_count(info), 0);
