@@ -8,7 +8,7 @@
 
 #include "cli.h"
 
-#include <sys/types.h>
+#include <kclient/kclient_test.h>
 
 enum { BENCH_CELLS_MAX = 16, BENCH_ROUNDS_MAX = 99, BENCH_ERRORS_MAX = 24, BENCH_PAIRS_MAX = 16, BENCH_CLAIMS_MAX = 8, BENCH_BROKERS = 4, BENCH_CASES = 5 };
 
@@ -101,21 +101,13 @@ size_t bench_claims(const struct bench_scenario *s, enum bench_mode mode, const 
 
 /* ---- A cluster of its own (bench_cluster.c) ---- */
 
-struct bench_cluster {
-    pid_t pid;
-    int keep;   /* the other end of its standard input: it ends with this */
-    int errors; /* what it says on stderr, a file without a name */
-    uint16_t admin_port;
-    char bootstrap[512];
-};
 /* CLI_OK, or the exit code with the error printed. data NULL: a temporary folder, removed at the end. controllers 0: brokers are the quorum. */
-int bench_cluster_start(struct bench_cluster *c, int brokers, int controllers, const char *data);
-void bench_cluster_stop(struct bench_cluster *c); /* no process of it is left; fine when none was started */
-/* Begins to "kill" or "start" nodes, without waiting: a descriptor, -1 when the cluster is not there. */
-int bench_cluster_ask(const struct bench_cluster *c, const char *what, const int *ids, int count);
-/* 0: under way. 1: done, the descriptor is closed. -1: it failed, told on stderr; closed. */
-int bench_cluster_answered(int fd);
-int bench_cluster_do(const struct bench_cluster *c, const char *what, const int *ids, int count); /* the same, waited for: CLI_OK or CLI_FAILURE */
+int bench_cluster_start(kc_test_cluster **out, int brokers, int controllers, const char *data);
+/* Begins to do something to nodes (enum kc_test_action), without waiting; NULL: it could not, told on stderr. */
+struct bench_order;
+struct bench_order *bench_cluster_ask(kc_test_cluster *c, int32_t action, const int32_t *ids, size_t count);
+/* 0: under way (never with wait). 1: done. -1: it failed, told on stderr. Unless 0, the order is gone. */
+int bench_cluster_answered(struct bench_order *o, bool wait);
 
 /* ---- Running ---- */
 
@@ -133,7 +125,7 @@ struct bench_run {
     int64_t records, seconds, rounds, size; /* records 0: by time */
     bool modes[BENCH_MODES], own, json;
     const char *data, *json_file, *svg_file;
-    struct bench_cluster cluster;
+    kc_test_cluster *cluster; /* its own; NULL: one that is given */
     int brokers; /* that there are */
     double load; /* of the machine before */
     int cpus;

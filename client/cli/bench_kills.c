@@ -7,11 +7,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SLICE_US = 20000, OUTAGE_US = 1000000, SENT_MAX = 50000000 };
 static const struct bench_cell setting = {12, 4, 2, -1, 0};
-static const int victims[] = {1, 2, 3};
+static const int32_t victims[] = {1, 2, 3}; /* two of them: the last two */
+enum { VICTIMS = 3 };
 
 enum phase { BEFORE, KILLING, KILLED, STARTING, OVER };
 enum told { NOTHING, ACKED, MAYBE, NOT_STORED };
@@ -26,7 +26,7 @@ struct play {
     uint8_t *told, *copies; /* a byte a record */
     uint64_t room, sent, done;
     enum phase phase;
-    int order; /* the cluster's answer to it is waited for */
+    struct bench_order *order; /* under way; NULL: none */
     int64_t start, end, killed_at;
 };
 
@@ -39,29 +39,31 @@ static bool is_time_to_kill(const struct play *p) {
 }
 
 static int move_on(struct play *p, enum phase next) {
-    int answered = bench_cluster_answered(p->order);
+    int answered = bench_cluster_answered(p->order, false);
     if (answered == 0) return CLI_OK;
-    p->order = -1;
+    p->order = NULL;
     if (answered < 0) return CLI_FAILURE;
     p->phase = next;
     p->killed_at = cli_now_us();
     return CLI_OK;
 }
 
+static int order(struct play *p, int32_t action, enum phase phase) {
+    size_t kills = (size_t)p->c->kills;
+    p->order = bench_cluster_ask(p->r->cluster, action, victims + VICTIMS - kills, kills);
+    p->phase = phase;
+    return p->order ? CLI_OK : CLI_FAILURE;
+}
+
 static int act(struct play *p) {
-    int kills = p->c->kills;
     switch (p->phase) {
     case BEFORE:
         if (!is_time_to_kill(p)) return CLI_OK;
-        p->order = bench_cluster_ask(&p->r->cluster, "kill", victims + 3 - kills, kills);
-        p->phase = KILLING;
-        return p->order < 0 ? CLI_FAILURE : CLI_OK;
+        return order(p, KC_TEST_KILL, KILLING);
     case KILLING: return move_on(p, p->c->restart ? KILLED : OVER);
     case KILLED:
         if (cli_now_us() - p->killed_at < OUTAGE_US) return CLI_OK;
-        p->order = bench_cluster_ask(&p->r->cluster, "start", victims + 3 - kills, kills);
-        p->phase = STARTING;
-        return p->order < 0 ? CLI_FAILURE : CLI_OK;
+        return order(p, KC_TEST_START, STARTING);
     case STARTING: return move_on(p, OVER);
     case OVER: break;
     }
@@ -137,7 +139,7 @@ static int send_all(struct play *p) {
         cli_session_logs(&p->r->s);
     }
     p->end = cli_now_us();
-    if (p->order >= 0) close(p->order);
+    if (p->order) (void)bench_cluster_answered(p->order, true);
     if (cli_interrupted) return cli_fail("bench", KC_CANCELLED, NULL);
     if (err != KC_OK) return cli_fail("bench: send", err, NULL);
     return p->phase == OVER ? CLI_OK : CLI_FAILURE;
@@ -191,13 +193,16 @@ static int perform(struct play *p) {
 }
 
 int bench_kills(struct bench_run *r, enum bench_mode mode, size_t which) {
-    struct play p = {.r = r, .c = &bench_kill_cases[which], .out = &r->kills[mode][which], .mode = mode, .order = -1};
+    struct play p = {.r = r, .c = &bench_kill_cases[which], .out = &r->kills[mode][which], .mode = mode};
     int rc = perform(&p);
     kc_producer_free(p.producer);
     free(p.told);
     free(p.copies);
     p.out->ran = rc == CLI_OK;
-    if (rc == CLI_OK && !p.c->restart) rc = bench_cluster_do(&r->cluster, "start", victims + 3 - p.c->kills, p.c->kills);
+    if (rc == CLI_OK && !p.c->restart) { /* the next case begins with all four */
+        rc = order(&p, KC_TEST_START, OVER);
+        if (rc == CLI_OK) rc = bench_cluster_answered(p.order, true) == 1 ? CLI_OK : CLI_FAILURE;
+    }
     if (rc == CLI_OK) bench_topic_delete(r, &p.topic);
     return rc;
 }

@@ -136,7 +136,7 @@ static int tell(const struct bench_run *r) {
 static int perform(struct bench_run *r, const struct bench_run *given) {
     bool kills = r->scenario->number == 5;
     int rc = r->own ? bench_cluster_start(&r->cluster, BENCH_BROKERS, kills ? 3 : 0, r->data) : CLI_OK;
-    if (rc == CLI_OK && r->own) r->s.brokers = r->cluster.bootstrap;
+    if (rc == CLI_OK && r->own) r->s.brokers = kc_test_cluster_bootstrap(r->cluster);
     if (rc == CLI_OK) rc = open_session(r, given);
     if (rc == CLI_OK) rc = count_brokers(r);
     if (rc == CLI_OK) rc = bench_pool_make(&r->pool, (size_t)r->size, false);
@@ -227,11 +227,11 @@ static int run_command(struct cli_command *c, struct bench_run *r, const char *c
     struct bench_run *run = malloc(sizeof *run); /* hundreds of kilobytes with its results */
     if (!run) return cli_fail("bench", KC_NO_MEMORY, NULL);
     *run = *r;
-    run->cluster = (struct bench_cluster){.keep = -1, .errors = -1};
     cli_catch_signals(NULL, NULL);
     rc = perform(run, r);
     cli_session_close(&run->s);
-    bench_cluster_stop(&run->cluster);
+    if (run->cluster && run->data) (void)kc_test_cluster_stop(run->cluster, NULL); /* in order: what is kept can be looked at */
+    kc_test_cluster_free(run->cluster);
     free(run->pool.p);
     free(run);
     return rc;

@@ -252,7 +252,7 @@ def wrong_words_are_told(folder):
 @test
 def what_cannot_be_is_told_before_it_takes_time(folder):
     for args, env, words in ((["--svg", folder / "no" / "x.svg"], {}, ["x.svg cannot be written"]), (["--json-file", folder], {}, ["cannot be written"]),
-                             ([], {"KBROKER": "/no/kbroker"}, ["KBROKER=/no/kbroker"]), (["--data", "/proc/x"], {}, ["the cluster did not start", "/proc/x"])):
+                             ([], {"KBROKER": "/no/kbroker"}, ["KBROKER=/no/kbroker", "-b HOST:PORT"]), (["--data", "/proc/x"], {}, ["the cluster did not start", "/proc/x"])):
         r = bench(1, *args, env={**os.environ, **env})
         equal((r.returncode, r.stdout), (1, ""), f"{args}")
         holds(r.stderr, *words)
@@ -261,7 +261,7 @@ def what_cannot_be_is_told_before_it_takes_time(folder):
     alone.chmod(0o755)
     r = run(alone, "bench", "scenario", "1", env={"PATH": str(folder)})
     equal(r.returncode, 1)
-    holds(r.stderr, "nor beside kc", "nor in PATH", "-b HOST:PORT")
+    holds(r.stderr, "kbroker is not found", str(folder / "kbroker"), "-b HOST:PORT")
 
 
 @test
