@@ -81,6 +81,7 @@ int bench_topic_settle(struct bench_run *r, const struct bench_topic *t, int32_t
         cli_pause(LOOK_US);
     }
     if (cli_interrupted) return cli_fail("bench", KC_CANCELLED, NULL);
+    cli_progress_clear();
     fprintf(stderr, "kc: bench: topic %s is not as it should be after %lld s: %s\n  kc topic describe and kc cluster tell more\n", t->name,
             (long long)(limit_us / 1000000), missing);
     return CLI_FAILURE;
@@ -197,6 +198,7 @@ static kc_err one_by_one(struct round *d) {
 
 static void tell_failed(const struct round *d) {
     if (d->failed == 0) return;
+    cli_progress_clear();
     fprintf(stderr, "kc: bench: %llu of %llu records failed:", (unsigned long long)d->failed, (unsigned long long)d->done);
     for (size_t i = 0; i < d->out->errors.count; i++) fprintf(stderr, "%s %s", i ? "," : "", kc_err_name(d->out->errors.v[i].code));
     fprintf(stderr, "\n");

@@ -238,6 +238,7 @@ void cli_progress_start(struct cli_progress *p, const char *label, uint64_t tota
 void cli_progress_show(struct cli_progress *p, uint64_t records, uint64_t bytes);
 void cli_progress_say(struct cli_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* in place of the counts */
 void cli_progress_end(struct cli_progress *p);
+void cli_progress_clear(void); /* before anything else is said on stderr, where a line stands */
 
 /* A table on stdout: columns as wide as their widest cell, the last one free. */
 struct cli_table;

@@ -67,6 +67,7 @@ static const char *advice(kc_err code, const kc_error *error) {
 
 int cli_fail(const char *what, kc_err code, kc_error *error) {
     fflush(stdout);
+    cli_progress_clear();
     if (cli_interrupted) {
         fprintf(stderr, "kc: %s: interrupted\n", what);
     } else {
@@ -207,7 +208,10 @@ void cli_session_logs(struct cli_session *s) {
     int32_t level;
     int64_t at_ms;
     while (s->client && kc_client_log(s->client, &level, &at_ms, text, sizeof text) == 1)
-        if (s->verbose || level <= 4) fprintf(stderr, "kc: %s%s\n", level <= 3 ? "error: " : level == 4 ? "warning: " : "", text);
+        if (s->verbose || level <= 4) {
+            cli_progress_clear();
+            fprintf(stderr, "kc: %s%s\n", level <= 3 ? "error: " : level == 4 ? "warning: " : "", text);
+        }
 }
 
 void cli_session_close(struct cli_session *s) {

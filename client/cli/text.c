@@ -215,6 +215,13 @@ const char *cli_ids_text(char *text, size_t size, const int32_t *v, size_t n) {
 
 /* ---- Progress ---- */
 
+static bool line_stands; /* a progress line, without its end */
+
+void cli_progress_clear(void) {
+    if (line_stands) fprintf(stderr, "\r\033[K");
+    line_stands = false;
+}
+
 void cli_progress_start(struct cli_progress *p, const char *label, uint64_t total) {
     p->on = isatty(2);
     p->started_us = p->shown_us = cli_now_us();
@@ -228,6 +235,7 @@ void cli_progress_show(struct cli_progress *p, uint64_t records, uint64_t bytes)
     if (now - p->shown_us < 200000) return;
     p->shown_us = now;
     double s = (double)(now - p->started_us) / 1e6;
+    line_stands = true;
     fprintf(stderr, "\r\033[K%s %llu", p->label, (unsigned long long)records);
     if (p->total) fprintf(stderr, "/%llu (%d %%)", (unsigned long long)p->total, (int)(records * 100 / p->total));
     fprintf(stderr, "  %.0f/s  %.1f MB/s", (double)records / s, (double)bytes / s / 1e6);
@@ -237,13 +245,14 @@ void cli_progress_say(struct cli_progress *p, const char *fmt, ...) {
     va_list ap;
     if (!p->on) return;
     va_start(ap, fmt);
+    line_stands = true;
     fprintf(stderr, "\r\033[K");
     vfprintf(stderr, fmt, ap);
     va_end(ap);
 }
 
 void cli_progress_end(struct cli_progress *p) {
-    if (p->on) fprintf(stderr, "\r\033[K");
+    if (p->on) cli_progress_clear();
 }
 
 #define TABLE_COLUMNS_MAX 16

@@ -233,6 +233,32 @@ def progress_goes_to_a_terminal_and_fits_it(folder):
 
 
 @test
+def an_interrupt_is_told_on_a_line_of_its_own(folder):
+    outer, inner = pty.openpty()
+    p = subprocess.Popen([KC, "bench", "scenario", "2", "--seconds", "60", "--rounds", "1"], stdout=subprocess.DEVNULL, stderr=inner)
+    scene._children.append(p)
+    os.close(inner)
+    seen = b""
+    while b"scenario 2: " not in seen:
+        if not select.select([outer], [], [], 60)[0]:
+            raise AssertionError(f"no progress in a minute: {seen}")
+        seen += os.read(outer, 65536)
+    p.send_signal(signal.SIGINT)
+    try:
+        while select.select([outer], [], [], 60)[0]:
+            more = os.read(outer, 65536)
+            if not more:
+                break
+            seen += more
+    except OSError:  # the terminal's other end is closed: all was said
+        pass
+    os.close(outer)
+    equal(p.wait(60), 1)
+    holds(seen.decode(), "\r\x1b[Kkc: bench")
+    holds(seen.decode().rsplit("\x1b[K", 1)[1], "interrupted")
+
+
+@test
 def wrong_words_are_told(folder):
     for args, words in (([], ["1 to 5", "--list"]), (["6"], ["no scenario"]), (["x"], ["no scenario"]), (["1", "2"], ["too many"]), (["1", "--mode", "fast"], ["pipelined, sync or both"]),
                         (["1", "--records", "5", "--seconds", "2"], ["one or the other"]), (["1", "-b", "x", "--data", "y"], ["one or the other"]), (["5", "--rounds", "3"], ["record by record"]),
