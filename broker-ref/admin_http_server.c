@@ -78,20 +78,27 @@ void kb_http_answer(struct kb_http_request *r, int status, const char *json) {
         if (r->h->ports[i].daemon) uv_timer_start(&r->h->ports[i].timer, timed, 0, 0);
 }
 
+json_t *kb_http_json_text(const char *text) {
+    json_t *whole = json_string(text);
+    char *plain = whole ? NULL : strdup(text);
+    for (char *p = plain; p && *p; p++)
+        if ((unsigned char)*p >= 0x80) *p = '?';
+    if (plain) whole = json_string(plain);
+    free(plain);
+    return whole;
+}
+
 void kb_http_refuse(struct kb_http_request *r, int status, const char *fmt, ...) {
-    char text[2000], json[4200];
-    size_t n = 0;
+    char text[2000];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    n = (size_t)snprintf(json, sizeof(json), "{\"error\":\"");
-    for (const char *p = text; *p; p++) {
-        if (*p == '"' || *p == '\\') json[n++] = '\\';
-        json[n++] = (unsigned char)*p < ' ' ? ' ' : *p;
-    }
-    memcpy(json + n, "\"}", 3);
-    kb_http_answer(r, status, json);
+    json_t *root = json_pack("{s:o}", "error", kb_http_json_text(text));
+    char *json = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    kb_http_answer(r, status, json ? json : "{\"error\":\"out of memory\"}");
+    free(json);
+    json_decref(root);
 }
 
 static enum MHD_Result send_answer(struct kb_http_request *r) {

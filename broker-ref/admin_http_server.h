@@ -6,6 +6,7 @@
 #ifndef KB_ADMIN_HTTP_SERVER_H
 #define KB_ADMIN_HTTP_SERVER_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <uv.h>
@@ -44,6 +45,9 @@ bool kb_http_is(const struct kb_http_request *r, const char *method);
 const char *kb_http_path(const struct kb_http_request *r);
 const char *kb_http_query(const struct kb_http_request *r, const char *name); /* ?name=…; NULL: there is none. Only within handle */
 const char *kb_http_body(const struct kb_http_request *r);                    /* "" without one */
+
+/* A string of JSON, whatever the bytes are: a path need not be UTF-8. NULL: no memory. */
+json_t *kb_http_json_text(const char *text);
 
 /* The one answer; the request is gone after it. */
 void kb_http_answer(struct kb_http_request *r, int status, const char *json);

@@ -57,8 +57,9 @@ char *kb_cluster_describe(struct kb_cluster *c) {
     char *bootstrap = kb_cluster_bootstrap(c), *data = realpath(c->dir, NULL);
     json_t *nodes = json_array();
     for (size_t i = 0; i < c->plan.count; i++) json_array_append_new(nodes, describe_node(&c->plan.nodes[i], &c->children[i]));
-    json_t *root = json_pack("{s:s, s:s, s:s, s:b, s:s, s:o}", "version", KB_VERSION, "bootstrap", bootstrap ? bootstrap : "", "data", data ? data : c->dir,
-                             "ephemeral", c->ephemeral, "clock", c->clock_is_virtual ? "virtual" : "real", "nodes", nodes);
+    json_t *root = json_pack("{s:s, s:s, s:o, s:b, s:s, s:o}", "version", KB_VERSION, "bootstrap", bootstrap ? bootstrap : "", "data",
+                             kb_http_json_text(data ? data : c->dir), "ephemeral", c->ephemeral, "clock", c->clock_is_virtual ? "virtual" : "real", "nodes",
+                             nodes);
     char *json = root && bootstrap ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     free(bootstrap);

@@ -31,7 +31,7 @@ def run(*args, stdin=b"", timeout=60, **kw):
     """A finished command: .returncode, .stdout, .stderr as text."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
-    r = subprocess.run([str(a) for a in args], input=stdin, capture_output=True, timeout=timeout, **kw)
+    r = subprocess.run([a if isinstance(a, bytes) else str(a) for a in args], input=stdin, capture_output=True, timeout=timeout, **kw)
     r.stdout, r.stderr = r.stdout.decode(errors="replace"), r.stderr.decode(errors="replace")
     return r
 

@@ -250,6 +250,18 @@ def one_virtual_clock_for_all_nodes_whenever_they_hear_of_it(folder):
 
 
 @test
+def a_folder_need_not_be_of_utf_8(folder):
+    data = os.fsencode(folder) + b"/caf\xe9 \"q\""
+    kit = Kit("--data", os.fsdecode(data), ephemeral=False)
+    equal(kit.ok("GET", "/cluster")["data"], f'{folder}/caf? "q"')
+    kit.ok("POST", "/snapshots", {"save": "s"})
+    kit.refused(409, "POST", "/snapshots", {"save": "s"}, 'caf? "q"/snapshots/s')
+    kit.ok("POST", "/snapshots", {"restore": "s"})
+    equal(run(KBROKER, "snapshot", "save", b"caf\xe9".decode("utf-8", "surrogateescape"), "--data", data).returncode, 1)
+    equal(kit.end(), 0)
+
+
+@test
 def many_ask_at_the_same_time_and_some_hang_up(folder):
     kit = Kit(nodes=2)
     host = kit.url.split("//")[1]
