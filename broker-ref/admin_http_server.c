@@ -19,7 +19,7 @@
 #include "shell_command.h"
 #include "shell_parts.h"
 
-enum { BODY_MAX = 1 << 20, CONNECTIONS_MAX = 64, TIMEOUT_S = 10, PORTS = 2, BACKLOG = 16 };
+enum { BODY_MAX = 1 << 20, CONNECTIONS_MAX = 64, TIMEOUT_S = 10, PORTS = 2, BACKLOG = 256 };
 
 struct port {
     struct kb_http *h;

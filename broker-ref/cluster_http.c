@@ -13,7 +13,7 @@
 
 #include "shell_command.h"
 
-enum { WAIT_S = 5 };
+enum { WAIT_S = 15 }; /* a busy machine is no reason to give a node up */
 
 /* A request that is passed on. */
 struct passed {

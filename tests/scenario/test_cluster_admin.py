@@ -199,10 +199,10 @@ def a_node_that_does_not_answer_is_named_and_holds_nobody_up(folder):
         for _ in range(20):
             equal(kit.ok("GET", "/cluster")["nodes"][0]["pid"], pid)  # meanwhile others are served
         t.join(60)
-        if time.monotonic() - began < 4:
+        if time.monotonic() - began < 14:
             raise AssertionError("it did not wait")
         equal(result[0][0], 500)
-        holds(result[0][1]["error"], "node 0 did not answer within 5 s")
+        holds(result[0][1]["error"], "node 0 did not answer within 15 s")
 
 
 @test
@@ -277,12 +277,12 @@ def many_ask_at_the_same_time_and_some_hang_up(folder):
         return len(goes_on) >= 10 and all(goes_on[-10:])
     eventually("it goes on", settled, 60)
     results = []
-    threads = [threading.Thread(target=lambda: results.append(kit.ask("GET", "/status")[0])) for _ in range(30)]
+    threads = [threading.Thread(target=lambda: results.append(kit.ask("GET", "/status"))) for _ in range(30)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    equal(results, [200] * 30)
+    equal([r for r in results if r[0] != 200], [])
     starts = []
     kit.do("kill", 0, 1)
     waiting = threading.Thread(target=lambda: starts.append(kit.ask("POST", "/nodes", {"do": "start", "ids": [0, 1]})))
