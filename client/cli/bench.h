@@ -49,7 +49,7 @@ void bench_errors_note(struct bench_errors *e, kc_err code, bool met, bool ended
 struct bench_result { /* of a cell in one mode */
     double rate[BENCH_ROUNDS_MAX];
     int rounds; /* that were measured; 0: not yet, or skipped */
-    uint64_t records, failed, stored; /* over all rounds */
+    uint64_t records, failed, stored, batches; /* over all rounds */
     int64_t cpu_ns;
     struct bench_errors errors;
     double median, low, high; /* records a second */

@@ -7,8 +7,8 @@ const char bench_json_schema[] =
     "The JSON object, of every scenario:\n"
     "scenario, title, version; brokers, own (started by kc), cpus, load (of the machine, before); size; records or seconds (a cell); rounds\n"
     "1 to 4: cells [{partitions, rf, min_isr, acks, published, published_ratio (to the first cell; null: no figure), pipelined, one_by_one}], each of "
-    "the two null (not measured) or {records_per_s (median), ratio, low, high, rounds [records_per_s], records, failed, stored, cpu_ns_per_record, "
-    "errors {NAME: records}}; conclusions [{claim, mode, verdict (\"holds\", \"within noise\", \"does not hold\", \"not measured\"), pairs "
+    "the two null (not measured) or {records_per_s (median), ratio, low, high, rounds [records_per_s], records, failed, stored, records_per_batch, "
+    "cpu_ns_per_record, errors {NAME: records}}; conclusions [{claim, mode, verdict (\"holds\", \"within noise\", \"does not hold\", \"not measured\"), pairs "
     "[{a, b (cells, from 0), ratio, noise, published_ratio, verdict}]}]\n"
     "5: cases [{name, mode, retries, idempotence, killed, restarted, published, published_note, records_per_s (acked), seconds, sent, acked, failed, "
     "stored (different records), lost (acked, not there), doubled, extra_copies, failed_but_stored, told_wrong (reported as not stored, and there), "
@@ -46,8 +46,9 @@ static void result(FILE *f, const struct bench_result *o, const struct bench_res
     figure(f, "ratio", base->median > 0 ? o->median / base->median : 0, 3);
     fprintf(f, ",\"low\":%.0f,\"high\":%.0f,\"rounds\":[", o->low, o->high);
     for (int i = 0; i < o->rounds; i++) fprintf(f, "%s%.0f", i ? "," : "", o->rate[i]);
-    fprintf(f, "],\"records\":%llu,\"failed\":%llu,\"stored\":%llu,\"cpu_ns_per_record\":%.0f,\"errors\":{", (unsigned long long)o->records,
-            (unsigned long long)o->failed, (unsigned long long)o->stored, o->records ? (double)o->cpu_ns / (double)o->records : 0);
+    fprintf(f, "],\"records\":%llu,\"failed\":%llu,\"stored\":%llu,\"records_per_batch\":%.1f,\"cpu_ns_per_record\":%.0f,\"errors\":{",
+            (unsigned long long)o->records, (unsigned long long)o->failed, (unsigned long long)o->stored,
+            o->batches ? (double)o->records / (double)o->batches : 0, o->records ? (double)o->cpu_ns / (double)o->records : 0);
     for (size_t i = 0; i < o->errors.count; i++)
         fprintf(f, "%s\"%s\":%llu", i ? "," : "", kc_err_name(o->errors.v[i].code), (unsigned long long)o->errors.v[i].ended);
     fputs("}}", f);

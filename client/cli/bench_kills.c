@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_US = 20000, OUTAGE_US = 1000000, SENT_MAX = 50000000 };
+enum { SLICE_US = 20000, OUTAGE_US = 2000000, SENT_MAX = 50000000 };
 static const struct bench_cell setting = {12, 4, 2, -1, 0};
 static const int32_t victims[] = {1, 2, 3}; /* two of them: the last two */
 enum { VICTIMS = 3 };

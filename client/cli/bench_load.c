@@ -233,7 +233,10 @@ static int measure(struct round *d, enum bench_mode mode, const struct bench_cel
     d->end = cli_now_us();
     d->out->cpu_ns += bench_cpu_ns() - cpu;
     if (err != KC_OK || cli_interrupted) return cli_fail("bench: send", err, NULL);
+    kc_producer_stats stats = {0};
     (void)kc_producer_close(d->producer, 5000000, NULL);
+    (void)kc_producer_stats_get(d->producer, &stats, sizeof stats);
+    d->out->batches += stats.batches_sent > (uint64_t)cell->partitions ? stats.batches_sent - (uint64_t)cell->partitions : 0; /* those that warmed up */
     tell_failed(d);
     return count_stored(d, cell);
 }

@@ -52,7 +52,7 @@ def check_cells(number, d, rounds, records):
         for mode in ("pipelined", "one_by_one"):
             m = c[mode]
             equal((m["records"], m["failed"], m["stored"], len(m["rounds"]), m["errors"]), (records * rounds, 0, records * rounds, rounds, {}), f"{c}")
-            if not m["low"] <= m["records_per_s"] <= m["high"] or m["low"] <= 0:
+            if not m["low"] <= m["records_per_s"] <= m["high"] or m["low"] <= 0 or not 1 <= m["records_per_batch"] <= (16 if mode == "pipelined" else 1):
                 raise AssertionError(f"{m}")
     equal(d["cells"][0]["pipelined"]["ratio"], 1)
     for claim in d["conclusions"]:
