@@ -11,9 +11,9 @@ import (
 	"runtime"
 )
 
-// Admin administers a cluster: topics, configurations, records, leaders, groups. It needs no Close; it lives as long as its client. All methods may be
-// called from any goroutine. A call ends by ctx, or after default.api.timeout.ms when that has no deadline. Calls over several items give the first
-// item's error; each item's own is in the results.
+// Admin administers a cluster: topics, configurations, records, leaders, groups. It needs no Close; it lives as long as its client. All methods may
+// be called from any goroutine. A call ends by ctx, or after default.api.timeout.ms when that has no deadline. Calls over several items give the
+// first item's error; each item's own is in the results.
 type Admin struct{ client *Client }
 
 // NewAdmin gives the administration of a client's cluster.
@@ -95,7 +95,8 @@ func (a *Admin) createTopics(ctx context.Context, topics []NewTopic, validate C.
 		}
 	}
 	return a.items(ctx, what, func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_create_topics_start(a.client.c.h, first(raw), C.sizeof_kc_topic_new, C.size_t(len(raw)), validate, callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_create_topics_start(a.client.c.h, first(raw), C.sizeof_kc_topic_new, C.size_t(len(raw)), validate, callTimeout(ctx), opaque, op,
+			e)
 	})
 }
 

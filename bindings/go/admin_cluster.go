@@ -96,7 +96,8 @@ func (out *Cluster) read(info *C.kc_cluster_info) {
 		for k := C.size_t(0); k < t.partition_count; k++ {
 			var p C.kc_partition_info
 			C.kc_cluster_info_partition(info, i, k, &p)
-			topic.Partitions = append(topic.Partitions, Partition{int32(p.partition), int32(p.leader), int32(p.leader_epoch), numbers(p.replicas, p.replica_count),
+			topic.Partitions = append(topic.Partitions, Partition{int32(p.partition), int32(p.leader), int32(p.leader_epoch), numbers(p.replicas,
+				p.replica_count),
 				numbers(p.isr, p.isr_count), numbers(p.offline, p.offline_count), int64(p.log_start), int64(p.high_watermark), int64(p.log_end),
 				codeError(p.err, "describing "+topic.Name)})
 		}
@@ -120,7 +121,8 @@ const (
 	ElectUnclean   Election = C.KC_ELECT_UNCLEAN   // any live replica, where none in sync is left: records that only the others had are lost
 )
 
-// ElectLeaders elects leaders of partitions; none: of all that need it. Where the wanted one leads already, the item's Err is [ErrElectionNotNeeded], and the call succeeds.
+// ElectLeaders elects leaders of partitions; none: of all that need it. Where the wanted one leads already, the item's Err is
+// [ErrElectionNotNeeded], and the call succeeds.
 func (a *Admin) ElectLeaders(ctx context.Context, election Election, parts ...TopicPartition) ([]ItemResult, error) {
 	var m cmem
 	defer m.free()
@@ -129,7 +131,8 @@ func (a *Admin) ElectLeaders(ctx context.Context, election Election, parts ...To
 		raw[i].topic, raw[i].partition = m.string(p.Topic), C.int32_t(p.Partition)
 	}
 	return a.items(ctx, "electing leaders", func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_elect_leaders_start(a.client.c.h, C.int32_t(election), first(raw), C.sizeof_kc_partition_item, C.size_t(len(raw)), callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_elect_leaders_start(a.client.c.h, C.int32_t(election), first(raw), C.sizeof_kc_partition_item, C.size_t(len(raw)),
+			callTimeout(ctx), opaque, op, e)
 	})
 }
 
@@ -141,7 +144,8 @@ type Reassignment struct {
 	Adding, Removing []int32 // of a move
 }
 
-// AlterReassignments has partitions moved onto other brokers, or stops that. No error says that the moves began: ListReassignments shows them until they are done.
+// AlterReassignments has partitions moved onto other brokers, or stops that. No error says that the moves began: ListReassignments shows them until
+// they are done.
 func (a *Admin) AlterReassignments(ctx context.Context, moves ...Reassignment) ([]ItemResult, error) {
 	var m cmem
 	defer m.free()
@@ -153,7 +157,8 @@ func (a *Admin) AlterReassignments(ctx context.Context, moves ...Reassignment) (
 		}
 	}
 	return a.items(ctx, "moving partitions", func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_alter_reassignments_start(a.client.c.h, first(raw), C.sizeof_kc_partition_item, C.size_t(len(raw)), callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_alter_reassignments_start(a.client.c.h, first(raw), C.sizeof_kc_partition_item, C.size_t(len(raw)), callTimeout(ctx), opaque, op,
+			e)
 	})
 }
 
@@ -209,7 +214,8 @@ func (a *Admin) DescribeQuorum(ctx context.Context) (*Quorum, error) {
 			return
 		}
 		defer C.kc_quorum_info_free(q)
-		out.Leader, out.Epoch, out.HighWatermark = int32(C.kc_quorum_info_leader(q)), int32(C.kc_quorum_info_epoch(q)), int64(C.kc_quorum_info_high_watermark(q))
+		out.Leader, out.Epoch, out.HighWatermark = int32(C.kc_quorum_info_leader(q)), int32(C.kc_quorum_info_epoch(q)),
+			int64(C.kc_quorum_info_high_watermark(q))
 		for i := C.size_t(0); i < C.kc_quorum_info_count(q); i++ {
 			var r C.kc_quorum_replica
 			C.kc_quorum_info_get(q, i, &r)
@@ -253,19 +259,21 @@ func (a *Admin) DescribeLogDirs(ctx context.Context, broker int32) ([]LogDir, er
 		for i := C.size_t(0); i < C.kc_log_dir_list_count(l); i++ {
 			var d C.kc_log_dir
 			C.kc_log_dir_list_get(l, i, &d)
-			out = append(out, LogDir{Path: C.GoString(d.path), Err: codeError(d.err, C.GoString(d.path)), TotalBytes: int64(d.total_bytes), UsableBytes: int64(d.usable_bytes)})
+			out = append(out, LogDir{Path: C.GoString(d.path), Err: codeError(d.err, C.GoString(d.path)), TotalBytes: int64(d.total_bytes),
+				UsableBytes: int64(d.usable_bytes)})
 		}
 		for i := C.size_t(0); i < C.kc_log_dir_list_replica_count(l); i++ {
 			var r C.kc_log_dir_replica
 			C.kc_log_dir_list_replica(l, i, &r)
-			out[r.dir].Replicas = append(out[r.dir].Replicas, LogDirReplica{C.GoString(r.topic), int32(r.partition), int64(r.size), int64(r.lag), r.future != 0})
+			out[r.dir].Replicas = append(out[r.dir].Replicas, LogDirReplica{C.GoString(r.topic), int32(r.partition), int64(r.size), int64(r.lag),
+				r.future != 0})
 		}
 	})
 	return out, err
 }
 
-// NodeCounts gives what a node has counted since its start (kbroker alone): elections that lost records, brokers fenced, logs cut back. broker -1: the
-// active controller.
+// NodeCounts gives what a node has counted since its start (kbroker alone): elections that lost records, brokers fenced, logs cut back. broker -1:
+// the active controller.
 func (a *Admin) NodeCounts(ctx context.Context, broker int32) (map[string]int64, error) {
 	out := map[string]int64{}
 	err := a.run(ctx, "asking for a node's counts", func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {

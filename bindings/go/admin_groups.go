@@ -31,7 +31,8 @@ func (a *Admin) ListGroups(ctx context.Context, filter GroupFilter) ([]GroupList
 	var out []GroupListing
 	var failed error
 	err := a.run(ctx, "listing groups", func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_list_groups_start(a.client.c.h, states, C.size_t(len(filter.States)), types, C.size_t(len(filter.Types)), callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_list_groups_start(a.client.c.h, states, C.size_t(len(filter.States)), types, C.size_t(len(filter.Types)), callTimeout(ctx),
+			opaque, op, e)
 	}, func(op *C.kc_op) {
 		l := C.kc_op_result_groups(op)
 		if l == nil {
@@ -126,7 +127,8 @@ func (a *Admin) GroupOffsets(ctx context.Context, group string, parts ...TopicPa
 	var out []TopicPartition
 	var failed error
 	err := a.run(ctx, what, func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_group_offsets_start(a.client.c.h, names, 1, first(raw), C.sizeof_kc_group_partition, C.size_t(len(raw)), 0, callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_group_offsets_start(a.client.c.h, names, 1, first(raw), C.sizeof_kc_group_partition, C.size_t(len(raw)), 0, callTimeout(ctx),
+			opaque, op, e)
 	}, func(op *C.kc_op) {
 		o := C.kc_op_result_group_offsets(op)
 		if o == nil {
@@ -137,8 +139,9 @@ func (a *Admin) GroupOffsets(ctx context.Context, group string, parts ...TopicPa
 		for i := C.size_t(0); i < C.kc_group_offsets_count(o, 0); i++ {
 			var g C.kc_group_offset
 			C.kc_group_offsets_get(o, 0, i, &g)
-			out = append(out, TopicPartition{Topic: C.GoString(g.topic), Partition: int32(g.partition), Offset: int64(g.offset), LeaderEpoch: int32(g.leader_epoch),
-				Metadata: C.GoString(g.metadata), Err: codeError(g.err, what)})
+			out = append(out, TopicPartition{Topic: C.GoString(g.topic), Partition: int32(g.partition), Offset: int64(g.offset),
+				LeaderEpoch: int32(g.leader_epoch),
+				Metadata:    C.GoString(g.metadata), Err: codeError(g.err, what)})
 		}
 	})
 	if err == nil {
@@ -163,7 +166,8 @@ func (a *Admin) AlterGroupOffsets(ctx context.Context, group string, offsets ...
 	defer m.free()
 	name, raw := m.string(group), offsetItems(&m, offsets)
 	return a.items(ctx, "changing the offsets of group "+group, func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_alter_group_offsets_start(a.client.c.h, name, first(raw), C.sizeof_kc_group_offset_item, C.size_t(len(raw)), callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_alter_group_offsets_start(a.client.c.h, name, first(raw), C.sizeof_kc_group_offset_item, C.size_t(len(raw)), callTimeout(ctx),
+			opaque, op, e)
 	})
 }
 
@@ -173,7 +177,8 @@ func (a *Admin) DeleteGroupOffsets(ctx context.Context, group string, parts ...T
 	defer m.free()
 	name, raw := m.string(group), offsetItems(&m, parts)
 	return a.items(ctx, "forgetting offsets of group "+group, func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_delete_group_offsets_start(a.client.c.h, name, first(raw), C.sizeof_kc_group_offset_item, C.size_t(len(raw)), callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_delete_group_offsets_start(a.client.c.h, name, first(raw), C.sizeof_kc_group_offset_item, C.size_t(len(raw)), callTimeout(ctx),
+			opaque, op, e)
 	})
 }
 
@@ -203,6 +208,7 @@ func (a *Admin) RemoveGroupMembers(ctx context.Context, group, reason string, me
 		}
 	}
 	return a.items(ctx, "removing members of group "+group, func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err {
-		return C.kc_admin_remove_group_members_start(a.client.c.h, name, why, first(raw), C.sizeof_kc_group_member_item, C.size_t(len(raw)), callTimeout(ctx), opaque, op, e)
+		return C.kc_admin_remove_group_members_start(a.client.c.h, name, why, first(raw), C.sizeof_kc_group_member_item, C.size_t(len(raw)),
+			callTimeout(ctx), opaque, op, e)
 	})
 }

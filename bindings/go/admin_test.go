@@ -26,7 +26,8 @@ func TestAdminTopics(t *testing.T) {
 		kclient.NewTopic{Name: "orders", Partitions: 2, Configs: map[string]string{"retention.ms": "3600000"}},
 		kclient.NewTopic{Name: "not a name", Partitions: 1},
 		kclient.NewTopic{Name: "placed", Replicas: [][]int32{{0}, {0}, {0}}})
-	if !errors.Is(err, kclient.ErrInvalidTopicException) || results[0].Err != nil || results[1].Err == nil || results[2].Err != nil || results[1].Name != "not a name" {
+	if !errors.Is(err, kclient.ErrInvalidTopicException) || results[0].Err != nil || results[1].Err == nil || results[2].Err != nil ||
+		results[1].Name != "not a name" {
 		t.Fatalf("%v %+v", err, results)
 	}
 	if _, err := a.CreateTopics(ctx, kclient.NewTopic{Name: "orders"}); !errors.Is(err, kclient.ErrTopicAlreadyExists) {
@@ -42,7 +43,8 @@ func TestAdminTopics(t *testing.T) {
 	c.WaitForLeader("orders", 2)
 	fill(t, c, "orders", 1, 10)
 	topic := must(a.DescribeTopic(ctx, "orders"))(t)
-	if topic.Name != "orders" || len(topic.Partitions) != 3 || topic.ID.IsZero() || topic.Internal || topic.Partitions[1].LogEnd != 10 || topic.Partitions[1].Leader != 0 ||
+	if topic.Name != "orders" || len(topic.Partitions) != 3 || topic.ID.IsZero() || topic.Internal || topic.Partitions[1].LogEnd != 10 ||
+		topic.Partitions[1].Leader != 0 ||
 		!slices.Equal(topic.Partitions[1].Replicas, []int32{0}) || !slices.Equal(topic.Partitions[1].ISR, []int32{0}) {
 		t.Errorf("%+v", topic)
 	}
@@ -86,7 +88,8 @@ func TestAdminConfigs(t *testing.T) {
 	if e := value(kclient.ResourceTopic, "orders", "retention.ms"); e.Value != fmt.Sprint(5*time.Hour.Milliseconds()) {
 		t.Errorf("%+v", e)
 	}
-	if err := a.AlterConfigs(ctx, kclient.ResourceTopic, "orders", kclient.ConfigChange{Name: "retention.ms", Value: "soon"}); !errors.Is(err, kclient.ErrInvalidConfig) {
+	if err := a.AlterConfigs(ctx, kclient.ResourceTopic, "orders", kclient.ConfigChange{Name: "retention.ms", Value: "soon"}); !errors.Is(err,
+		kclient.ErrInvalidConfig) {
 		t.Errorf("%v", err)
 	}
 	if e := value(kclient.ResourceBroker, "0", "log.retention.hours"); e.Value != "5" {
@@ -107,7 +110,8 @@ func TestAdminOfSeveralNodes(t *testing.T) {
 		t.Errorf("%+v", quorum)
 	}
 	dirs := must(a.DescribeLogDirs(ctx, part.Leader))(t)
-	if len(dirs) != 1 || dirs[0].Err != nil || dirs[0].TotalBytes <= 0 || !slices.ContainsFunc(dirs[0].Replicas, func(r kclient.LogDirReplica) bool { return r.Topic == "orders" }) {
+	if len(dirs) != 1 || dirs[0].Err != nil || dirs[0].TotalBytes <= 0 || !slices.ContainsFunc(dirs[0].Replicas,
+		func(r kclient.LogDirReplica) bool { return r.Topic == "orders" }) {
 		t.Errorf("%+v", dirs)
 	}
 	if counts := must(a.NodeCounts(ctx, 0))(t); len(counts) == 0 {

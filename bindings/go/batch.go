@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// Batch is a run of records of one partition, as they were fetched together. That of [Consumer.PollBatch] holds a copy of their bytes, made once, in Go's memory: keep its
-// records as long as you like. That of [Consumer.PollBorrowed] shows the library's own memory until Release.
+// Batch is a run of records of one partition, as they were fetched together. That of [Consumer.PollBatch] holds a copy of their bytes, made once, in
+// Go's memory: keep its records as long as you like. That of [Consumer.PollBorrowed] shows the library's own memory until Release.
 type Batch struct {
 	Topic         string
 	Partition     int32
@@ -54,8 +54,9 @@ func (b *Batch) bytes(at uint32, size int32) []byte {
 // Record is the one at index i. Its key, value and header values are the batch's.
 func (b *Batch) Record(i int) Record {
 	v := &b.views[i]
-	r := Record{Topic: b.Topic, Partition: b.Partition, Offset: int64(v.offset), LeaderEpoch: b.LeaderEpoch, Timestamp: time.UnixMilli(int64(v.timestamp_ms)),
-		Key: b.bytes(uint32(v.key_at), int32(v.key_size)), Value: b.bytes(uint32(v.value_at), int32(v.value_size))}
+	r := Record{Topic: b.Topic, Partition: b.Partition, Offset: int64(v.offset), LeaderEpoch: b.LeaderEpoch,
+		Timestamp: time.UnixMilli(int64(v.timestamp_ms)),
+		Key:       b.bytes(uint32(v.key_at), int32(v.key_size)), Value: b.bytes(uint32(v.value_at), int32(v.value_size))}
 	if v.header_count > 0 {
 		b.addHeaders(&r, int(b.firsts[i]), int(v.header_count))
 	}
@@ -84,8 +85,9 @@ func (b *Batch) All() iter.Seq[Record] {
 	}
 }
 
-// Release gives the memory of a borrowed batch back: its records' bytes must not be looked at any more. It may be called from any goroutine,
-// once or more; for a batch that is a copy it does nothing. Borrowed batches that are not released hold the client's memory budget, until no more is fetched.
+// Release gives the memory of a borrowed batch back: its records' bytes must not be looked at any more. It may be called from any goroutine, once or
+// more; for a batch that is a copy it does nothing. Borrowed batches that are not released hold the client's memory budget, until no more is
+// fetched.
 func (b *Batch) Release() {
 	if b.event != nil {
 		C.kc_event_free(b.event)

@@ -322,7 +322,8 @@ func callTimeout(ctx context.Context) C.int64_t {
 
 // run starts an operation, waits for it, and gives it to take (may be nil) for its results, which also sees the operation's own error.
 // When ctx ends first, the operation is cancelled.
-func (c *client) run(ctx context.Context, what string, start func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err, take func(op *C.kc_op)) error {
+func (c *client) run(ctx context.Context, what string, start func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err,
+	take func(op *C.kc_op)) error {
 	if ctx.Err() != nil {
 		return ctxError(ctx, NotPersisted, what)
 	}

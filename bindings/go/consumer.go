@@ -18,8 +18,8 @@ import (
 // Consumer reads records: of partitions that it is assigned ([Consumer.Assign]), or as a member of a group ([Consumer.Subscribe]).
 //
 // One goroutine polls (Poll, PollBatch, PollBorrowed, or Records; another one gets [ErrBusy]); everything else may be called from any goroutine
-// meanwhile. What the polling goroutine has gone past is processed, and is committed automatically with enable.auto.commit, unless the consumer is made
-// [WithExplicitProcessed].
+// meanwhile. What the polling goroutine has gone past is processed, and is committed automatically with enable.auto.commit, unless the consumer is
+// made [WithExplicitProcessed].
 type Consumer struct {
 	c      *consumer
 	client *Client // which is collected after it
@@ -78,8 +78,8 @@ type consumer struct {
 	place atomic.Pointer[TopicPartition] // of batch
 }
 
-// NewConsumer makes a consumer on a client, with nothing assigned. config, which may be nil, is for this consumer alone; the rest is the client's. Close it in
-// the end: otherwise the group finds out by session.timeout.ms only.
+// NewConsumer makes a consumer on a client, with nothing assigned. config, which may be nil, is for this consumer alone; the rest is the client's.
+// Close it in the end: otherwise the group finds out by session.timeout.ms only.
 func NewConsumer(client *Client, config Config, options ...ConsumerOption) (*Consumer, error) {
 	if client == nil {
 		return nil, newError(ErrInvalid, NotPersisted, "NewConsumer: the client is nil")
@@ -252,7 +252,8 @@ func (o *Consumer) records(ctx context.Context) error {
 	}
 }
 
-// PollBatch waits for the next records. The batch is a copy, made once, which the application may keep. An error that is a *[ConsumerError] is told once, and polling goes on.
+// PollBatch waits for the next records. The batch is a copy, made once, which the application may keep. An error that is a *[ConsumerError] is told
+// once, and polling goes on.
 func (o *Consumer) PollBatch(ctx context.Context) (*Batch, error) {
 	c := o.c
 	defer runtime.KeepAlive(o)
@@ -290,9 +291,9 @@ func (o *Consumer) PollBorrowed(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// Records goes over records as they come, until ctx ends (which it gives as an error), the consumer is closed, or the loop is left. A loop that is left
-// loses nothing: the next one, or a poll, goes on behind the last record. Key, value and headers may be kept. An error that is a *[ConsumerError] is told
-// once: the loop may go on.
+// Records goes over records as they come, until ctx ends (which it gives as an error), the consumer is closed, or the loop is left. A loop that is
+// left loses nothing: the next one, or a poll, goes on behind the last record. Key, value and headers may be kept. An error that is a
+// *[ConsumerError] is told once: the loop may go on.
 func (o *Consumer) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c := o.c
@@ -345,8 +346,8 @@ func (c *consumer) overBatch(ctx context.Context, yield func(Record, error) bool
 	return true
 }
 
-// Close ends consuming: what is processed is committed (enable.auto.commit), and a group's member leaves it, unless it has a group.instance.id. When ctx ends first it goes on
-// without waiting any further.
+// Close ends consuming: what is processed is committed (enable.auto.commit), and a group's member leaves it, unless it has a group.instance.id. When
+// ctx ends first it goes on without waiting any further.
 func (o *Consumer) Close(ctx context.Context) error {
 	runtime.SetFinalizer(o, nil)
 	return o.c.close(ctx)

@@ -20,8 +20,8 @@ func (o *Consumer) Subscribe(topics ...string) error {
 	})
 }
 
-// SubscribeRegex is the same for all topics that one of the patterns matches: POSIX extended regular expressions, which match anywhere in the name unless anchored
-// with ^ and $.
+// SubscribeRegex is the same for all topics that one of the patterns matches: POSIX extended regular expressions, which match anywhere in the name
+// unless anchored with ^ and $.
 func (o *Consumer) SubscribeRegex(patterns ...string) error {
 	return o.subscribe(patterns, "subscribing by patterns", func(h *C.kc_consumer, names **C.char, n C.size_t, e **C.kc_error) C.kc_err {
 		return C.kc_consumer_subscribe_regex(h, names, n, e)
@@ -93,7 +93,8 @@ func (o *Consumer) Assign(parts ...TopicPartition) error {
 }
 
 // each calls C for partitions, and gives them back as it left them; the error is the first of theirs.
-func (o *Consumer) each(parts []TopicPartition, what string, call func(h *C.kc_consumer, p *C.kc_topic_partition, n C.size_t) C.kc_err) ([]TopicPartition, error) {
+func (o *Consumer) each(parts []TopicPartition, what string, call func(h *C.kc_consumer, p *C.kc_topic_partition,
+	n C.size_t) C.kc_err) ([]TopicPartition, error) {
 	c := o.c
 	defer runtime.KeepAlive(o)
 	if !c.enter() {
@@ -206,7 +207,8 @@ func (o *Consumer) CommitRecord(ctx context.Context, r *Record) error {
 }
 
 // offsetsOf runs an operation whose results are offsets.
-func (c *consumer) offsetsOf(ctx context.Context, what string, start func(opaque C.uint64_t, op **C.kc_op, e **C.kc_error) C.kc_err) ([]TopicPartition, error) {
+func (c *consumer) offsetsOf(ctx context.Context, what string, start func(opaque C.uint64_t, op **C.kc_op,
+	e **C.kc_error) C.kc_err) ([]TopicPartition, error) {
 	var out []TopicPartition
 	err := c.c.run(ctx, what, start, func(op *C.kc_op) { out = c.c.takeOffsets(op, what) })
 	return out, err
@@ -253,8 +255,8 @@ func (o *Consumer) Committed(ctx context.Context, parts ...TopicPartition) ([]To
 	return out, err
 }
 
-// Offsets looks offsets up, of any partitions: Offset in is [OffsetBeginning], [OffsetEnd] or a timestamp in milliseconds since 1970; out the offset, -1 when there is
-// none at or after the timestamp.
+// Offsets looks offsets up, of any partitions: Offset in is [OffsetBeginning], [OffsetEnd] or a timestamp in milliseconds since 1970; out the
+// offset, -1 when there is none at or after the timestamp.
 func (o *Consumer) Offsets(ctx context.Context, parts ...TopicPartition) ([]TopicPartition, error) {
 	c := o.c
 	defer runtime.KeepAlive(o)
@@ -271,8 +273,8 @@ func (o *Consumer) Offsets(ctx context.Context, parts ...TopicPartition) ([]Topi
 	})
 }
 
-// AwaitAssigned waits until the group has given this member its partitions, if only none; polling may go on meanwhile. When ctx ends first, the error says what
-// the member waits for.
+// AwaitAssigned waits until the group has given this member its partitions, if only none; polling may go on meanwhile. When ctx ends first, the
+// error says what the member waits for.
 func (o *Consumer) AwaitAssigned(ctx context.Context) error {
 	c := o.c
 	defer runtime.KeepAlive(o)
@@ -349,7 +351,8 @@ func (o *Consumer) Why() ([]Why, error) {
 		}
 		all := make([]Why, int(n))
 		for i, w := range raw[:n] {
-			all[i] = Why{c.c.topicName(w.topic), int32(w.partition), int32(w.state), int32(w.broker), time.Duration(w.since_us) * time.Microsecond, Code(w.last_error),
+			all[i] = Why{c.c.topicName(w.topic), int32(w.partition), int32(w.state), int32(w.broker), time.Duration(w.since_us) * time.Microsecond,
+				Code(w.last_error),
 				C.GoString(&raw[i].text[0])}
 		}
 		return all, nil

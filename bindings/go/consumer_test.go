@@ -180,7 +180,8 @@ func TestPauseLagPositionWhy(t *testing.T) {
 	}
 	check(t, k.Resume(here))
 	read(t, k, 100)
-	found := must(k.Offsets(within(t), beginning, kclient.TopicPartition{Topic: "numbers", Offset: kclient.OffsetEnd}, kclient.TopicPartition{Topic: "numbers", Offset: 0}))(t)
+	found := must(k.Offsets(within(t), beginning, kclient.TopicPartition{Topic: "numbers", Offset: kclient.OffsetEnd},
+		kclient.TopicPartition{Topic: "numbers", Offset: 0}))(t)
 	if found[0].Offset != 0 || found[1].Offset != 100 || found[2].Offset != 0 {
 		t.Errorf("%v", found)
 	}
@@ -341,7 +342,8 @@ func TestCommit(t *testing.T) {
 	if p := must(k.Committed(within(t), here))(t); p[0].Offset != 33 || p[0].Metadata != "half way" {
 		t.Errorf("%+v", p)
 	}
-	out, err := k.Commit(within(t), kclient.TopicPartition{Topic: "numbers", Partition: 5, Offset: 1}, kclient.TopicPartition{Topic: "numbers", Offset: 40})
+	out, err := k.Commit(within(t), kclient.TopicPartition{Topic: "numbers", Partition: 5, Offset: 1}, kclient.TopicPartition{Topic: "numbers",
+		Offset: 40})
 	if !errors.Is(err, kclient.ErrNotAssigned) || len(out) != 2 || out[0].Err == nil || out[1].Err != nil {
 		t.Errorf("%v %+v", err, out)
 	}

@@ -145,7 +145,8 @@ func ctxError(ctx context.Context, outcome Outcome, what string) error {
 		code = ErrTimedOut
 	}
 	if c := context.Cause(ctx); c != nil && c != cause {
-		return &Error{Code: code, Outcome: outcome, Message: fmt.Sprintf("%s: %v: %v", what, cause, c), cause: errors.Join(cause, c), retriable: code.Retriable()}
+		return &Error{Code: code, Outcome: outcome, Message: fmt.Sprintf("%s: %v: %v", what, cause, c), cause: errors.Join(cause, c),
+			retriable: code.Retriable()}
 	}
 	return &Error{Code: code, Outcome: outcome, Message: fmt.Sprintf("%s: %v", what, cause), cause: cause, retriable: code.Retriable()}
 }

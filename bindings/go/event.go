@@ -20,8 +20,8 @@ func (*Lost) isEvent()          {}
 func (*PartitionEnd) isEvent()  {}
 func (*ConsumerError) isEvent() {}
 
-// Assigned: the partitions are the consumer's from now on, besides those that it has; perhaps none. Nothing of them is delivered before the next poll, or Ack, so
-// that offsets kept elsewhere can be sought first.
+// Assigned: the partitions are the consumer's from now on, besides those that it has; perhaps none. Nothing of them is delivered before the next
+// poll, or Ack, so that offsets kept elsewhere can be sought first.
 type Assigned struct {
 	Partitions []TopicPartition
 	*handover
@@ -103,7 +103,8 @@ func (c *consumer) other(e *C.struct_kcgo_event) Event {
 	case C.KC_EVENT_PARTITION_END:
 		return &PartitionEnd{c.c.topicName(e.topic), int32(e.partition), int64(e.offset)}
 	case C.KC_EVENT_ERROR:
-		return &ConsumerError{c.c.topicName(e.topic), int32(e.partition), int64(e.offset), int64(e.position_before), borrowedError(C.kc_event_error(e.event))}
+		return &ConsumerError{c.c.topicName(e.topic), int32(e.partition), int64(e.offset), int64(e.position_before),
+			borrowedError(C.kc_event_error(e.event))}
 	}
 	return nil
 }

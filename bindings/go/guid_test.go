@@ -46,7 +46,8 @@ func TestGUIDDedup(t *testing.T) {
 	id := must(p.NewGUID())(t)
 	first := must(p.Send(ctx, kclient.Record{Topic: "payments", Value: []byte("ann pays 10"), GUID: id}))(t)
 	again := must(newProducer(t, c, nil).Send(ctx, kclient.Record{Topic: "payments", Value: []byte("ann pays 10"), GUID: id}))(t)
-	if first.Duplicate() || !again.Duplicate() || again.Offset != first.Offset || again.Partition != first.Partition || again.Flags&kclient.OtherPayload != 0 {
+	if first.Duplicate() || !again.Duplicate() || again.Offset != first.Offset || again.Partition != first.Partition ||
+		again.Flags&kclient.OtherPayload != 0 {
 		t.Errorf("%+v, then %+v", first, again)
 	}
 	other := must(p.Send(ctx, kclient.Record{Topic: "payments", Value: []byte("ann pays 20"), GUID: id}))(t)
@@ -55,7 +56,8 @@ func TestGUIDDedup(t *testing.T) {
 	}
 	unknown := must(kclient.NewGUID())(t)
 	places := must(a.LookupGUIDs(ctx, "payments", []kclient.GUID{id, unknown}))(t)
-	if len(places) != 2 || places[0].State != kclient.GUIDFound || places[0].Offset != first.Offset || places[0].Partition != first.Partition || places[0].GUID != id ||
+	if len(places) != 2 || places[0].State != kclient.GUIDFound || places[0].Offset != first.Offset || places[0].Partition != first.Partition ||
+		places[0].GUID != id ||
 		places[1].State != kclient.GUIDUnknown || places[1].GUID != unknown {
 		t.Errorf("%+v", places)
 	}
@@ -76,7 +78,8 @@ func TestGUIDDedup(t *testing.T) {
 	if back := must(p.Send(ctx, r))(t); !back.Duplicate() {
 		t.Errorf("%+v", back)
 	}
-	if _, err := p.Send(ctx, kclient.Record{Topic: "payments", GUID: unknown, Headers: []kclient.Header{{Name: "guid", Value: id[:]}}}); !errors.Is(err, kclient.ErrBadGUID) {
+	if _, err := p.Send(ctx, kclient.Record{Topic: "payments", GUID: unknown, Headers: []kclient.Header{{Name: "guid", Value: id[:]}}}); !errors.Is(err,
+		kclient.ErrBadGUID) {
 		t.Errorf("two ids: %v", err)
 	}
 }

@@ -32,7 +32,8 @@ func TestPartitioner(t *testing.T) {
 	if _, err := p.Send(within(t), kclient.Record{Topic: "orders", Key: []byte{4}}); !errors.Is(err, kclient.ErrInvalid) {
 		t.Errorf("a partition that is not there: %v", err)
 	}
-	reports, err := p.SendBatch(within(t), []kclient.Record{{Topic: "orders", Key: []byte{1}}, {Topic: "orders", Key: []byte{4}}, {Topic: "orders", Key: []byte{2}}})
+	reports, err := p.SendBatch(within(t), []kclient.Record{{Topic: "orders", Key: []byte{1}}, {Topic: "orders", Key: []byte{4}}, {Topic: "orders",
+		Key: []byte{2}}})
 	if !errors.Is(err, kclient.ErrInvalid) || reports[0].Err != nil || reports[1].Err == nil || reports[2].Err != nil || reports[2].Partition != 2 {
 		t.Errorf("%v %+v", err, reports)
 	}

@@ -35,7 +35,8 @@ func TestSend(t *testing.T) {
 	check(t, k.Assign(kclient.TopicPartition{Topic: "orders", Partition: 0, Offset: kclient.OffsetBeginning}))
 	got := read(t, k, 2)
 	r := got[0]
-	if r.Topic != "orders" || r.Partition != 0 || r.Offset != 0 || string(r.Key) != "key" || string(r.Value) != "value" || !r.Timestamp.Equal(at) || len(r.Headers) != 3 {
+	if r.Topic != "orders" || r.Partition != 0 || r.Offset != 0 || string(r.Key) != "key" || string(r.Value) != "value" || !r.Timestamp.Equal(at) ||
+		len(r.Headers) != 3 {
 		t.Errorf("record %+v", r)
 	}
 	if v, ok := r.Header("kind"); !ok || string(v) != "new" {
@@ -131,7 +132,8 @@ func TestSendBatch(t *testing.T) {
 	if !errors.Is(reports[2000].Err, kclient.ErrTooLarge) || reports[2000].Outcome != kclient.NotPersisted {
 		t.Errorf("of the too large one: %+v", reports[2000])
 	}
-	if !errors.Is(reports[1000].Err, kclient.ErrUnknownTopicOrPartition) && !errors.Is(reports[1000].Err, kclient.ErrExpired) && !errors.Is(reports[1000].Err, kclient.ErrInvalid) {
+	if !errors.Is(reports[1000].Err, kclient.ErrUnknownTopicOrPartition) && !errors.Is(reports[1000].Err, kclient.ErrExpired) &&
+		!errors.Is(reports[1000].Err, kclient.ErrInvalid) {
 		t.Errorf("of the one without a partition: %+v", reports[1000])
 	}
 	next := [2]int64{}
@@ -267,7 +269,8 @@ func TestErrorsHaveAHistory(t *testing.T) {
 	if !errors.As(err, &e) || e.Outcome != kclient.NotPersisted || report.Outcome != kclient.NotPersisted || report.Err == nil {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if len(e.Attempts) == 0 || e.Attempts[0].Phase == "" || e.Attempts[0].At.IsZero() || !strings.Contains(e.Error(), e.Attempts[0].Detail) || e.Message == "" || e.Name() == "" {
+	if len(e.Attempts) == 0 || e.Attempts[0].Phase == "" || e.Attempts[0].At.IsZero() || !strings.Contains(e.Error(), e.Attempts[0].Detail) ||
+		e.Message == "" || e.Name() == "" {
 		t.Errorf("%+v", e)
 	}
 	if errors.Is(err, kclient.ErrBusy) || !errors.Is(err, e.Code) {
@@ -282,7 +285,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		t.Errorf("a wrong name: %v", err)
 	}
 	for name, value := range map[string]any{"linger.ms": struct{}{}, "acks": "several", "client.thread": "none", "client.id": time.Second} {
-		if _, err := kclient.NewClient(kclient.Config{"bootstrap.servers": "x:1", name: value}); !errors.Is(err, kclient.ErrConfig) || !strings.Contains(err.Error(), name) {
+		if _, err := kclient.NewClient(kclient.Config{"bootstrap.servers": "x:1", name: value}); !errors.Is(err, kclient.ErrConfig) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -439,5 +443,53 @@ func TestCloseWhileInUse(t *testing.T) {
 		if told.Load() != sent.Load() {
 			t.Fatalf("%d of %d were reported", told.Load(), sent.Load())
 		}
+	}
+}
+
+// A producer that is closed while its queue is full, and nothing is answered: each record is reported, those that wait for room too.
+func TestCloseWithAFullQueue(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	c.AddFault(kctest.Fault{API: "Produce", Stall: true})
+	p := newProducer(t, c, kclient.Config{"queue.buffering.max.messages": 500, "linger.ms": 0})
+	var told, failed atomic.Int32
+	sent := int32(0)
+	for ctx := context.Context(nil); ctx == nil || ctx.Err() == nil; sent++ {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		p.SendAsync(ctx, kclient.Record{Topic: "orders", Value: []byte("x")}, func(_ kclient.Report, err error) {
+			told.Add(1)
+			if err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	short, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := p.Close(short); err == nil || time.Since(began) > patience/2 {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	eventually(t, "a report of each", func() bool { return told.Load() == sent }, func() any { return fmt.Sprint(told.Load(), " of ", sent) })
+	if failed.Load() != sent {
+		t.Errorf("%d of %d failed, though nothing was answered", failed.Load(), sent)
+	}
+}
+
+func TestTimeoutOfARecord(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	c.AddFault(kctest.Fault{API: "Produce", Stall: true})
+	p := newProducer(t, c, nil)
+	_, err := p.Send(context.Background(), kclient.Record{Topic: "orders", Timeout: 100 * time.Millisecond})
+	var e *kclient.Error
+	if !errors.Is(err, kclient.ErrExpired) || !errors.As(err, &e) || e.Outcome != kclient.MaybePersisted || len(e.Attempts) == 0 {
+		t.Errorf("%v", err)
+	}
+	if err := p.Fatal(); err != nil {
+		t.Errorf("%v", err)
 	}
 }

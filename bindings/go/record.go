@@ -28,6 +28,8 @@ type Record struct {
 	Timestamp    time.Time // to be sent: zero is now
 	Key, Value   []byte    // nil: Kafka's null
 	Headers      []Header
+	// Timeout is the record's own limit, when it is sent; 0: delivery.timeout.ms.
+	Timeout time.Duration
 	// GUID is the record's id, in its header `guid` (which Headers of a consumed record has too). To be sent: zero is none, or, with
 	// enable.guid, one that the producer makes.
 	GUID GUID

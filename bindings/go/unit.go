@@ -68,6 +68,9 @@ func (u *unit) add(topic C.int32_t, r *Record, flags C.uint32_t, timeout C.int64
 		f.partition = C.int32_t(r.Partition)
 		f.flags |= C.KC_HAS_PARTITION
 	}
+	if us := C.int64_t(r.Timeout.Microseconds()); us > 0 && (timeout == 0 || us < timeout) {
+		f.timeout_us = us
+	}
 	if !r.Timestamp.IsZero() {
 		f.timestamp_ms = C.int64_t(r.Timestamp.UnixMilli())
 		f.flags |= C.KC_HAS_TIMESTAMP

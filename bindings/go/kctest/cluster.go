@@ -8,8 +8,8 @@
 //		cluster.WaitForLeader("orders", 0)
 //	}
 //
-// A cluster ends with its test, however that ends; when the test failed, the nodes' logs are told. Any number of tests may have clusters of their own at the
-// same time (t.Parallel): ports and folders are each cluster's own.
+// A cluster ends with its test, however that ends; when the test failed, the nodes' logs are told. Any number of tests may have clusters of their
+// own at the same time (t.Parallel): ports and folders are each cluster's own.
 package kctest
 
 import (
@@ -242,7 +242,8 @@ func find(given string) (string, error) {
 	if path, err := exec.LookPath("kbroker"); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("kbroker was not found: set $KBROKER, give kctest.Program, or install it on $PATH; looked at %s, and along $PATH", strings.Join(looked, ", "))
+	return "", fmt.Errorf("kbroker was not found: set $KBROKER, give kctest.Program, or install it on $PATH; looked at %s, and along $PATH",
+		strings.Join(looked, ", "))
 }
 
 // listen reads the greeting, and drains what comes after it.
@@ -415,7 +416,8 @@ func (c *Cluster) CreateTopic(name string, partitions, replicationFactor int, co
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.s.timeout)
 	defer cancel()
-	_, err := c.Admin().CreateTopics(ctx, kclient.NewTopic{Name: name, Partitions: int32(partitions), ReplicationFactor: int32(replicationFactor), Configs: configs})
+	_, err := c.Admin().CreateTopics(ctx, kclient.NewTopic{Name: name, Partitions: int32(partitions), ReplicationFactor: int32(replicationFactor),
+		Configs: configs})
 	c.fail(err)
 	for p := 0; p < partitions; p++ {
 		c.WaitForLeader(name, p)

@@ -84,7 +84,8 @@ func TestNodesFail(t *testing.T) {
 	c.StopNodes(second)
 	c.StartNodes(second)
 	c.AddNodes(3)
-	if d := c.Describe(); len(d.Nodes) != 4 || d.Nodes[3].State != "up" || d.Clock != "real" || !d.Ephemeral || len(strings.Split(c.Bootstrap(), ",")) != 4 {
+	if d := c.Describe(); len(d.Nodes) != 4 || d.Nodes[3].State != "up" || d.Clock != "real" || !d.Ephemeral || len(strings.Split(c.Bootstrap(),
+		",")) != 4 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -123,7 +124,8 @@ func TestFaultRules(t *testing.T) {
 	if all := c.Faults(); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
-	for field, rule := range map[string]any{"delay_ms": map[string]any{"api": "Fetch", "delay_ms": -1}, "aip": map[string]any{"aip": "Fetch", "stall": true}} {
+	for field, rule := range map[string]any{"delay_ms": map[string]any{"api": "Fetch", "delay_ms": -1}, "aip": map[string]any{"aip": "Fetch",
+		"stall": true}} {
 		if _, err := c.TryFault(rule); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v: %v", rule, err)
 		}
@@ -138,14 +140,6 @@ func TestFaultsFromTheStart(t *testing.T) {
 	}
 }
 
-// can tells whether this kbroker knows an option: those that come later than the rest.
-func can(t *testing.T, option string) {
-	help, _ := exec.Command(program(t), "cluster", "--help").CombinedOutput()
-	if !strings.Contains(string(help), option) {
-		t.Skipf("this kbroker has no %s", option)
-	}
-}
-
 func program(t *testing.T) string {
 	if path := os.Getenv("KBROKER"); path != "" {
 		return path
@@ -155,8 +149,8 @@ func program(t *testing.T) string {
 
 func TestVirtualClock(t *testing.T) {
 	t.Parallel()
-	can(t, "--clock")
-	c := kctest.Start(t, kctest.VirtualClock(), kctest.Config("log.retention.check.interval.ms", 1000), kctest.Config("log.segment.delete.delay.ms", 1000))
+	c := kctest.Start(t, kctest.VirtualClock(), kctest.Config("log.retention.check.interval.ms", 1000), kctest.Config("log.segment.delete.delay.ms",
+		1000))
 	c.CreateTopic("orders", 1, 1, map[string]string{"retention.ms": "3600000", "segment.ms": "60000"})
 	p, err := kclient.NewProducer(c.Client(nil), nil)
 	if err != nil {
@@ -184,7 +178,6 @@ func TestVirtualClock(t *testing.T) {
 
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
-	can(t, "--from")
 	c := kctest.Start(t)
 	c.CreateTopic("orders", 1, 1, nil)
 	p, err := kclient.NewProducer(c.Client(nil), nil)
@@ -221,7 +214,6 @@ func TestSnapshots(t *testing.T) {
 
 func TestRecord(t *testing.T) {
 	t.Parallel()
-	can(t, "--record")
 	file := filepath.Join(t.TempDir(), "frames")
 	c := kctest.Start(t, kctest.Record(file))
 	c.CreateTopic("orders", 1, 1, nil)
@@ -246,7 +238,8 @@ func TestFailuresSayWhatWasSeen(t *testing.T) {
 		<-done
 		return inner.text
 	}
-	if text := failed(func() { c.WaitForLeader("orders", 0) }); !strings.Contains(text, "leader of orders[0]") || !strings.Contains(text, "no topic orders") {
+	if text := failed(func() { c.WaitForLeader("orders", 0) }); !strings.Contains(text, "leader of orders[0]") || !strings.Contains(text,
+		"no topic orders") {
 		t.Errorf("%q", text)
 	}
 	send(t, must(kclient.NewProducer(c.Client(nil), nil))(t), "orders", "x")

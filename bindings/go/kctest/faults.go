@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Fault is a fault rule: which requests, how often, and what happens to them. Its fields are the JSON's of `kbroker fault add` (broker-ref/README.md, Fault
-// rules); what is zero is not said.
+// Fault is a fault rule: which requests, how often, and what happens to them. Its fields are the JSON's of `kbroker fault add`
+// (broker-ref/README.md, Fault rules); what is zero is not said.
 type Fault struct {
 	// Which requests. API: a name ("Produce"); "": any. Partition, Broker: nil any.
 	API       string `json:"api,omitempty"`

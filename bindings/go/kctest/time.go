@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Advance has the time of policies jump, on all nodes: retention, sessions, rebalances, windows. What is due by then has happened, or is under way, when it
-// returns. The cluster must have been started with [VirtualClock].
+// Advance has the time of policies jump, on all nodes: retention, sessions, rebalances, windows. What is due by then has happened, or is under way,
+// when it returns. The cluster must have been started with [VirtualClock].
 func (c *Cluster) Advance(d time.Duration) {
 	if c.t != nil {
 		c.t.Helper()
@@ -33,7 +33,8 @@ type Snapshot struct {
 	MS    float64 `json:"ms"` // what it took
 }
 
-// SaveSnapshot keeps what a kill of all nodes at this moment would leave. A name with a slash is a path, for [FromSnapshot]; one without is of this cluster.
+// SaveSnapshot keeps what a kill of all nodes at this moment would leave. A name with a slash is a path, for [FromSnapshot]; one without is of this
+// cluster.
 func (c *Cluster) SaveSnapshot(name string) Snapshot { return c.snapshot("save", name) }
 
 // RestoreSnapshot puts the cluster back to a snapshot: its nodes are killed and start again, at the same addresses. It returns when all serve.

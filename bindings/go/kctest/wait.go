@@ -10,21 +10,19 @@ import (
 )
 
 // until calls look until it says that it is so; what it saw last is in the error.
-func (c *Cluster) until(what string, look func(context.Context) (bool, string)) {
+func (c *Cluster) until(what string, look func() (bool, string)) {
 	if c.t != nil {
 		c.t.Helper()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.s.timeout)
 	defer cancel()
-	seen := "nothing"
+	var seen string
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		is, now := look(ctx)
+		is, now := look()
 		if is {
 			return
 		}
-		if ctx.Err() == nil || seen == "nothing" { // not what the end of the waiting did
-			seen = now
-		}
+		seen = now
 		select {
 		case <-ctx.Done():
 			c.fail(fmt.Errorf("%s did not come about within %v; seen last: %s", what, c.s.timeout, seen))
@@ -35,12 +33,13 @@ func (c *Cluster) until(what string, look func(context.Context) (bool, string)) 
 }
 
 // partition gives a partition as the cluster has it now; text: what is seen of it.
-func (c *Cluster) partition(ctx context.Context, topic string, partition int) (p kclient.Partition, there bool, text string) {
+func (c *Cluster) partition(topic string, partition int) (p kclient.Partition, there bool, text string) {
 	admin, err := c.admin()
 	if err != nil {
 		return p, false, err.Error()
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	// Not the time of the waiting: at its end, too, it is to be seen what there is.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	cluster, err := admin.DescribeCluster(ctx)
 	if err != nil {
@@ -70,8 +69,8 @@ func (c *Cluster) WaitForLeader(topic string, partition int, leaders ...int) int
 	if len(leaders) > 0 {
 		what = fmt.Sprintf("leader %v of %s[%d]", leaders, topic, partition)
 	}
-	c.until(what, func(ctx context.Context) (bool, string) {
-		p, there, text := c.partition(ctx, topic, partition)
+	c.until(what, func() (bool, string) {
+		p, there, text := c.partition(topic, partition)
 		leader = int(p.Leader)
 		return there && (len(leaders) == 0 && leader >= 0 || slices.Contains(leaders, leader)), text
 	})
@@ -85,8 +84,8 @@ func (c *Cluster) WaitForISR(topic string, partition int, brokers ...int) {
 	}
 	want := slices.Clone(brokers)
 	slices.Sort(want)
-	c.until(fmt.Sprintf("ISR %v of %s[%d]", want, topic, partition), func(ctx context.Context) (bool, string) {
-		p, there, text := c.partition(ctx, topic, partition)
+	c.until(fmt.Sprintf("ISR %v of %s[%d]", want, topic, partition), func() (bool, string) {
+		p, there, text := c.partition(topic, partition)
 		var isr []int
 		for _, id := range p.ISR {
 			isr = append(isr, int(id))
