@@ -4,13 +4,14 @@
 #   test.sh [BUILD]   BUILD: a build tree of this repository (with libkclient.a and kbroker); without it build/, or, where that has none,
 #                     one that is made in the cache folder
 set -euo pipefail
+given=${1:+$(realpath -m "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")"
 root=$(cd ../.. && pwd)
 cache=${KC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kclient}
-tree=${1:-$root/build}
+tree=${given:-$root/build}
 command -v go >/dev/null || { echo "test.sh: no go on \$PATH: install Go 1.23 or later" >&2; exit 1; }
 if [ ! -e "$tree/lib/libkclient.a" ] || [ ! -e "$tree/pkgconfig/kclient.pc" ] || [ ! -x "$tree/bin/kbroker" ]; then
-    [ $# -eq 0 ] || { echo "test.sh: $tree has no libkclient.a, kclient.pc or kbroker: build it first" >&2; exit 1; }
+    [ -z "$given" ] || { echo "test.sh: $tree has no libkclient.a, kclient.pc or kbroker: build it first" >&2; exit 1; }
     tree=$cache/go-build
     cmake -G Ninja -B "$tree" -S "$root" -DKC_TESTS=OFF -Wno-dev >/dev/null
     ninja -C "$tree" lib/libkclient.a lib/libkclient.so bin/kbroker >/dev/null

@@ -72,7 +72,7 @@ def go(b):
         return
     programs = build()
     with servers.Kbroker({"log.segment.delete.delay.ms": 1000}) as s:
-        for size, n in ((100, b.size(3_000_000, 100_000)), (1024, b.size(1_000_000, 50_000))):
+        for size, n in ((100, b.size(1_000_000, 100_000)), (1024, b.size(400_000, 50_000))):
             produce(b, s, programs, size, n)
             consume(b, s, programs, size, n)
 

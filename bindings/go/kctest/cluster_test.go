@@ -251,7 +251,7 @@ func TestFailuresSayWhatWasSeen(t *testing.T) {
 	if err := k.Subscribe("orders"); err != nil {
 		t.Fatal(err)
 	}
-	if text := failed(func() { c.WaitForAssigned(k) }); !strings.Contains(text, "partitions") || !strings.Contains(text, "join") {
+	if text := failed(func() { c.WaitForAssigned(k) }); !strings.Contains(text, "partitions") || !strings.Contains(text, "group g") {
 		t.Errorf("%q", text)
 	}
 	if text := failed(func() { c.Kill(7) }); !strings.Contains(text, "7") {
