@@ -528,7 +528,7 @@ def a_killed_parent_takes_its_nodes_along_and_the_folder_is_free(folder):
 
 @test
 def help_fits_a_terminal_of_80_columns(folder):
-    for args in (["--help"], ["run", "--help"], ["cluster", "--help"], ["fault", "--help"], ["cluster", "stop-node"], ["cluster"], ["fault"]):
+    for args in (["--help"], ["run", "--help"], ["cluster", "--help"], ["fault", "--help"], ["snapshot", "--help"], ["cluster", "stop-node"], ["cluster"], ["fault"]):
         r = run(KBROKER, *args, cwd=folder)
         equal([line for line in (r.stdout + r.stderr).splitlines() if len(line) > 80], [], " ".join(args))
 

@@ -272,6 +272,33 @@ def a_single_broker_is_saved_and_restored_running_or_not(folder):
     holds(snapshot("save", "x", "--data", c.data / "node-0", code=1).stderr, "node of the cluster", "all of it")
 
 
+@test
+def files_keep_their_times_and_their_holes(folder):
+    b = Broker(folder / "d")
+    put(b.address, "t", "a")
+    equal(b.stop(), 0)
+    index = folder / "d" / "t-0" / "00000000000000000000.spare"
+    with open(index, "wb") as f:  # as an index that was made in full size
+        f.write(b"front")
+        f.seek(64 << 20)
+        f.write(b"middle")
+        f.truncate(200 << 20)
+    os.utime(index, ns=(10**18, 10**18 + 123456789))
+    os.symlink("/etc/passwd", folder / "d" / "t-0" / "link")
+    (folder / "d" / "t-0" / "empty").touch()
+    snapshot("save", "s", "--data", folder / "d")
+    copy = folder / "d" / "snapshots" / "s" / "data" / "t-0"
+    index.unlink()
+    snapshot("restore", "s", "--data", folder / "d")
+    for file in (copy / index.name, index):
+        st = file.stat()
+        equal((st.st_size, st.st_blocks * 512 < 1 << 20, st.st_mtime_ns), (200 << 20, True, 10**18 + 123456789), file)
+        with open(file, "rb") as f:
+            equal((f.read(6), os.pread(f.fileno(), 8, (64 << 20) - 1)), (b"front\0", b"\0middle\0"))
+    equal(names(copy), sorted(x for x in names(folder / "d" / "t-0")))
+    equal(("link" in names(copy), "empty" in names(copy)), (False, True), "files and folders alone")
+
+
 # ---- Names ----
 
 @test
