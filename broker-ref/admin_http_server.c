@@ -106,6 +106,7 @@ static enum MHD_Result send_answer(struct kb_http_request *r) {
     struct MHD_Response *out = MHD_create_response_from_buffer(strlen(json), (void *)(uintptr_t)json, MHD_RESPMEM_MUST_COPY);
     if (!out) return MHD_NO;
     MHD_add_response_header(out, "Content-Type", "application/json");
+    MHD_add_response_header(out, "Connection", "close"); /* one that is kept, and ends just as the next order is sent, is an order of which nobody knows */
     enum MHD_Result result = MHD_queue_response(r->connection, (unsigned)r->status, out);
     MHD_destroy_response(out);
     return result;

@@ -448,6 +448,35 @@ def whoever_is_killed_in_the_middle_leaves_what_was_or_what_was_to_be(folder):
 
 
 @test
+def a_parent_that_is_killed_while_it_restores_leaves_what_was_or_what_was_to_be(folder):
+    rng, seen = random.Random(3), set()
+    c = Cluster(folder / "c", 3)
+    c.create("t", "0:1:2", min_insync_replicas=2)
+    put(c.address, "t", *range(100))
+    snapshot("save", "old", "--data", c.data)
+    put(c.address, "t", *range(100, 200))
+    snapshot("save", "new", "--data", c.data)
+    began = time.monotonic()
+    snapshot("restore", "new", "--data", c.data)
+    takes, counts = time.monotonic() - began, {"old": 100, "new": 200}
+    for i in range(8):
+        p = subprocess.Popen([KBROKER, "snapshot", "restore", ("old", "new")[i % 2], "--data", str(c.data)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0, takes / 2))
+        c.p.kill()
+        c.p.wait()
+        p.wait(60)
+        nobody_left(c.data)
+        c = Cluster(folder / "c", 3)
+        c.until("t", "all in sync", isr=[0, 1, 2], wait=60)
+        count = len(read(c.address, "t"))
+        if count not in counts.values():
+            raise AssertionError(f"{count} records")
+        seen.add(count)
+    equal(seen, {100, 200}, "the kills were not in the middle")
+    equal([x for x in names(c.data) if x.startswith(".restore")], [])
+
+
+@test
 def a_restore_is_finished_by_the_next_start_wherever_it_was_interrupted(folder):
     b = Broker(folder / "d")
     put(b.address, "t", "a")
