@@ -154,7 +154,10 @@ static enum bench_verdict judge(const struct bench_scenario *s, const struct rul
         double apart = off < 0 ? -off : off;
         return apart <= equal_within ? BENCH_HOLDS : apart <= p->noise ? BENCH_NOISE : BENCH_FAILS;
     }
-    if (rule->relation == BELOW_PROPORTION) return p->ratio < (double)a->partitions / b->partitions ? BENCH_HOLDS : BENCH_FAILS;
+    if (rule->relation == BELOW_PROPORTION) {
+        double share = p->ratio / ((double)a->partitions / b->partitions);
+        return share * (1 + p->noise) < 1 ? BENCH_HOLDS : share <= 1 + p->noise ? BENCH_NOISE : BENCH_FAILS;
+    }
     if (off > p->noise) { /* the last step of the partitions is the dip */
         bool dip = rule->field == PARTITIONS && b->partitions == 12;
         return dip && off > dip_most ? BENCH_FAILS : BENCH_HOLDS;

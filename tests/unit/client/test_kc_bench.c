@@ -94,7 +94,7 @@ static void test_what_does_not_hold_is_told(void **state) {
 static void test_partitions(void **state) {
     (void)state;
     const struct bench_scenario *s = &bench_scenarios[3];
-    static const double rises[] = {100, 150, 220, 300, 280}, proportional[] = {100, 200, 400, 800, 700}, falls[] = {100, 90, 80, 70, 30};
+    static const double rises[] = {100, 150, 220, 300, 280}, proportional[] = {100, 210, 420, 850, 800}, falls[] = {100, 90, 80, 70, 30};
     const struct {
         const double *v;
         enum bench_verdict rise, proportion;
