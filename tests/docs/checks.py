@@ -4,6 +4,7 @@ import functools
 import re
 import subprocess
 import sys
+import xml.dom.minidom
 
 import pages
 from pages import COMMANDS, PROGRAMS, ROOT
@@ -151,6 +152,45 @@ def man_pages_are_clean(build):
                 yield text.strip()
 
 
+def pictures_are_current():
+    """The pictures of the guide are what their script draws, and XML."""
+    r = subprocess.run([sys.executable, str(ROOT / "examples/guide/pictures/make.py"), "--check"], capture_output=True, text=True, timeout=60)
+    if r.returncode:
+        yield (r.stdout + r.stderr).strip()
+    for picture in (ROOT / "examples/guide").rglob("*.svg"):
+        xml.dom.minidom.parse(str(picture))
+
+
+def the_reference_has_no_gaps(build):
+    """Doxygen finds a comment for every public name."""
+    r = subprocess.run([sys.executable, str(ROOT / "cmake/docs/api.py"), "--out", str(build / "docs")], capture_output=True, text=True, timeout=300)
+    if r.returncode:
+        yield (r.stdout + r.stderr).strip()
+
+
+def tests_that_pages_name_are_there():
+    """A claim that names a test (a code span of four words or more) names one of tests/scenario or of the bindings."""
+    sources = [*ROOT.glob("tests/scenario/*.py"), *ROOT.glob("tests/interop/*.py"), *ROOT.glob("bindings/python/tests/*.py")]
+    known = {name for source in sources for name in re.findall(r"^(?:async )?def (\w+)", source.read_text(), re.M)}
+    for page in ("examples/guide/choosing.md",):
+        for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", pages.prose(page)):
+            if name not in known and not name.startswith("kc_"):
+                yield f"{page}: names the test {name}, which is not there"
+
+
+def functions_that_pages_name_are_there():
+    """Each kc_… and KC_… in a code span of the guide is in a public header."""
+    known = set(re.findall(r"\bkc_\w+|\bKC_\w+", "".join(h.read_text() for h in (ROOT / "include/kclient").glob("*.h"))))
+    options = set(re.findall(r"\bKC_\w+", "".join(p.read_text() for p in [ROOT / "CMakeLists.txt", *ROOT.glob("cmake/*.cmake")])))
+    for page in filter(pages.is_run, pages.found()):
+        if not page.startswith(("examples/", "README")):
+            continue
+        for span in re.findall(r"`([^`\n]+)`", pages.prose(page)):
+            for name in re.findall(r"\b(kc_\w+|KC_\w+)", span):
+                if name not in known | options and not (name.endswith("_") and any(k.startswith(name) for k in known)):
+                    yield f"{page}: names {name}, which no public header has"
+
+
 def readme_is_short():
     lines = (ROOT / "README.md").read_text().count("\n")
     if lines > README_LINES_MAX:
@@ -159,6 +199,7 @@ def readme_is_short():
 
 def all_of_them(build):
     """(name, what is wrong or "") of each check."""
-    for check, args in ((lists_are_whole, ()), (programs_are_compiled, ()), (links_lead_somewhere, ()), (options_exist, (build,)), (file_maps_are_whole, ()), (generated_pages_are_current, (build,)), (man_pages_are_clean, (build,)),
+    for check, args in ((lists_are_whole, ()), (programs_are_compiled, ()), (links_lead_somewhere, ()), (options_exist, (build,)), (file_maps_are_whole, ()), (generated_pages_are_current, (build,)), (man_pages_are_clean, (build,)), (tests_that_pages_name_are_there, ()), (functions_that_pages_name_are_there, ()),
+                        (pictures_are_current, ()), (the_reference_has_no_gaps, (build,)),
                         (readme_is_short, ())):
         yield check.__name__.replace("_", " "), "\n  ".join(check(*args))

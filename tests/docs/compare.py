@@ -17,6 +17,7 @@ NUMBERS = [(r"(?<![\w.])\d*[1-9]\d*(\.\d+)?\b|(?<![\w.])0\.0*[1-9]\d*\b", "<numb
 
 
 def masked(text, numbers=False):
+    text = re.sub(r"(?<![\w.,])\d+(,\d+)+(?![\w,])", lambda m: ",".join(sorted(m[0].split(","))), text)  # ids of brokers, in sync in any order
     for pattern, put in MASKS + (NUMBERS if numbers else []):
         text = re.sub(pattern, put, text)
     return [line.strip() for line in text.strip("\n").splitlines()]

@@ -20,7 +20,8 @@ from pages import COMMANDS, ROOT
 
 BUILD = Path(os.environ.get("KC_BUILD", ROOT / "build")).resolve()
 HERE = Path(__file__).resolve().parent
-LIMIT_S = 180  # of one page: generous, for slow machines
+PYTHON_PACKAGES = ("pytest", "mypy", "pytest-xdist")  # as bindings/python/test.sh has them, so that one environment serves both
+LIMIT_S = 300  # of one page: generous, for slow machines
 
 
 class Failure(Exception):
@@ -58,18 +59,35 @@ def script(block):
     return "\n".join(out) + "\n"
 
 
+def python_of_tree():
+    """The interpreter of a virtual environment with the Python package of this tree in it: the one of bindings/python/test.sh, built where it is not current."""
+    cache = Path(os.environ.get("KC_CACHE", Path.home() / ".cache/kclient"))
+    folder = Path(os.environ.get("KC_DOCS_PYTHON", cache / f"python-{sys.version_info[0]}.{sys.version_info[1]}"))
+    r = subprocess.run([str(ROOT / "bindings/python/venv.sh"), str(folder), *PYTHON_PACKAGES], capture_output=True, text=True)
+    if r.returncode:
+        raise Failure(f"bindings/python/venv.sh failed:\n{r.stdout}{r.stderr}")
+    return folder / "venv/bin/python"
+
+
+def wants_python(page):
+    return any(b.asks("file") and b.asks("file").endswith(".py") or b.language in COMMANDS and "python" in b.text for b in pages.blocks(page))
+
+
 class Session:
     """The shell of one page: every block runs in it, in a fresh folder that has the tree's folders in it as links."""
 
-    def __init__(self, begin, folder):
-        self.out, self.work, temporary = folder / "out", folder / "work", folder / "tmp"
-        for part in (self.out, self.work, temporary):
+    def __init__(self, begin, folder, python=None):
+        self.out, self.work, temporary, programs = folder / "out", folder / "work", folder / "tmp", folder / "bin"
+        for part in (self.out, self.work, temporary, programs):
             part.mkdir()
+        if python:  # it alone, and nothing else of its environment: that has a ninja of its own
+            (programs / "python").write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
+            (programs / "python").chmod(0o755)
         for entry in ROOT.iterdir():
             if not entry.name.startswith(".") and not entry.name.startswith("build"):
                 (self.work / entry.name).symlink_to(entry)
         (self.work / "build").symlink_to(BUILD)
-        env = {**os.environ, "PATH": f"{BUILD}/bin:{os.environ['PATH']}", "DOCS_OUT": str(self.out), "KC_BUILD": str(BUILD), "LC_ALL": "C.UTF-8", "TZ": "UTC",
+        env = {**os.environ, "PATH": f"{BUILD}/bin:{programs}:{os.environ['PATH']}", "DOCS_OUT": str(self.out), "KC_BUILD": str(BUILD), "LC_ALL": "C.UTF-8", "TZ": "UTC",
                "COLUMNS": "100", "HOME": str(self.work), "TMPDIR": str(temporary)}
         env.setdefault("KC_CACHE", str(Path.home() / ".cache/kclient"))
         self.isolated = bool(begin)
@@ -142,18 +160,21 @@ def run_block(page, session, block, said):
         time.sleep(max(0.1, time.monotonic() - begun))
 
 
-def run_page(page, begin, update=False):
+def run_page(page, begin, update=False, verbose=False):
     """Runs a page. Returns how many blocks of commands it has; Failure says what is wrong. update: changed outputs as [(block, text)]."""
     folder, ran, changed = Path(tempfile.mkdtemp(prefix="kc-docs-")), 0, []
-    session = Session(begin, folder)
+    session = Session(begin, folder, python_of_tree() if wants_python(page) else None)
     try:
         for block, said in steps(page):
             if block.asks("file"):
                 (session.work / block.asks("file")).write_text(block.text)
             if block.language not in COMMANDS or block.asks("elsewhere") is not None:
                 continue
+            start = time.monotonic()
             out, wrong = run_block(page, session, block, said)
             ran += 1
+            if verbose:
+                print(f"{page}:{block.line}: {time.monotonic() - start:.1f} s", flush=True)
             if wrong and update:
                 changed.append((said, out))
             elif wrong:
@@ -185,12 +206,12 @@ def default_port_is_free():
             raise Failure("127.0.0.1:9092 is taken, and this machine allows no network namespace (unshare): end what listens there") from None
 
 
-def attempt(page, begin, update):
+def attempt(page, begin, options):
     start = time.monotonic()
     try:
         if not begin:
             default_port_is_free()
-        ran = run_page(page, begin, update)
+        ran = run_page(page, begin, options.update, options.verbose)
         return page, f"ok    {page}: {ran} blocks, {time.monotonic() - start:.1f} s", True
     except (Failure, AssertionError) as e:
         return page, f"FAILED {e}", False
@@ -199,6 +220,7 @@ def attempt(page, begin, update):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", nargs="*", help="below the repository's root; without any: all, and the checks of links, options and generated pages")
+    parser.add_argument("--verbose", action="store_true", help="say how long each block took")
     parser.add_argument("--update", action="store_true", help="write what was printed into the pages")
     parser.add_argument("--jobs", type=int, default=max(2, (os.cpu_count() or 2)), help="pages at a time, where each has a network of its own")
     options = parser.parse_args()
@@ -206,7 +228,7 @@ def main():
     wanted = options.pages or [p for p in pages.found() if pages.is_run(p) and any(b.language in COMMANDS for b in pages.blocks(p))]
     passed = failed = 0
     with ThreadPoolExecutor(options.jobs if begin else 1) as pool:
-        for _, text, fine in pool.map(lambda p: attempt(p, begin, options.update), wanted):
+        for _, text, fine in pool.map(lambda p: attempt(p, begin, options), wanted):
             print(text, flush=True)
             passed, failed = passed + fine, failed + (not fine)
     if not options.pages:

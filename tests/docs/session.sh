@@ -6,7 +6,7 @@ docs_ready() {
     docs_started=$((docs_started + 1))
     local i
     for i in $(seq 1200); do
-        [ "$(cat "$DOCS_OUT"/*.out 2>/dev/null | grep -c '^ready ')" -lt "$docs_started" ] || return 0
+        [ "$(grep -h '^ready ' "$DOCS_OUT"/*.out | wc -l)" -lt "$docs_started" ] || return 0
         kill -0 "$1" 2>/dev/null || { echo "docs: it ended before it was ready" >&2; return 1; }
         sleep 0.05
     done
