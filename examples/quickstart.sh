@@ -12,7 +12,7 @@ echo "all there"
 
 say "2. Build"
 [ -f build/build.ninja ] || cmake -G Ninja -B build -S . -DKC_TESTS=OFF -Wno-dev >/dev/null
-ninja -C build kbroker kc | tail -n 1
+ninja -C build kbroker kc kclient | tail -n 1 # and the library, for the README's tour
 
 say "3. Start a broker"
 work=$(mktemp -d)
