@@ -22,7 +22,7 @@ from test_aio_producer import stored
 from kclient import Outcome, errors
 from kclient.aio import Admin, Client, Consumer, Producer
 from kclient.consumer import BEGINNING
-from kclient.testing import wait_until
+from kclient.testing import Cluster, wait_until
 
 Properties = Dict[str, Any]
 
@@ -301,5 +301,24 @@ def test_an_outcome_is_told_to_whoever_was_cancelled(topic: str) -> None:
                 task.cancel()
             await asyncio.wait(tasks)
             assert told == [Outcome.MAYBE_PERSISTED, Outcome.NOT_PERSISTED]
+
+    run(main())
+
+
+@pytest.mark.parametrize("thread", ["own", "none"])
+def test_it_sleeps_while_there_is_nothing_to_do(kafka_cluster: Cluster, thread: str) -> None:
+    async def main() -> None:
+        properties: Properties = {"bootstrap_servers": kafka_cluster.bootstrap, "client_thread": thread}
+        async with Producer(**properties) as producer, Consumer(**properties, group_id="g", topics="t") as consumer:
+            await soon(producer.send("t", b"x"))
+            with kafka_cluster.fault(api="Produce", stall=True):
+                future = producer.send_nowait("t", b"y")
+                waits = asyncio.ensure_future(consumer.poll_batch())
+                await soon(consumer.await_assigned())
+                before = time.process_time()
+                await asyncio.sleep(2)
+                assert time.process_time() - before < 0.5, "it spins"
+            await soon(future)
+            await soon(waits)
 
     run(main())

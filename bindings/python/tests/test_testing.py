@@ -35,12 +35,6 @@ def whole(three: Cluster) -> Iterator[Cluster]:
             three.start_node(node.id)
 
 
-def needs(option: str) -> pytest.MarkDecorator:
-    """For what a kbroker may not know yet."""
-    usage = subprocess.run([find_kbroker(), "cluster", "--help"], stdout=subprocess.PIPE, text=True).stdout
-    return pytest.mark.skipif(option not in usage, reason=f"this kbroker cluster has no {option}")
-
-
 def alive(pid: int) -> bool:
     """Whether the process runs: a zombie does not."""
     try:
@@ -351,7 +345,6 @@ def test_a_handle_leaves_the_rules_of_a_restarted_node_alone(whole: Cluster) -> 
     assert whole.faults([1]) == []
 
 
-@needs("--record")  # as new as the field in the answer
 def test_a_malformed_rule_names_its_field(kafka_cluster: Cluster) -> None:
     with pytest.raises(FaultError, match="delay_ms") as refused:
         kafka_cluster.add_faults([{"api": "Fetch", "close": True}, {"api": "Produce", "delay_ms": "long"}])
@@ -369,14 +362,12 @@ def test_faults_from_the_start() -> None:
 # ---- time, snapshots, record
 
 
-@needs("--clock")
 def test_a_real_clock_does_not_jump(kafka_cluster: Cluster) -> None:
     with pytest.raises(ClusterError) as refused:
         kafka_cluster.advance(5)
     assert refused.value.status == 409
 
 
-@needs("--clock")
 def test_the_clock_jumps() -> None:
     with Cluster(clock="virtual", config={"log.retention.check.interval.ms": 1000}) as cluster:
         cluster.create_topic("t", configs={"retention.ms": 3600_000, "segment.ms": 60_000})
@@ -388,7 +379,6 @@ def test_the_clock_jumps() -> None:
             wait_until(lambda: cluster.admin().describe_topic("t").partitions[0].log_start == 1, 60, lambda: str(cluster.admin().describe_topic("t")))
 
 
-@needs("--from")
 def test_a_snapshot_is_restored(tmp_path: Path) -> None:
     with Cluster(data=tmp_path / "c") as cluster:
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
@@ -408,7 +398,6 @@ def test_a_snapshot_is_restored(tmp_path: Path) -> None:
         assert refused.value.status == 404
 
 
-@needs("--record")
 def test_requests_are_recorded() -> None:
     with Cluster(record=True) as cluster:
         with Producer(bootstrap_servers=cluster.bootstrap, client_id="tester") as producer:
