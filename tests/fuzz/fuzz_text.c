@@ -39,10 +39,10 @@ static void properties(const char *z, size_t n) {
 
 static void rules(const char *z) {
     struct kb_faults *f = kb_faults_new();
-    char text[400] = "";
+    struct kb_fault_wrong wrong = {0};
     if (!f) return;
-    kw_err err = kb_faults_add(f, z, NULL, text, sizeof text);
-    FUZZ_CHECK(!err || text[0] || err == KW_ENOMEM, "fault rules are refused without a text");
+    kw_err err = kb_faults_add(f, z, NULL, &wrong);
+    FUZZ_CHECK(!err || wrong.text[0] || err == KW_ENOMEM, "fault rules are refused without a text");
     char *list = kb_faults_list(f);
     FUZZ_CHECK(!list || strncmp(list, "{\"rules\":[", 10) == 0, "the list of rules is none");
     kw_free(list);
