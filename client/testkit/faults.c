@@ -38,6 +38,8 @@ static json_t *rule_of(const kc_test_fault *f) {
         json_object_set_new(o, "versions", json_pack("[i, i]", (int)f->version_min, (int)f->version_max));
     put_text(o, "client_id", f->client_id);
     put_text(o, "topic", f->topic);
+    put_text(o, "group", f->group);
+    put_text(o, "from", f->from);
     put_number(o, "partition", f->partition, f->flags & KC_TEST_HAS_PARTITION);
     put_number(o, "broker", f->broker, f->flags & KC_TEST_HAS_BROKER);
     put_number(o, "after", f->after, false);

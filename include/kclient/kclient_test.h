@@ -172,6 +172,8 @@ typedef struct kc_test_fault {
     int32_t version_max;    /**< the last one */
     const char *client_id;  /**< as the request says; NULL: any */
     const char *topic;      /**< that the request names, by name or id; NULL: any */
+    const char *group;      /**< that the request names, as a member's, of offsets or about it; NULL: any */
+    const char *from;       /**< "clients", or "nodes": what the cluster's nodes ask of each other; NULL: both */
     int32_t partition;      /**< with KC_TEST_HAS_PARTITION, or when > 0 */
     int32_t broker;         /**< only on this node; with KC_TEST_HAS_BROKER, or when > 0 */
     int64_t after;          /**< the first so many are let pass */

@@ -63,13 +63,15 @@ static void test_every_member(void **state) {
                           .topic = "u"));
     kc_test_rule_free(ADD(c, .api = "Produce", .every = 3, .throttle_ms = 100, .drip_bytes_per_s = 1000, .corrupt = -10));
     kc_test_rule_free(ADD(c, .disk = "write", .topic = "v", .percent = 12.5, .times = 4, .error = "ENOSPC"));
-    kc_test_rule_free(ADD(c, .api = "ListOffsets", .stall = 1));
+    kc_test_rule_free(ADD(c, .api = "ListOffsets", .from = "nodes", .stall = 1));
+    kc_test_rule_free(ADD(c, .api = "OffsetCommit", .group = "billing", .delay_ms = 1));
     const char *text = list_of(c);
     static const char *const parts[] = {
         "\"versions\":[4,11]", "\"client_id\":\"old\"", "\"topic\":\"orders\"", "\"partition\":3",   "\"broker\":2",          "\"after\":5",
         "\"nth\":7",           "\"when\":\"after\"",    "\"delay_ms\":10",       "\"close\":true",   "\"note\":\"a note\"",   "\"versions\":[0,0]",
         "\"partition\":0",     "\"broker\":0",          "\"corrupt\":0",         "\"every\":3",      "\"throttle_ms\":100",   "\"drip_bytes_per_s\":1000",
         "\"corrupt\":-10",     "\"disk\":\"write\"",    "\"percent\":12.5",      "\"times\":4",      "\"error\":\"ENOSPC\"",  "\"stall\":true",
+        "\"from\":\"nodes\"",  "\"group\":\"billing\"",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) holds(text, parts[i]);
     GOOD(kc_test_faults_clear(c, NULL, 0, &error));
