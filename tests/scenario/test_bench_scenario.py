@@ -273,6 +273,7 @@ def wrong_words_are_told(folder):
     r = bench("--help")
     equal(r.returncode, 0)
     holds(r.stdout, "conclusions [{claim", "exit code: 0", "KBROKER")
+    equal([line for line in r.stdout.splitlines() if len(line) > 80], [])
 
 
 @test
