@@ -221,6 +221,7 @@ static bool start(struct kb_cluster *c) {
     }
     uv_timer_init(&c->loop, &c->stop_timer);
     c->stop_timer.data = c;
+    kb_cluster_plan_hold(&c->plan);
     c->voters = kb_cluster_plan_voters(&c->plan);
     ssize_t n = readlink("/proc/self/exe", c->exe, sizeof(c->exe) - 1);
     if (n <= 0 || !c->voters || !kb_cluster_serve(c) || (c->until_eof && !watch_input(c))) return false;

@@ -35,6 +35,8 @@ int kb_cluster_plan_add(struct kb_cluster_plan *p, int32_t id, char *text, size_
 /* The port that is wanted, when it is another node's of the plan, or (but for strict) when the machine has it in use: a free one. wanted 0: a free one. -1 as
  * above. */
 int kb_cluster_plan_port(const struct kb_cluster_plan *p, struct kb_cluster_node *n, int wanted, bool strict, char *text, size_t size);
+/* The nodes' ports are kept from others for as long as this process lives, also while a node is down. */
+void kb_cluster_plan_hold(const struct kb_cluster_plan *p);
 /* DIR/cluster.json. 1: read; 0: there is none; -1 as above. */
 int kb_cluster_plan_read(struct kb_cluster_plan *p, const char *dir, char *text, size_t size);
 int kb_cluster_plan_write(const struct kb_cluster_plan *p, const char *dir, char *text, size_t size);

@@ -14,7 +14,7 @@
 
 #include "cluster.h"
 
-enum { PORT_LOW = 10000, PORT_EPHEMERAL = 32768, PORT_MAX = 65535 };
+enum { PORT_LOW = 10000, PORT_EPHEMERAL = 32768, PORT_MAX = 65535, HELD_MAX = 4 * KB_CLUSTER_NODES_MAX };
 
 struct kb_cluster_node *kb_cluster_plan_find(struct kb_cluster_plan *p, int32_t id) {
     for (size_t i = 0; i < p->count; i++)
@@ -32,33 +32,58 @@ static bool taken(const struct kb_cluster_plan *p, uint16_t port) {
     return false;
 }
 
-/* Whether nobody has it this moment. port 0: any, *got is which. */
-static bool can_be_bound(uint16_t port, uint16_t *got) {
+/* ---- Ports that are ours: bound, and not listened on, for as long as this process lives ---- */
+
+/* A node binds such a port all the same (SO_REUSEADDR on both), whenever it starts; nobody else is given it meanwhile, be it another cluster that looks
+ * for free ones at the same moment, or the kernel for an outgoing connection. */
+static struct {
+    uint16_t port;
+    int fd;
+} held[HELD_MAX];
+static size_t held_count;
+
+static bool is_held(uint16_t port) {
+    for (size_t i = 0; i < held_count; i++)
+        if (held[i].port == port) return true;
+    return false;
+}
+
+/* alone: nobody else may have it for himself, or hold it. port 0: any. The port; 0: it cannot be had. */
+static uint16_t hold(uint16_t port, bool alone) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
     socklen_t n = sizeof(a);
     int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return false;
-    if (port != 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* as the node does */
-    bool ok = bind(fd, (struct sockaddr *)&a, n) == 0 && getsockname(fd, (struct sockaddr *)&a, &n) == 0;
-    close(fd);
-    if (ok) *got = ntohs(a.sin_port);
-    return ok;
+    if (fd < 0) return 0;
+    bool ok = (alone || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0) && bind(fd, (struct sockaddr *)&a, n) == 0 &&
+              setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 && getsockname(fd, (struct sockaddr *)&a, &n) == 0;
+    if (ok && held_count < HELD_MAX) {
+        held[held_count].port = ntohs(a.sin_port);
+        held[held_count++].fd = fd;
+    } else {
+        close(fd);
+    }
+    return ok ? ntohs(a.sin_port) : 0;
 }
 
-/* One that nobody has now; the node binds it itself a moment later. So it is none of those that the kernel gives to outgoing connections, which might take
- * it meanwhile; unless the machine has no other. */
+void kb_cluster_plan_hold(const struct kb_cluster_plan *p) {
+    for (size_t i = 0; i < p->count; i++)
+        if (!is_held(p->nodes[i].port)) (void)hold(p->nodes[i].port, false); /* who has it will be told by the node */
+}
+
+/* None of those that the kernel gives to outgoing connections, unless the machine has no other. */
 static uint16_t free_port(const struct kb_cluster_plan *p) {
     for (int tries = 0; tries < 100; tries++) {
-        uint16_t drawn = 0, port = 0;
+        uint16_t drawn = 0;
         bool low = tries < 90 && getrandom(&drawn, sizeof(drawn), 0) == sizeof(drawn);
-        if (can_be_bound(low ? (uint16_t)(PORT_LOW + drawn % (PORT_EPHEMERAL - PORT_LOW)) : 0, &port) && !taken(p, port)) return port;
+        uint16_t port = hold(low ? (uint16_t)(PORT_LOW + drawn % (PORT_EPHEMERAL - PORT_LOW)) : 0, true);
+        if (port != 0 && !taken(p, port)) return port;
     }
     return 0;
 }
 
 int kb_cluster_plan_port(const struct kb_cluster_plan *p, struct kb_cluster_node *n, int wanted, bool strict, char *text, size_t size) {
     uint16_t port = 0;
-    bool good = wanted > 0 && wanted <= PORT_MAX && !taken(p, (uint16_t)wanted) && (strict || can_be_bound((uint16_t)wanted, &port));
+    bool good = wanted > 0 && wanted <= PORT_MAX && !taken(p, (uint16_t)wanted) && (strict || is_held((uint16_t)wanted) || hold((uint16_t)wanted, true) != 0);
     if (good) port = (uint16_t)wanted;
     if (!good && !strict) port = free_port(p);
     n->port = port;

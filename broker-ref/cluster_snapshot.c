@@ -154,6 +154,7 @@ static void start_all(struct kb_cluster_snapshot *s) {
     struct kb_cluster *c = s->c;
     free(c->voters);
     c->plan = s->plan;
+    kb_cluster_plan_hold(&c->plan);
     c->voters = kb_cluster_plan_voters(&c->plan);
     if (!c->voters) {
         fail_with(s, KB_HTTP_FAILED, "out of memory");

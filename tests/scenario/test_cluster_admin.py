@@ -338,6 +338,34 @@ def a_port_or_folder_that_is_taken_says_who_has_it(folder):
 
 
 @test
+def ports_of_nodes_that_are_down_stay_theirs(folder):
+    c = Cluster(folder / "c", 3)
+    c.kill(1)
+    host, port = c.addresses[1].rsplit(":", 1)
+    with socket.socket() as s:
+        try:
+            s.bind((host, int(port)))
+            raise AssertionError(f"{port} is to be had")
+        except OSError:
+            pass
+        if s.connect_ex((host, int(port))) == 0:
+            raise AssertionError(f"somebody listens at {port}")
+    c.start(1)
+    equal(c.stop(), 0)
+    again = Cluster(folder / "c", 3)  # with ports that it had before
+    equal(again.addresses, c.addresses)
+    again.kill(0, 1, 2)
+    again.start(0, 1, 2)
+    kits = []
+    threads = [threading.Thread(target=lambda: kits.append(Kit())) for _ in range(12)]  # all look for free ports at the same moment
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    equal(len({kit.address for kit in kits} | set(again.addresses)), 15)
+
+
+@test
 def words_that_do_not_go_together_are_usage_errors(folder):
     for args, words in ((["--ephemeral"], ["--nodes N"]), (["--nodes", "1", "--ephemeral", "--data", "d"], ["--ephemeral", "--data"]), (["--nodes", "1", "--admin"], ["--admin needs a value"]),
                         (["--nodes", "1", "--until-eoff"], ["--until-eof"]), (["--nodes", "1", "--ephemera"], ["--ephemeral"])):
