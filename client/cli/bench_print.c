@@ -10,7 +10,7 @@ static void print_figure(double n) {
 }
 
 static void print_ratio(double n, double base) {
-    if (n > 0 && base > 0) printf(" %5.2f", n / base);
+    if (n > 0 && base > 0) printf(n < 100 * base ? " %5.2f" : " %5.0f", n / base);
     else printf(" %5s", "-");
 }
 
@@ -66,7 +66,8 @@ static void print_pair(const struct bench_scenario *s, const struct bench_result
     if (p->verdict == BENCH_UNKNOWN) return;
     name_pair(s, p, name, sizeof name);
     if (p->published_ratio > 0) snprintf(published, sizeof published, "(%.2f)", p->published_ratio);
-    printf("    %-28s %9s : %-9s %5.2f %-6s", name, bench_thousands(v[p->a].median, x), bench_thousands(v[p->b].median, y), p->ratio, published);
+    printf("    %-28s %9s : %-9s", name, bench_thousands(v[p->a].median, x), bench_thousands(v[p->b].median, y));
+    printf(p->ratio < 100 ? " %5.2f %-6s" : " %5.0f %-6s", p->ratio, published);
     if (p->verdict == BENCH_NOISE) printf(" noise %.0f %%\n", p->noise * 100);
     else printf(" %s\n", p->verdict == BENCH_HOLDS ? "yes" : "no");
 }
