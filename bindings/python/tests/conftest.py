@@ -1,26 +1,15 @@
-"""A broker for the tests: one kbroker for all of them, with topics of their own."""
-import os
-import signal
-import subprocess
-from pathlib import Path
+"""A broker for the tests: one kbroker for all of them, with topics of their own. What a test breaks is its own cluster's (fixture kafka_cluster)."""
 from typing import Iterator
 
-import kclient
 import pytest
-
-KBROKER = Path(os.environ.get("KBROKER") or Path(kclient.__file__).parent / "bin" / "kbroker")
+from kclient.testing import Cluster
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[str]:
     """The address of a broker that makes topics when they are first used."""
-    process = subprocess.Popen([str(KBROKER), "run", "--ephemeral", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("ready "), line
-    yield line.split()[1]
-    process.send_signal(signal.SIGTERM)
-    process.wait()
+    with Cluster(1) as cluster:
+        yield cluster.bootstrap
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_send_and_report(broker: str, topic: str) -> None:
         producer.flush()
         assert len(reports) == 1 and reports[0].number == number and reports[0].offset == 0 and reports[0].ok and len(producer) == 0
         assert reports[0].topic == topic and reports[0].timestamp == 1_700_000_000_000 and reports[0].outcome == kclient.Outcome.PERSISTED
-        assert reports[0].raise_for_error() is reports[0] and reports[0].size == 6
+        assert reports[0].attempts == () and reports[0].raise_for_error() is reports[0] and reports[0].size == 6
     a, b, c, d = read(broker, topic, 4)
     assert (a.key, a.value, a.timestamp, a.timestamp_type, a.guid) == (b"k", b"hello", 1_700_000_000_000, 0, guid)
     assert a.headers[:2] == [("a", b"1"), ("none", None)] and a.header("none", b"?") is None and a.header("zzz", b"?") == b"?"
@@ -149,6 +149,7 @@ def test_failures_without_a_callback_are_raised_by_flush(broker: str, topic: str
         producer.send(topic, b"x" * 5000, on_report=failed.append)
         producer.flush()  # told to the callback
         assert [r.ok for r in failed] == [False] and isinstance(failed[0].error, kclient.KafkaError) and failed[0].error.attempts
+        assert failed[0].attempts and failed[0].attempts[0].broker == 0
         with pytest.raises(kclient.KafkaError):
             failed[0].raise_for_error()
         number = producer.send(topic, b"x" * 5000)
@@ -249,6 +250,15 @@ def test_after_close(broker: str, topic: str) -> None:
         with pytest.raises(kclient.Closed):
             call()
     assert producer.fatal is None and "closed" in repr(producer)
+
+
+def test_what_a_retry_was_for(kafka_cluster: Any, topic: str) -> None:
+    """A record that was stored with the second try tells of the first."""
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap) as admin:
+        admin.create_topic(topic)
+    with kafka_cluster.fault(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=1), Producer(bootstrap_servers=kafka_cluster.bootstrap) as producer:
+        report = producer.send_wait(topic, "x")
+        assert report.ok and [kclient.errors.code_name(a.cause) for a in report.attempts] == ["NOT_LEADER_OR_FOLLOWER"]
 
 
 def test_purge(topic: str) -> None:

@@ -4,7 +4,7 @@ import uuid
 from typing import Any, Awaitable, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union, overload
 
 from ._types import Data, Headers
-from .errors import KafkaError, Outcome
+from .errors import Attempt, KafkaError, Outcome
 from .guid import Guid
 
 def set_main_thread(ident: Optional[int]) -> None: ...
@@ -71,6 +71,7 @@ class Report:
     error: Optional[KafkaError]
     ok: bool
     outcome: Outcome
+    attempts: Tuple[Attempt, ...]
     duplicate: bool
     other_payload: bool
     offset_unknown: bool
@@ -87,6 +88,8 @@ class Sender:
                   guids: Optional[Sequence[Optional[Guid]]] = None, headers: Optional[Sequence[Optional[Headers]]] = None,
                   on_report: Optional[Callable[[Report], object]] = None, sizes: Optional[Sequence[int]] = None,
                   key_sizes: Optional[Sequence[int]] = None) -> range: ...
+    def _send_now(self, topic: str, value: Data, key: Data = None, headers: Optional[Headers] = None, partition: Optional[int] = None,
+                  timestamp: Optional[int] = None, guid: Optional[Guid] = None, on_report: Optional[Callable[[Report], object]] = None) -> int: ...
     def _attach(self, client: int, producer: int, owner: object, topics: Dict[str, int], names: Dict[int, str],
                 callbacks: Dict[int, Callable[[Report], object]], inbox: List[Report], enqueue_us: int) -> None: ...
     def _try_send(self, topic: int, value: Data, key: Data, headers: Optional[Headers], partition: Optional[int], timestamp: Optional[int],

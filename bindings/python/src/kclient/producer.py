@@ -278,8 +278,7 @@ class Producer(ProducerBase):
         """Sends a record and waits until it is stored; raises its error otherwise, with what was tried. It leaves at once, linger does not hold it back.
         timeout: of the wait (TimedOut: the record may still be stored); None: the record's own, delivery.timeout.ms."""
         box: List[Report] = []
-        self.send(topic, value, key, headers, partition, timestamp, guid, box.append)
-        flush_call(self.handle).begin()  # freed at once: it goes on
+        self._send_now(topic, value, key, headers, partition, timestamp, guid, box.append)
         limit = micros(timeout)
         while not self._await(lambda: bool(box), limit):
             if limit != FOREVER:

@@ -210,7 +210,7 @@ PyObject *sender_send_future(PyObject *o, PyObject *const *args, Py_ssize_t n, P
     PyObject *future = PyObject_CallObject(s->make_future, NULL);
     if (!future) return NULL;
     slot[SEND_ON_REPORT] = future;
-    PyObject *number = sender_send_slots(s, slot);
+    PyObject *number = sender_send_slots(s, slot, 0);
     if (!number) Py_CLEAR(future);
     Py_XDECREF(number);
     if (future && !was_busy && tell_busy(s, 1) < 0) Py_CLEAR(future);

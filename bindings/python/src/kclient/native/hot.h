@@ -82,6 +82,7 @@ int fields_timestamp(PyObject *timestamp, kc_record *out);
 typedef struct {
     PyObject_HEAD
     PyObject *topic, *error;
+    PyObject *attempts; /* a tuple; NULL: none */
     long long number, offset, timestamp;
     int partition, outcome;
     unsigned int flags, size;

@@ -9,6 +9,24 @@ static PyObject *error_of(const kc_reports *container, kc_err code) {
     return PyObject_CallFunction(make, "Ki", (unsigned long long)(uintptr_t)kc_reports_error(container), (int)code);
 }
 
+/* What went wrong before the record was stored, or failed for good; mostly nothing. 0: done, -1: an exception. */
+static int attempts_of(const kc_reports *container, PyObject **out) {
+    static PyObject *make;
+    kc_attempt a;
+    *out = NULL;
+    if (kc_reports_attempt(container, 0, &a) != KC_OK) return 0;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && kc_reports_attempt(container, i, &a) == KC_OK; i++) {
+        PyObject *one = helper(&make, "kclient.errors", "Attempt")
+                            ? PyObject_CallFunction(make, "Liiss", (long long)a.at_ms, (int)a.broker, (int)a.cause, a.phase, a.detail) : NULL;
+        if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    if (list) *out = PyList_AsTuple(list);
+    Py_XDECREF(list);
+    return *out ? 0 : -1;
+}
+
 PyObject *report_of(const kc_reports *container, const kc_report *r, PyObject *topic) {
     Report *out = PyObject_New(Report, &Report_type);
     if (!out) return NULL;
@@ -22,15 +40,20 @@ PyObject *report_of(const kc_reports *container, const kc_report *r, PyObject *t
     out->flags = r->flags;
     out->size = r->size;
     out->error = Py_None;
-    if (r->err) out->error = error_of(container, r->err);
-    else Py_INCREF(Py_None);
-    if (!out->error) Py_CLEAR(out);
+    Py_INCREF(Py_None);
+    if (attempts_of(container, &out->attempts) < 0) Py_CLEAR(out);
+    else if (r->err) {
+        Py_DECREF(Py_None);
+        out->error = error_of(container, r->err);
+        if (!out->error) Py_CLEAR(out);
+    }
     return (PyObject *)out;
 }
 
 static void report_dealloc(PyObject *o) {
     Py_XDECREF(((Report *)o)->topic);
     Py_XDECREF(((Report *)o)->error);
+    Py_XDECREF(((Report *)o)->attempts);
     PyObject_Free(o);
 }
 
@@ -51,6 +74,13 @@ FLAG(other_payload, KC_REPORT_OTHER_PAYLOAD)
 FLAG(offset_unknown, KC_REPORT_OFFSET_UNKNOWN)
 FLAG(deduped, KC_REPORT_DEDUPED)
 FLAG(perhaps_own, KC_REPORT_PERHAPS_OWN)
+static PyObject *get_attempts(PyObject *o, void *unused) {
+    (void)unused;
+    PyObject *attempts = ((Report *)o)->attempts;
+    if (!attempts) return PyTuple_New(0);
+    Py_INCREF(attempts);
+    return attempts;
+}
 static PyObject *get_ok(PyObject *o, void *unused) {
     (void)unused;
     return PyBool_FromLong(((Report *)o)->error == Py_None);
@@ -85,6 +115,7 @@ static PyMemberDef members[] = {
 };
 static PyGetSetDef getset[] = {
     {"ok", get_ok, NULL, "True: no error", NULL},
+    {"attempts", get_attempts, NULL, "tuple of Attempt: what went wrong on the way, also of a record that was stored in the end", NULL},
     {"outcome", get_outcome, NULL, "an Outcome", NULL},
     {"duplicate", get_duplicate, NULL, "the broker had it already, and stored nothing; offset is the first copy's", NULL},
     {"other_payload", get_other_payload, NULL, "a duplicate by its id whose first copy has another key or value", NULL},

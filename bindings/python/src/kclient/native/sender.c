@@ -180,10 +180,10 @@ int take_arguments(const char *what, const char *const *names, int count, int re
     return 0;
 }
 
-PyObject *sender_send_slots(Sender *s, PyObject **slot) {
+PyObject *sender_send_slots(Sender *s, PyObject **slot, uint32_t flags) {
     struct fields f;
     fields_init(&f);
-    kc_record record = {.opaque = s->next++, .flags = slot[SEND_ON_REPORT] || s->track ? 0 : KC_NO_REPORT};
+    kc_record record = {.opaque = s->next++, .flags = flags | (slot[SEND_ON_REPORT] || s->track ? 0U : KC_NO_REPORT)};
     bool expected = false;
     int result = send_fields(s, slot, &f, &record);
     if (result == 0 && slot[SEND_ON_REPORT]) {
@@ -201,11 +201,17 @@ PyObject *sender_send_slots(Sender *s, PyObject **slot) {
     return result < 0 ? NULL : PyLong_FromUnsignedLongLong(record.opaque);
 }
 
-static PyObject *sender_send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+static PyObject *send_with(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, uint32_t flags) {
     static const char *const names[] = {"topic", "value", "key", "headers", "partition", "timestamp", "guid", "on_report"};
     PyObject *slot[SEND_SLOTS];
     if (sender_ready((Sender *)o) < 0 || take_arguments("send", names, SEND_SLOTS, 2, args, n, kwnames, slot) < 0) return NULL;
-    return sender_send_slots((Sender *)o, slot);
+    return sender_send_slots((Sender *)o, slot, flags);
+}
+
+static PyObject *sender_send(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) { return send_with(o, args, n, kwnames, 0); }
+/* The same, for a record that somebody waits for. */
+static PyObject *sender_send_now(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    return send_with(o, args, n, kwnames, KC_SEND_NOW);
 }
 
 /* _try_send(topic number, value, key, headers, partition, timestamp, guid, opaque, flags, timeout_us) -> kc_err: what other APIs are built of. */
@@ -358,6 +364,7 @@ static PyMethodDef methods[] = {
      "Takes a record for each of values, in one crossing into C; returns the range of their numbers. keys, timestamps, guids, headers: one for\n"
      "each. With sizes, values is one buffer with the values one behind the other, and sizes their sizes (-1: null); so are keys with key_sizes.\n"
      "An error says in `accepted` how many, from the first on, were taken."},
+    {"_send_now", (PyCFunction)(void (*)(void))sender_send_now, METH_FASTCALL | METH_KEYWORDS, "send, without linger"},
     {"_attach", sender_attach, METH_VARARGS, "_attach(client, producer, owner, topics, names, callbacks, inbox, enqueue_us)"},
     {"_try_send", (PyCFunction)(void (*)(void))sender_try_send, METH_FASTCALL, "see sender.c"},
     {"_take_reports", sender_take_reports, METH_O, "see sender.c"},

@@ -44,8 +44,8 @@ void sender_forget(Sender *s, uint64_t number);
 int64_t sender_piece(const Sender *s, int64_t left_us);
 /** Takes reports, which hold their places in the queue. */
 int sender_make_room(Sender *s);
-/** Sender.send with its arguments taken: the record's number; NULL: an exception. */
-PyObject *sender_send_slots(Sender *s, PyObject **slot);
+/** Sender.send with its arguments taken, and more flags (enum kc_record_flag): the record's number; NULL: an exception. */
+PyObject *sender_send_slots(Sender *s, PyObject **slot, uint32_t flags);
 PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
 #endif
