@@ -166,7 +166,9 @@ static void curve(FILE *f, const struct bench_run *r, const struct plot *p, int 
         if (rate(r, s, i) <= 0) continue;
         double x = place_of(r, i), y = height_of(p, ratio(r, s, i));
         fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y, colours[s]);
-        double away = s == 2 ? 16 : s == 0 && i == 0 ? -21 : -7; /* all begin at 1 */
+        bool lower = s > 0 && is_shown(r, SERIES - s) && ratio(r, s, i) < ratio(r, SERIES - s, i);
+        bool below = lower || (s == 2 && i == 0);
+        double away = below ? 16 : s == 0 && i == 0 ? -21 : -7; /* all begin at 1 */
         chart_text(f, x + 7, y + away, "start", 11, colours[s], false, bench_thousands(rate(r, s, i), text));
     }
 }
