@@ -2,6 +2,7 @@
 import gc
 import threading
 import time
+import warnings
 from typing import Any, Iterator, List
 
 import kclient
@@ -239,6 +240,15 @@ def test_errors_of_partitions(broker: str, filled: str) -> None:
             consumer.assign((filled, -1))
         with pytest.raises(ValueError):
             consumer.poll_batch(-1)
+
+
+def test_a_consumer_that_cannot_begin_leaves_nothing_open(broker: str, topic: str) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(kclient.ConfigError, match="group.id"):
+            Consumer(bootstrap_servers=broker, topics=topic)
+        gc.collect()
+    assert [w for w in told if w.category is ResourceWarning and "Consumer" in str(w.message)] == []
 
 
 def test_subscribe_by_pattern(broker: str, filled: str) -> None:

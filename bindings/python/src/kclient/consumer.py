@@ -378,7 +378,11 @@ class Consumer(ConsumerBase):
         self._held: Any = None
         _alive.opened(self)
         if topics is not None:
-            self.subscribe(topics)
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                self.close()
+                raise
 
     def subscribe(self, topics: Union[str, Iterable[str]], *, regex: bool = False, on_assigned: Optional[OnPartitions] = None,
                   on_revoked: Optional[OnPartitions] = None, on_lost: Optional[OnPartitions] = None) -> None:
