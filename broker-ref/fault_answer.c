@@ -82,8 +82,24 @@ static void *decode_copy(struct kb_request *rq) {
     return err == KW_OK ? msg : NULL; /* malformed: the API says so itself */
 }
 
+/* Small requests are many, and most name others: their bytes say so sooner than a decoder. false: these stand nowhere in it. */
+static bool may_have(const struct kb_request *rq, const void *bytes, size_t n) {
+    enum { SMALL = 4096 };
+    const uint8_t *p = rq->body.p, *end = rq->body.end, *b = bytes;
+    if ((size_t)(end - p) > SMALL || n == 0) return true;
+    for (; (size_t)(end - p) >= n && (p = memchr(p, b[0], (size_t)(end - p) - n + 1)); p++) /* memmem prepares for longer searches */
+        if (memcmp(p, b, n) == 0) return true;
+    return false;
+}
+
+static bool may_name(struct kb_request *rq, const char *topic) {
+    if (may_have(rq, topic, strlen(topic))) return true;
+    const struct kb_image_topic *t = kb_image_topic(&rq->node->image, kw_str_of(topic));
+    return t && may_have(rq, &t->id, sizeof(t->id));
+}
+
 bool kb_fault_names(struct kb_request *rq, const char *topic, int32_t partition) {
-    if (rq->head_err != KW_OK) return false;
+    if (rq->head_err != KW_OK || (topic && !may_name(rq, topic))) return false;
     const void *msg = decode_copy(rq);
     return msg && names(rq, rq->head.api->request, msg, topic, partition);
 }
@@ -110,7 +126,7 @@ static bool names_group(const struct kw_desc *d, const void *s, struct kw_str gr
 }
 
 bool kb_fault_is_of_group(struct kb_request *rq, const char *group) {
-    if (rq->head_err != KW_OK) return false;
+    if (rq->head_err != KW_OK || !may_have(rq, group, strlen(group))) return false;
     const void *msg = decode_copy(rq);
     bool keys = rq->head.api_key == KW_API_FIND_COORDINATOR && msg && ((const struct kw_find_coordinator_request *)msg)->key_type == 0;
     return msg && names_group(rq->head.api->request, msg, kw_str_of(group), keys);

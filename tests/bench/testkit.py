@@ -1,4 +1,4 @@
-"""kbroker as a test kit's server: how fast clusters are there, what fifty of them take, how fast state is saved and brought back.
+"""kbroker as a test kit's server: how fast clusters are there, what fifty of them take, how fast state is saved and brought back, what recorder and rules cost.
 
 Section of run.py: testkit. All as a kit does it: `kbroker cluster --ephemeral --until-eof --admin 0` behind a pipe. Against Apache Kafka's start where it can be
 had, against what the machine needs for a process that does nothing (/bin/true) and for a copy (cp -r) else.
@@ -8,6 +8,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -161,11 +162,128 @@ def snapshots(b):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+# ---- What recorder and fault rules cost: a broker's CPU a record, in pairs of runs, each pair in the other order than the one before; and the instructions
+# that its own code takes a record (valgrind counts them, whatever else the machine does)
+
+SMALL = ["--set", "batch.num.messages=1", "--set", "linger.ms=0"]
+
+
+class One:
+    """kbroker run, of any build."""
+
+    def __init__(self, binary, *options, under=()):
+        self.p = subprocess.Popen([str(a) for a in (*under, binary, "run", "--ephemeral", "--listen", "127.0.0.1:0", "--set", "admin.listener=127.0.0.1:0", *options)],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.boot = self.p.stdout.readline().decode().split()[-1]
+        for line in self.p.stderr:
+            if b"admin port: " in line:
+                self.url = line.decode().split("admin port: ")[1].strip()
+                break
+
+    def pid(self):
+        return self.p.pid
+
+    def rules(self, *rules):
+        urllib.request.urlopen(urllib.request.Request(self.url, method="DELETE"), timeout=60).read()
+        if rules:
+            urllib.request.urlopen(urllib.request.Request(self.url, method="POST", data=json.dumps(rules).encode()), timeout=60).read()
+
+    def stop(self):
+        self.p.terminate()
+        self.p.wait(60)
+
+
+def loads(b):
+    """name -> (prepares, runs): full load by large batches, and by the smallest requests there are."""
+    many, few = b.size(1_000_000, 50_000), b.size(60_000, 5_000)
+    bench = [measure.kc(), "bench"]
+
+    def produce(server, topic, count, *more):
+        return measure.with_broker(server, [*bench, "produce", "-b", server.boot, "-t", topic, "--size", 100, "--count", count, "--json", *more])
+
+    def consume(server, topic, count, *more):
+        return measure.with_broker(server, [*bench, "consume", "-b", server.boot, "-t", topic, "--count", count, "--json", *more])
+    return {"produce": (None, lambda s, t: produce(s, t, many)),
+            "produce, a record a request": (None, lambda s, t: produce(s, t, few, *SMALL)),
+            "fetch": (lambda s, t: produce(s, t, many), lambda s, t: consume(s, t, many)),
+            "fetch, 1 kB an answer": (lambda s, t: produce(s, t, few), lambda s, t: consume(s, t, few, "--set", "max.partition.fetch.bytes=1000"))}
+
+
+def pairs(b, what, one, other, target=None):
+    """one, other: (server, before each run, or None). Rows of other's CPU a record against one's: the median of the pairs' ratios, and their spread."""
+    for name, (prepare, run) in loads(b).items():
+        ratios = []
+        for i in range(b.size(8, 2)):
+            used = {}
+            for which in ((0, 1), (1, 0))[i % 2]:
+                server, before = (one, other)[which]
+                topic = measure.fresh_topic(server, "cost")
+                if prepare:
+                    prepare(server, topic)
+                if before:
+                    before()
+                used[which] = run(server, topic)["broker_ns_per_record"]
+                measure.drop_topic(server, topic)
+            ratios.append(used[1] / used[0])
+        ratios.sort()
+        b.keep(f"cost {what}, {name}", ratios)
+        b.row(f"{what}, {name}: CPU, in % ({ratios[0] * 100 - 100:+.1f} to {ratios[-1] * 100 - 100:+.1f})", statistics.median(ratios) * 100 - 100, "%", None, target, of_peer=False)
+
+
+def instructions(b, binary, *options, rule=None):
+    """A record, produced alone in its request and fetched in answers of 1 kB: the difference of a long and a short run."""
+    few, many, kc = b.size(1000, 100), b.size(6000, 600), measure.kc()
+    out = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (few, many):
+            counts = f"{folder}/{n}"
+            server = One(binary, *options, under=["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={counts}"])
+            topic = measure.fresh_topic(server, "cost")
+            server.rules(*([rule] if rule else []))
+            measure.program([kc, "bench", "produce", "-b", server.boot, "-t", topic, "--size", 100, "--count", n, "--json", *SMALL])
+            measure.program([kc, "bench", "consume", "-b", server.boot, "-t", topic, "--count", n, "--json", "--set", "max.partition.fetch.bytes=1000"])
+            server.stop()
+            out[n] = next(int(line.split()[1]) for line in open(counts) if line.startswith("totals:"))
+    return (out[many] - out[few]) / (many - few)
+
+
+def counted(b, before, folder):
+    cache.apt("/usr/bin/valgrind", "valgrind")
+    binary, rule = kbroker(), {"topic": "other", "close": True}
+    plain = instructions(b, binary)
+    b.row("instructions a record, sent and fetched", plain, "", instructions(b, before) if before else None)
+    for text, figure in (("a rule of another API", instructions(b, binary, rule={"api": "DeleteRecords", "close": True})), ("a rule of another topic", instructions(b, binary, rule=rule)),
+                         ("recording", instructions(b, binary, "--record", folder / "counted"))):
+        b.row(f"instructions a record: {text}; without", figure, "", plain)
+
+
+def costs(b):
+    plain, twin, folder = One(kbroker()), One(kbroker()), servers.temp_folder("testkit")
+    recording = One(kbroker(), "--record", folder / "frames")
+    before = os.environ.get("KBROKER_BEFORE")   # another build, to see what a change costs
+    old = One(before) if before else None
+    try:
+        counted(b, before, folder)
+        pairs(b, "the same broker again", (plain, None), (twin, None))
+        if old:
+            pairs(b, "against KBROKER_BEFORE", (old, None), (plain, None))
+        for text, rule in (("a rule of another API", {"api": "DeleteRecords", "close": True}), ("a rule of another topic", {"topic": "other", "close": True})):
+            pairs(b, text, (plain, plain.rules), (plain, lambda rule=rule: plain.rules(rule)), 1)
+        plain.rules()
+        pairs(b, "recording", (plain, None), (recording, lambda: os.truncate(folder / "frames", 0)))
+    finally:
+        for server in (plain, twin, recording, old):
+            if server:
+                server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def testkit(b):
     """Clusters as test kits use them."""
     starts(b)
     many(b)
     snapshots(b)
+    costs(b)
 
 
 SECTIONS = {"testkit": testkit}
