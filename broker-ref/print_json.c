@@ -124,7 +124,7 @@ static void civil(int64_t days, int64_t *year, int *month, int *day) {
 
 void kb_json_time(struct kw_out *out, int64_t at_us) {
     char text[80];
-    int64_t s = at_us / 1000000 - (at_us % 1000000 < 0), us = at_us - s * 1000000, days = s / 86400 - (s % 86400 < 0), year;
+    int64_t s = at_us / 1000000 - (at_us % 1000000 < 0), us = (at_us % 1000000 + 1000000) % 1000000, days = s / 86400 - (s % 86400 < 0), year;
     int left = (int)(s - days * 86400), month, day;
     civil(days, &year, &month, &day);
     snprintf(text, sizeof(text), "\"%04lld-%02d-%02dT%02d:%02d:%02d.%06dZ\"", (long long)year, month, day, left / 3600, left / 60 % 60, left % 60, (int)us);

@@ -441,6 +441,15 @@ void sim_broker_power_loss(struct sim_broker *b) {
     bury(b, SIM_DEATH_POWER);
 }
 
+bool sim_advances;
+
+void sim_broker_jump(struct sim_broker *b, int64_t ms) {
+    sim_host_jump(&b->host, ms);
+    if (!sim_advances || ms <= 0 || b->life == SIM_DOWN || !b->node) return;
+    kw_err err = kb_node_advance(b->node, ms, sim_broker_now(b));
+    KW_ASSERT(err == KW_OK);
+}
+
 void sim_broker_stop(struct sim_broker *b) {
     if (b->life != SIM_UP) return;
     sim_fire(b->w, SIM_F_STOP);

@@ -52,6 +52,9 @@ void sim_broker_start(struct sim_broker *b);
 void sim_broker_stop(struct sim_broker *b); /* in order; takes its time */
 void sim_broker_kill(struct sim_broker *b);
 void sim_broker_power_loss(struct sim_broker *b);
+/* Its wall clock jumps. With --advance, forward, the node is told (kb_node_advance): then it is time that has passed for its policies. */
+void sim_broker_jump(struct sim_broker *b, int64_t ms);
+extern bool sim_advances; /* --advance */
 static inline struct kb_now sim_broker_now(const struct sim_broker *b) {
     struct sim_clock c = sim_host_now(&b->host);
     return (struct kb_now){c.mono_us, c.wall_ms};

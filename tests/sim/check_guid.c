@@ -71,7 +71,8 @@ struct place { /* of what is looked at */
 
 /* How much of its time an entry of a copy has left, at least, on its node at some time; asked for since since_us. */
 static int64_t time_left_us(const struct place *k, const struct sim_guid_record *e, int64_t since_us, int64_t at_us) {
-    int64_t window = k->r->model.topics[k->topic].window_us, early = KW_MAX(k->b->host.jumped_at_boot_ms - e->jumped_ms, 0) * 1000 + SLACK_US;
+    int64_t window = k->r->model.topics[k->topic].window_us, jumped_ms = sim_advances ? k->b->host.jumped_ms : k->b->host.jumped_at_boot_ms,
+            early = KW_MAX(jumped_ms - e->jumped_ms, 0) * 1000 + SLACK_US;
     if (k->r->guids->change_count) return sim_guid_left_us(k->c, e->at_us, early, since_us, at_us);
     return window - window / 200 - early - (at_us - e->at_us);
 }

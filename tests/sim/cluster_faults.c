@@ -163,7 +163,10 @@ static void jump(struct sim_cluster *c) {
     int64_t ms = sim_range(w, -20 * 60 * 1000, 20 * 60 * 1000) / 4;
     sim_fire(w, SIM_F_CLOCK_JUMP);
     sim_trace(w, "%s: the wall clock jumps %lld ms", h->name, (long long)ms);
-    sim_host_jump(h, ms);
+    if (client < 0)
+        sim_broker_jump(node_at(c, k), ms);
+    else
+        sim_host_jump(h, ms);
 }
 
 /* ---- The network ---- */

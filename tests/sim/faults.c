@@ -98,7 +98,10 @@ static void jump(struct sim_run *r) {
     if (c >= 0) ms /= 4; /* a broker refuses records from too far in its future */
     sim_fire(&r->w, SIM_F_CLOCK_JUMP);
     sim_trace(&r->w, "%s: the wall clock jumps %lld ms", h->name, (long long)ms);
-    sim_host_jump(h, ms);
+    if (c < 0)
+        sim_broker_jump(&r->nodes[0], ms);
+    else
+        sim_host_jump(h, ms);
 }
 
 /* ---- Clients ---- */

@@ -237,12 +237,14 @@ static void report(struct all *a, enum world world) {
 }
 
 static int usage(FILE *to) {
-    fprintf(to, "usage: tests/sim/run [--cluster | --one] [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--regressions FILE]\n"
+    fprintf(to, "usage: tests/sim/run [--cluster | --one] [--seed S] [--seeds N] [--from S] [--minutes M] [--jobs J] [--trace] [--advance]\n"
+                    "       [--regressions FILE]\n"
                     "  --seed S     one seed, twice; prints its hash. One node, with --cluster several\n"
                     "  --seeds N    the regression seeds and N others of a cluster, counted from --from (1), and half as many of one node\n"
                     "  --minutes M  as many as there is time for, from a new place each time unless --from is given\n"
                     "  --cluster    of many seeds, those of a cluster alone; --one, those of one node alone: N then counts these\n"
                     "  --jobs J     so many at a time (2); one at a time, each seed says what it did, and its hash\n"
+                    "  --advance    where a node's wall clock jumps forward, it is time that passes for its policies (kb_node_advance); other hashes\n"
                     "  --trace      what happens, on stderr; with --seed: once\n"
                     "  --here       with --seed: once, in this process, for a debugger\n");
     return to == stdout ? 0 : 2;
@@ -286,6 +288,8 @@ int main(int argc, char **argv) {
             return usage(stdout);
         else if (strcmp(argv[i], "--trace") == 0)
             a.loud = true;
+        else if (strcmp(argv[i], "--advance") == 0)
+            sim_advances = true;
         else if (strcmp(argv[i], "--here") == 0)
             here = true;
         else if (strcmp(argv[i], "--cluster") == 0)
