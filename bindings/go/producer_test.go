@@ -493,3 +493,25 @@ func TestTimeoutOfARecord(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Reports of records that are stored, refused, and never taken come one at a time: what they call needs no lock. (The race detector sees it otherwise.)
+func TestReportsComeOneAtATime(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	p := newProducer(t, c, nil)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	told := 0
+	count := func(kclient.Report, error) { told++ }
+	for range 40 {
+		p.SendAsync(within(t), kclient.Record{Topic: "orders", Value: []byte("x")}, count)
+		p.SendAsync(within(t), kclient.Record{Topic: "not a name"}, count)
+		p.SendAsync(within(t), kclient.Record{Topic: "orders", Value: make([]byte, 2<<20)}, count)
+		p.SendAsync(over, kclient.Record{Topic: "orders"}, count)
+		check(t, p.SendBatchAsync(within(t), nil, func([]kclient.Report) { told++ }))
+	}
+	check(t, p.Flush(within(t)))
+	if told != 200 {
+		t.Errorf("%d of 200", told)
+	}
+}

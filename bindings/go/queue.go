@@ -21,6 +21,7 @@ type refusal struct {
 	at    int
 	code  C.kc_err
 	topic C.int32_t
+	tell  func() // in place of all that: of a record that no unit has
 }
 
 // wait returns, with the lock, when there is room in the queue.
@@ -237,13 +238,21 @@ func (p *producer) isGivingUp() bool {
 	return p.giveUp
 }
 
+// tellLater has f called where reports are told: one call at a time.
+func (p *producer) tellLater(f func()) {
+	p.mu.Lock()
+	p.refused = append(p.refused, refusal{tell: f})
+	p.startDrain()
+	p.mu.Unlock()
+}
+
 // refuse has the record that C did not take reported as failed.
 func (p *producer) refuse(u *unit, code C.kc_err) {
 	if u.flats[u.sent].flags&C.KC_NO_REPORT != 0 {
 		return // nobody wants to know
 	}
 	p.mu.Lock()
-	p.refused = append(p.refused, refusal{u, u.sent, code, u.flats[u.sent].topic})
+	p.refused = append(p.refused, refusal{u: u, at: u.sent, code: code, topic: u.flats[u.sent].topic})
 	p.startDrain()
 	p.mu.Unlock()
 }

@@ -124,6 +124,10 @@ func (p *producer) settle(u *unit, n int) {
 
 func (p *producer) tellRefused(refused []refusal) {
 	for _, r := range refused {
+		if r.tell != nil {
+			r.tell()
+			continue
+		}
 		code := Code(r.code)
 		topic := p.c.topicName(r.topic)
 		err := newError(code, NotPersisted, "a record to %s was not accepted: %s", topic, code.Error())

@@ -53,7 +53,7 @@ func (p *producer) timeoutFor(ctx context.Context) C.int64_t {
 func (o *Producer) SendAsync(ctx context.Context, r Record, done func(Report, error)) {
 	if err := o.send(ctx, &r, 0, 0, done); err != nil && done != nil {
 		rep := Report{Topic: r.Topic, Partition: -1, Offset: -1, Err: err}
-		go done(rep, err)
+		o.p.tellLater(func() { done(rep, err) })
 	}
 }
 
@@ -138,7 +138,7 @@ func (o *Producer) sendBatch(ctx context.Context, records []Record, flags C.uint
 	p := o.p
 	defer runtime.KeepAlive(o)
 	if len(records) == 0 {
-		go done(nil)
+		p.tellLater(func() { done(nil) })
 		return nil
 	}
 	expect := func(u *unit) {
