@@ -83,7 +83,7 @@ func Faults(rules ...Fault) Option {
 	return func(s *settings) { s.faults = append(s.faults, rules...) }
 }
 
-// Timeout is how long functions of the cluster wait, in place of [Wait].
+// Timeout is how long functions of the cluster wait for what they look for, in place of [Wait].
 func Timeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // Verbose has the nodes log debug lines too.
@@ -159,8 +159,8 @@ func launch(t testing.TB, options []Option) (*Cluster, error) {
 	go c.listen(out, greeted)
 	select {
 	case err = <-greeted:
-	case <-time.After(s.timeout):
-		err = fmt.Errorf("no cluster within %v", s.timeout)
+	case <-time.After(s.patience()):
+		err = fmt.Errorf("no cluster within %v", s.patience())
 	}
 	if err == nil {
 		err = c.call("GET", "/cluster", nil, &c.info)
@@ -171,6 +171,9 @@ func launch(t testing.TB, options []Option) (*Cluster, error) {
 	}
 	return c, nil
 }
+
+// patience is how long the cluster itself may take, to start or to answer: a short Timeout is not meant for that.
+func (s *settings) patience() time.Duration { return max(s.timeout, Wait) }
 
 // args are the command line; cleanup is to be called once the cluster serves.
 func (s *settings) args() ([]string, func(), error) {
@@ -414,7 +417,7 @@ func (c *Cluster) CreateTopic(name string, partitions, replicationFactor int, co
 	if replicationFactor == 0 {
 		replicationFactor = min(c.s.nodes, 3)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.s.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.s.patience())
 	defer cancel()
 	_, err := c.Admin().CreateTopics(ctx, kclient.NewTopic{Name: name, Partitions: int32(partitions), ReplicationFactor: int32(replicationFactor),
 		Configs: configs})
@@ -434,7 +437,7 @@ func (c *Cluster) call(method, path string, body, answer any) error {
 		}
 		in = bytes.NewReader(text)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.s.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.s.patience())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, in)
 	if err != nil {
