@@ -206,7 +206,8 @@ async def test_an_exception_in_a_callback_reaches_the_poll_and_breaks_nothing(pr
         raise RuntimeError("mine")
 
     for callback in (sync, later):
-        async with Consumer(**properties, group_id=f"{topic}-{callback.__name__}", topics=topic, auto_offset_reset="earliest", on_assigned=callback) as consumer:
+        group = dict(group_id=f"{topic}-{callback.__name__}", topics=topic, auto_offset_reset="earliest")
+        async with Consumer(**properties, **group, on_assigned=callback) as consumer:
             with pytest.raises(RuntimeError, match="mine"):
                 await soon(consumer.poll_record())
             assert (await soon(consumer.poll_record())).value == b"0"
@@ -263,7 +264,8 @@ async def test_the_loop_runs_on_while_records_are_at_hand(properties: Properties
 async def test_a_shared_client(properties: Properties, topic: str) -> None:
     fill(properties, topic, numbers(10))
     async with Client(**properties) as client:
-        async with Consumer(client, stop_at_end=True) as one, Consumer(client, group_id=topic, topics=topic, auto_offset_reset="earliest") as two, Admin(client) as admin:
+        member = Consumer(client, group_id=topic, topics=topic, auto_offset_reset="earliest")
+        async with Consumer(client, stop_at_end=True) as one, member as two, Admin(client) as admin:
             one.assign((topic, 0, BEGINNING))
             assert [record.value async for record in one] == numbers(10)
             assert (await soon(two.poll_record())).value == b"0"

@@ -71,7 +71,8 @@ BAD = """
 def test_a_failure_shows_the_nodes_logs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     done = run(tmp_path, request.config, BAD, "--kafka-log-lines", "500")
     assert done.returncode == 1 and "2 failed" in done.stdout
-    assert done.stdout.count("kafka cluster 127.0.0.1:") >= 2 and "node-0.log" in done.stdout and "node-1.log" in done.stdout and "is ready" in done.stdout, done.stdout
+    assert done.stdout.count("kafka cluster 127.0.0.1:") >= 2, done.stdout
+    assert all(text in done.stdout for text in ("node-0.log", "node-1.log", "is ready")), done.stdout
     quiet = run(tmp_path, request.config, BAD, "--kafka-log-lines", "0")
     assert "2 failed" in quiet.stdout and "node-0.log" not in quiet.stdout, quiet.stdout
 
