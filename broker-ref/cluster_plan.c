@@ -83,7 +83,7 @@ static uint16_t free_port(const struct kb_cluster_plan *p) {
 
 int kb_cluster_plan_port(const struct kb_cluster_plan *p, struct kb_cluster_node *n, int wanted, bool strict, char *text, size_t size) {
     uint16_t port = 0;
-    bool good = wanted > 0 && wanted <= PORT_MAX && !taken(p, (uint16_t)wanted) && (strict || is_held((uint16_t)wanted) || hold((uint16_t)wanted, true) != 0);
+    bool good = wanted > 0 && wanted <= PORT_MAX && !taken(p, (uint16_t)wanted) && (strict || is_held((uint16_t)wanted) || hold((uint16_t)wanted, false) != 0);
     if (good) port = (uint16_t)wanted;
     if (!good && !strict) port = free_port(p);
     n->port = port;
