@@ -76,6 +76,8 @@ def wants_python(page):
 class Session:
     """The shell of one page: every block runs in it, in a fresh folder that has the tree's folders in it as links."""
 
+    alive = set()  # of all pages: an interrupted run ends what they left running
+
     def __init__(self, begin, folder, python=None):
         self.out, self.work, temporary, programs = folder / "out", folder / "work", folder / "tmp", folder / "bin"
         for part in (self.out, self.work, temporary, programs):
@@ -93,6 +95,7 @@ class Session:
         self.isolated = bool(begin)
         self.p = subprocess.Popen([*begin, "bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.work, env=env,
                                   start_new_session=True, text=True)
+        Session.alive.add(self)
         self.count, self.end = 0, time.monotonic() + LIMIT_S
         self.tell(f". {HERE}/session.sh")
 
@@ -136,6 +139,7 @@ class Session:
                 pass
         self.p.stdin.close()
         self.p.wait()
+        Session.alive.discard(self)
 
 
 def steps(page):
@@ -217,6 +221,15 @@ def attempt(page, begin, options):
         return page, f"FAILED {e}", False
 
 
+def interrupted(number, _frame):
+    for session in list(Session.alive):
+        try:
+            os.killpg(session.p.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    os._exit(128 + number)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", nargs="*", help="below the repository's root; without any: all, and the checks of links, options and generated pages")
@@ -225,6 +238,8 @@ def main():
     parser.add_argument("--no-namespaces", action="store_true", help="as on a machine that allows none: one page at a time, on ports that must be free")
     parser.add_argument("--jobs", type=int, default=max(2, (os.cpu_count() or 2)), help="pages at a time, where each has a network of its own")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
     begin = [] if options.no_namespaces else isolation()
     wanted = options.pages or [p for p in pages.found() if pages.is_run(p) and any(b.language in COMMANDS for b in pages.blocks(p))]
     passed = failed = 0
