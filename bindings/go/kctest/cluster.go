@@ -229,8 +229,11 @@ func find(given string) (string, error) {
 		}
 		return "", fmt.Errorf("kbroker: there is no program %s", given)
 	}
-	if path := os.Getenv("KBROKER"); try(path) {
-		return path, nil
+	if path := os.Getenv("KBROKER"); path != "" { // who names it means that one
+		if at, err := exec.LookPath(path); err == nil {
+			return at, nil
+		}
+		return "", fmt.Errorf("$KBROKER is %s, which is no program that can be run", path)
 	}
 	if here, err := os.Getwd(); err == nil {
 		for folder := here; ; folder = filepath.Dir(folder) {
@@ -305,7 +308,10 @@ func (c *Cluster) tellLogs() {
 func (c *Cluster) Logs() map[string]string {
 	const most = 32 << 10
 	out := map[string]string{}
-	files, _ := filepath.Glob(filepath.Join(c.info.Data, "*.log"))
+	c.mu.Lock()
+	data := c.info.Data
+	c.mu.Unlock()
+	files, _ := filepath.Glob(filepath.Join(data, "*.log"))
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -415,7 +421,9 @@ func (c *Cluster) CreateTopic(name string, partitions, replicationFactor int, co
 		c.t.Helper()
 	}
 	if replicationFactor == 0 {
-		replicationFactor = min(c.s.nodes, 3)
+		c.mu.Lock()
+		replicationFactor = min(c.info.brokers(), 3)
+		c.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.s.patience())
 	defer cancel()

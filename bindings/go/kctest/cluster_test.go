@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -130,6 +131,66 @@ func TestFaultRules(t *testing.T) {
 			t.Errorf("%v: %v", rule, err)
 		}
 	}
+}
+
+// A handle stands for its own rule: not for the one that has its number after the node came back.
+func TestFaultRulesGoWithTheirNode(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	p, err := kclient.NewProducer(c.Client(nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := c.AddFault(kctest.Fault{API: "Produce", Times: 1, Error: "NOT_LEADER_OR_FOLLOWER"})
+	send(t, p, "orders", "x")
+	if gone.Hits() != 1 {
+		t.Errorf("%d hits", gone.Hits())
+	}
+	c.Kill(0)
+	c.StartNodes(0)
+	other := c.AddFault(kctest.Fault{API: "Fetch", DelayMS: 1})
+	if gone.Hits() != 1 || other.Hits() != 0 {
+		t.Errorf("%d and %d hits", gone.Hits(), other.Hits())
+	}
+	gone.Remove()
+	if all := c.Faults(); len(all) != 1 || all[0].Rule.API != "Fetch" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// What the broker takes can be said, and comes back as it was said.
+func TestFaultRulesInFull(t *testing.T) {
+	t.Parallel()
+	rules := []kctest.Fault{
+		{API: "Produce", Versions: []int{9}, Error: "NOT_LEADER_OR_FOLLOWER"},
+		{API: "1", Versions: []int{3, 9}, Error: "6"},
+		{API: "OffsetCommit", Group: "g", From: "clients", Stall: true},
+	}
+	c := kctest.Start(t, kctest.Faults(rules...))
+	for range 2 {
+		all := c.Faults()
+		if len(all) != len(rules) {
+			t.Fatalf("%+v", all)
+		}
+		for i, rule := range rules {
+			if !reflect.DeepEqual(all[i].Rule, rule) {
+				t.Errorf("%+v came back as %+v", rule, all[i].Rule)
+			}
+		}
+		c.ClearFaults()
+		for _, f := range all {
+			c.AddFault(f.Rule)
+		}
+	}
+}
+
+func TestTopicsHaveAsManyReplicasAsThereAreBrokers(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.AddNodes(1)
+	c.CreateTopic("orders", 1, 0, nil)
+	c.WaitForISR("orders", 0, 0, 1)
 }
 
 func TestFaultsFromTheStart(t *testing.T) {
@@ -299,6 +360,13 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := kctest.Launch(kctest.Program("/nowhere/kbroker")); err == nil || !strings.Contains(err.Error(), "/nowhere/kbroker") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAProgramThatIsNamedIsMeant(t *testing.T) {
+	t.Setenv("KBROKER", "/nowhere/kbroker")
+	if _, err := kctest.Launch(); err == nil || !strings.Contains(err.Error(), "/nowhere/kbroker") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,5 +1,7 @@
 package kctest
 
+import "slices"
+
 // Node is a node of the cluster.
 type Node struct {
 	ID      int      `json:"id"`
@@ -24,9 +26,35 @@ func (c *Cluster) Describe() Description {
 	if c.t != nil {
 		c.t.Helper()
 	}
-	var d Description
-	c.fail(c.call("GET", "/cluster", nil, &d))
+	d, err := c.describe()
+	c.fail(err)
 	return d
+}
+
+func (c *Cluster) describe() (d Description, err error) {
+	err = c.call("GET", "/cluster", nil, &d)
+	return d, err
+}
+
+// pid is the process of a node, 0: none.
+func (d *Description) pid(node int) int {
+	for _, n := range d.Nodes {
+		if n.ID == node {
+			return n.PID
+		}
+	}
+	return 0
+}
+
+// brokers is how many of the nodes are brokers, running or not.
+func (d *Description) brokers() int {
+	count := 0
+	for _, n := range d.Nodes {
+		if slices.Contains(n.Roles, "broker") {
+			count++
+		}
+	}
+	return count
 }
 
 // Status gives what a node says of itself: its state, roles, epochs and counts.
