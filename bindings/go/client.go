@@ -88,11 +88,15 @@ func NewClient(config Config, options ...ClientOption) (*Client, error) {
 
 // watch starts the goroutine that waits, in the runtime's poller, for kc_client_fd.
 func (c *client) watch() error {
+	syscall.ForkLock.RLock() // a program that is started meanwhile must not have it
 	fd, err := syscall.Dup(int(C.kc_client_fd(c.h)))
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return &Error{Code: ErrTransport, Message: "no descriptor could be had: " + err.Error(), cause: err}
 	}
-	syscall.CloseOnExec(fd)
 	c.file = os.NewFile(uintptr(fd), "kc_client_fd")
 	raw, err := c.file.SyscallConn()
 	if err != nil {
@@ -249,7 +253,7 @@ func (c *client) topicName(n C.int32_t) string {
 func errClosed(what string) error { return newError(ErrClosed, NotPersisted, "%s is closed", what) }
 
 // Close closes the client's producers and consumers, as their Close does, and then itself. When ctx ends first, what is left is given up.
-// Calls from then on give [ErrClosed].
+// Calls from then on give [ErrClosed]. Not to be called in a function that reports call, which it waits for.
 func (c *Client) Close(ctx context.Context) error {
 	runtime.SetFinalizer(c, nil)
 	return c.c.close(ctx)

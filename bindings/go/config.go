@@ -28,13 +28,20 @@ func (c Config) text(name string) (string, error) {
 		if !strings.HasSuffix(name, ".ms") {
 			return "", newError(ErrConfig, NotPersisted, "%s: a time.Duration is for properties that end in .ms", name)
 		}
-		return strconv.FormatInt(v.Milliseconds(), 10), nil
-	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
+		return decimal(float64(v)/float64(time.Millisecond), 64), nil
+	case float32:
+		return decimal(float64(v), 32), nil
+	case float64:
+		return decimal(v, 64), nil
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		return fmt.Sprint(v), nil
 	default:
 		return "", newError(ErrConfig, NotPersisted, "%s: a %T is no value of a property: give a string, boolean, number or time.Duration", name, v)
 	}
 }
+
+// decimal is a number without an exponent: whole ones, as JSON's numbers come, are integers.
+func decimal(v float64, bits int) string { return strconv.FormatFloat(v, 'f', -1, bits) }
 
 // build makes the C configuration; the caller frees it.
 func (c Config) build() (*C.kc_config, error) {

@@ -18,8 +18,9 @@ import (
 // Consumer reads records: of partitions that it is assigned ([Consumer.Assign]), or as a member of a group ([Consumer.Subscribe]).
 //
 // One goroutine polls (Poll, PollBatch, PollBorrowed, or Records; another one gets [ErrBusy]); everything else may be called from any goroutine
-// meanwhile. What the polling goroutine has gone past is processed, and is committed automatically with enable.auto.commit, unless the consumer is
-// made [WithExplicitProcessed].
+// meanwhile. What the polling goroutine has gone past is processed, batch by batch: a batch is once the next one is asked for, by a poll or within
+// Records, and is then committed automatically with enable.auto.commit. A batch that Close finds begun is delivered again, unless [Consumer.Commit] has
+// committed what of it was given out. A consumer that is made [WithExplicitProcessed] is told what is processed, record by record.
 type Consumer struct {
 	c      *consumer
 	client *Client // which is collected after it
@@ -75,7 +76,8 @@ type consumer struct {
 	at    int                  // the next record of it
 	// What changed since batch was polled: its rest is not to be delivered.
 	stale atomic.Bool
-	place atomic.Pointer[TopicPartition] // of batch
+	place atomic.Pointer[TopicPartition] // of batch, or of what a poll has given out; nil: all of that is processed
+	given atomic.Int64                   // up to here it has been given out; -1: nothing of it
 }
 
 // NewConsumer makes a consumer on a client, with nothing assigned. config, which may be nil, is for this consumer alone; the rest is the client's.
@@ -127,7 +129,32 @@ func (c *consumer) ready(C.int32_t) {
 	}
 }
 
-// next polls until there is an event, which c.event then has. With the gate.
+// take notes a batch that is given out, up to before an offset.
+func (c *consumer) take(b *Batch, upTo int64) {
+	c.place.Store(nil)
+	c.stale.Store(false)
+	c.given.Store(upTo)
+	c.place.Store(&TopicPartition{Topic: b.Topic, Partition: b.Partition, LeaderEpoch: b.LeaderEpoch})
+}
+
+// pending is up to where records have been given out that no poll has marked as processed; false: there are none.
+func (c *consumer) pending() (TopicPartition, bool) {
+	for {
+		place := c.place.Load()
+		upTo := c.given.Load()
+		if place != c.place.Load() {
+			continue // another batch meanwhile
+		}
+		if place == nil || upTo < 0 || c.stale.Load() || c.mode != C.KC_PROCESSED_BY_POLL {
+			return TopicPartition{}, false
+		}
+		p := *place
+		p.Offset = upTo
+		return p, true
+	}
+}
+
+// next polls until there is an event, which c.event then has. What was given out before is processed by that. With the gate.
 func (c *consumer) next(ctx context.Context) error {
 	for {
 		if ctx.Err() != nil {
@@ -135,6 +162,7 @@ func (c *consumer) next(ctx context.Context) error {
 		}
 		before := c.event.event
 		c.event.event = nil
+		c.place.Store(nil)
 		code := C.kcgo_poll(c.h, before, c.event)
 		switch code {
 		case C.KC_OK:
@@ -180,10 +208,10 @@ func (c *consumer) end() {
 func (c *consumer) rest() *Batch {
 	b := c.batch
 	c.batch = nil
-	c.place.Store(nil)
 	if b == nil || c.at >= b.Len() || c.stale.Load() {
 		return nil
 	}
+	c.given.Store(b.NextOffset)
 	return b.tail(c.at)
 }
 
@@ -216,6 +244,7 @@ func (c *consumer) copied() *Batch {
 	b := c.batchOf(c.event)
 	b.copyBytes()
 	b.copyViews()
+	c.take(b, b.NextOffset)
 	return b
 }
 
@@ -288,6 +317,7 @@ func (o *Consumer) PollBorrowed(ctx context.Context) (*Batch, error) {
 	}
 	b := c.batchOf(c.event)
 	b.event = C.kc_event_ref(c.event.event)
+	c.take(b, b.NextOffset)
 	return b, nil
 }
 
@@ -311,8 +341,7 @@ func (o *Consumer) Records(ctx context.Context) iter.Seq2[Record, error] {
 			if err == nil {
 				c.batch, c.at = c.batchOf(c.event), 0
 				c.batch.copyBytes()
-				c.stale.Store(false)
-				c.place.Store(&TopicPartition{Topic: c.batch.Topic, Partition: c.batch.Partition})
+				c.take(c.batch, -1)
 				continue
 			}
 			var told *ConsumerError
@@ -336,13 +365,17 @@ func (c *consumer) overBatch(ctx context.Context, yield func(Record, error) bool
 			default:
 			}
 		}
-		c.at++
-		if !yield(b.Record(c.at-1), nil) {
+		r := b.Record(c.at)
+		if c.at++; c.at < b.Len() {
+			c.given.Store(r.Offset + 1)
+		} else {
+			c.given.Store(b.NextOffset)
+		}
+		if !yield(r, nil) {
 			return false
 		}
 	}
 	c.batch = nil
-	c.place.Store(nil)
 	return true
 }
 

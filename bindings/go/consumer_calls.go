@@ -173,8 +173,9 @@ func (o *Consumer) ProcessedRecord(r *Record) error {
 	return o.Processed(TopicPartition{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset + 1, LeaderEpoch: r.LeaderEpoch})
 }
 
-// Commit commits offsets to the group (of each the next one to be consumed) and waits for the outcome; none: all that is processed. Per-item errors
-// are in the result's Err; the error is the first of them.
+// Commit commits offsets to the group (of each the next one to be consumed) and waits for the outcome. None: all that is processed, and what was given
+// out last: the batch of the last poll, or the records of Records up to the one that its loop is at ([WithExplicitProcessed]: what is processed alone).
+// Per-item errors are in the result's Err; the error is the first of them.
 func (o *Consumer) Commit(ctx context.Context, offsets ...TopicPartition) ([]TopicPartition, error) {
 	c := o.c
 	defer runtime.KeepAlive(o)
@@ -182,6 +183,25 @@ func (o *Consumer) Commit(ctx context.Context, offsets ...TopicPartition) ([]Top
 		return nil, errClosed("the consumer")
 	}
 	defer c.leave()
+	if len(offsets) > 0 {
+		return c.commit(ctx, offsets)
+	}
+	all, err := c.commit(ctx, nil)
+	last, ok := c.pending()
+	if err != nil || !ok {
+		return all, err
+	}
+	out, err := c.commit(ctx, []TopicPartition{last})
+	for _, p := range all {
+		if p.Topic != last.Topic || p.Partition != last.Partition {
+			out = append(out, p)
+		}
+	}
+	return out, err
+}
+
+// commit is Commit of these offsets; none: of what C knows to be processed.
+func (c *consumer) commit(ctx context.Context, offsets []TopicPartition) ([]TopicPartition, error) {
 	var m cmem
 	defer m.free()
 	raw := alloc[C.kc_offset](&m, len(offsets))

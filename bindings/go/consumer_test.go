@@ -353,6 +353,41 @@ func TestCommit(t *testing.T) {
 	}
 }
 
+// In the middle of a batch Commit commits what has been given out; so does another member go on there.
+func TestCommitInTheMiddleOfABatch(t *testing.T) {
+	t.Parallel()
+	c, _ := numbers(t, 100)
+	k := newConsumer(t, c, kclient.Config{"group.id": "g"})
+	check(t, k.Subscribe("numbers"))
+	committed := func() int64 {
+		t.Helper()
+		return must(k.Committed(within(t), kclient.TopicPartition{Topic: "numbers"}))(t)[0].Offset
+	}
+	must(k.Commit(within(t)))(t) // nothing yet
+	for r, err := range k.Records(within(t)) {
+		check(t, err)
+		if out := must(k.Commit(within(t)))(t); len(out) != 1 || out[0].Offset != r.Offset+1 || committed() != r.Offset+1 {
+			t.Fatalf("%v was committed at %d", out, r.Offset)
+		}
+		if r.Offset == 2 {
+			break
+		}
+	}
+	b := must(k.PollBatch(within(t)))(t)
+	must(k.Commit(within(t)))(t)
+	if committed() != b.NextOffset {
+		t.Errorf("%d after a batch up to %d", committed(), b.NextOffset)
+	}
+	check(t, k.Seek(kclient.TopicPartition{Topic: "numbers", Offset: 40}))
+	read(t, k, 1)
+	check(t, k.Seek(kclient.TopicPartition{Topic: "numbers", Offset: 50})) // what was given out before does not count any more
+	must(k.Commit(within(t)))(t)
+	if at := committed(); at == 41 {
+		t.Errorf("%d was committed after a seek", at)
+	}
+	check(t, k.Close(within(t)))
+}
+
 func TestSubscribeRegex(t *testing.T) {
 	t.Parallel()
 	c, _ := numbers(t, 10)

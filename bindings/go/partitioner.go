@@ -18,6 +18,9 @@ import (
 // sendDirect sends records; expect tells the unit who wants to know of them.
 func (o *Producer) sendDirect(ctx context.Context, records []Record, flags C.uint32_t, timeout C.int64_t, expect func(*unit), reported bool) error {
 	p := o.p
+	if ctx.Err() != nil {
+		return ctxError(ctx, NotPersisted, "sending a record")
+	}
 	select {
 	case p.direct <- struct{}{}:
 	case <-ctx.Done():

@@ -26,7 +26,7 @@ type Producer struct {
 
 // Partitioner chooses the partition (0 … count-1) of a record that has none given; -1: the configured partitioner does. key nil: the record has
 // none; it is borrowed for the call. It is called in the goroutine that sends, with no lock of the producer's that another send would need; it must
-// not send or wait itself. A panic in it reaches the caller of the send.
+// not send or wait itself, nor end its goroutine (runtime.Goexit, and so T.FailNow). A panic in it reaches the caller of the send.
 type Partitioner func(topic string, key []byte, count int) int
 
 // ProducerOption is an option of [NewProducer].
@@ -256,7 +256,8 @@ func (o *Producer) NewGUID() (GUID, error) {
 	return g, codeError(code, "making a GUID")
 }
 
-// Close sends what it has, waits for the outcomes and ends. When ctx ends first, what is left fails; each record is reported in any case.
+// Close sends what it has, waits for the outcomes and ends. When ctx ends first, what is left fails; each record is reported in any case. Not to be
+// called in a function that reports call, which it waits for.
 func (o *Producer) Close(ctx context.Context) error {
 	runtime.SetFinalizer(o, nil)
 	return o.p.close(ctx)

@@ -180,6 +180,22 @@ func TestSendBatchAsync(t *testing.T) {
 	}
 }
 
+func TestNobodyWantsToKnow(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	for _, options := range [][]kclient.ProducerOption{nil, {kclient.WithPartitioner(func(string, []byte, int) int { return 0 })}} {
+		p := newProducer(t, c, nil, options...)
+		check(t, p.SendBatchAsync(within(t), []kclient.Record{{Topic: "orders"}, {Topic: "orders"}}, nil))
+		check(t, p.SendBatchAsync(within(t), nil, nil))
+		p.SendAsync(within(t), kclient.Record{Topic: "orders"}, nil)
+		check(t, p.Close(within(t)))
+	}
+	if topic := must(c.Admin().DescribeTopic(within(t), "orders"))(t); topic.Partitions[0].LogEnd != 6 {
+		t.Errorf("%+v", topic.Partitions[0])
+	}
+}
+
 func TestFullQueueHoldsSendersBack(t *testing.T) {
 	t.Parallel()
 	c := kctest.Start(t)

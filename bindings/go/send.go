@@ -27,6 +27,10 @@ func (o *Producer) Send(ctx context.Context, r Record) (Report, error) {
 	case got := <-came:
 		return got.report, got.err
 	case <-ctx.Done():
+		if len(came) > 0 { // both at once: what is known is told
+			got := <-came
+			return got.report, got.err
+		}
 		err := ctxError(ctx, MaybePersisted, "waiting for the outcome of a record to "+r.Topic)
 		return Report{Topic: r.Topic, Partition: -1, Offset: -1, Outcome: MaybePersisted, Err: err}, err
 	}
@@ -116,20 +120,28 @@ func (o *Producer) SendBatch(ctx context.Context, records []Record) ([]Report, e
 	}
 	select {
 	case reports := <-came:
-		for i := range reports {
-			if reports[i].Err != nil {
-				return reports, reports[i].Err
-			}
-		}
-		return reports, nil
+		return reports, firstFailure(reports)
 	case <-ctx.Done():
+		if len(came) > 0 { // both at once: what is known is told
+			reports := <-came
+			return reports, firstFailure(reports)
+		}
 		return nil, ctxError(ctx, MaybePersisted, "waiting for the outcome of a batch")
 	}
 }
 
+func firstFailure(reports []Report) error {
+	for i := range reports {
+		if reports[i].Err != nil {
+			return reports[i].Err
+		}
+	}
+	return nil
+}
+
 // SendBatchAsync hands records over, which are copied, and crosses into C once for all. It waits, as long as ctx allows, only while the queue is
 // full. An error: none was taken, and done will not be called; else it is called once with the reports in the order of the records, as SendAsync's
-// is.
+// is; nil: nobody wants to know.
 func (o *Producer) SendBatchAsync(ctx context.Context, records []Record, done func([]Report)) error {
 	return o.sendBatch(ctx, records, 0, 0, done)
 }
@@ -137,16 +149,21 @@ func (o *Producer) SendBatchAsync(ctx context.Context, records []Record, done fu
 func (o *Producer) sendBatch(ctx context.Context, records []Record, flags C.uint32_t, timeout C.int64_t, done func([]Report)) error {
 	p := o.p
 	defer runtime.KeepAlive(o)
+	reported := done != nil
 	if len(records) == 0 {
-		p.tellLater(func() { done(nil) })
+		if reported {
+			p.tellLater(func() { done(nil) })
+		}
 		return nil
 	}
 	expect := func(u *unit) {
-		u.reports = make([]Report, len(records))
-		u.whole = func() { done(u.reports) }
+		if reported {
+			u.reports = make([]Report, len(records))
+			u.whole = func() { done(u.reports) }
+		}
 	}
 	if p.partitioner != nil {
-		return o.sendDirect(ctx, records, flags, timeout, expect, true)
+		return o.sendDirect(ctx, records, flags, timeout, expect, reported)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,12 +171,14 @@ func (o *Producer) sendBatch(ctx context.Context, records []Record, flags C.uint
 		return err
 	}
 	u := p.newUnit(o)
-	if err := p.fill(u, records, flags, timeout, true); err != nil {
+	if err := p.fill(u, records, flags, timeout, reported); err != nil {
 		p.freeSlot(u)
 		return err
 	}
 	expect(u)
-	u.left = u.count
+	if reported {
+		u.left = u.count
+	}
 	p.complete()
 	p.queue = append(p.queue, u)
 	p.push()
