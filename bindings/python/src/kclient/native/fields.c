@@ -38,33 +38,48 @@ int any_bytes(PyObject *value, Py_buffer *hold, kc_bytes *out, const char *what)
     return 0;
 }
 
-static int one_header(struct fields *f, PyObject *pair, kc_header *out) {
-    PyObject *fast = PySequence_Fast(pair, "a header is a pair of name and value");
-    if (!fast) return -1;
-    int result = -1;
-    if (PySequence_Fast_GET_SIZE(fast) != 2 || !PyUnicode_Check(PySequence_Fast_GET_ITEM(fast, 0))) {
+/* A pair as a tuple of its own. New, or NULL. */
+static PyObject *own_pair(PyObject *pair) {
+    PyObject *own = PyUnicode_Check(pair) ? NULL : PySequence_Tuple(pair);
+    if (!own && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError))) {
+        PyErr_Clear();
         PyErr_Format(PyExc_TypeError, "a header is a pair of name (str) and value, not %R", pair);
-        goto done;
+    }
+    return own;
+}
+
+PyObject *headers_plain(PyObject *headers) {
+    PyObject *list = PyDict_Check(headers) ? PyDict_Items(headers) : PySequence_List(headers);
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *pair = PyList_GET_ITEM(list, i);
+        PyObject *own = PyTuple_CheckExact(pair) ? NULL : own_pair(pair);
+        if (own) PyList_SetItem(list, i, own); /* takes own */
+        else if (PyErr_Occurred()) Py_CLEAR(list);
+    }
+    return list;
+}
+
+static int one_header(struct fields *f, PyObject *pair, kc_header *out) {
+    if (PyTuple_GET_SIZE(pair) != 2 || !PyUnicode_Check(PyTuple_GET_ITEM(pair, 0))) {
+        PyErr_Format(PyExc_TypeError, "a header is a pair of name (str) and value, not %R", pair);
+        return -1;
     }
     Py_ssize_t size;
-    out->name = PyUnicode_AsUTF8AndSize(PySequence_Fast_GET_ITEM(fast, 0), &size);
-    if (!out->name) goto done;
+    out->name = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(pair, 0), &size);
+    if (!out->name) return -1;
     out->name_size = (size_t)size;
     Py_buffer *hold = &f->header_value[f->header_values];
     hold->obj = NULL;
-    if (any_bytes(PySequence_Fast_GET_ITEM(fast, 1), hold, &out->value, "a header's value") < 0) goto done;
+    if (any_bytes(PyTuple_GET_ITEM(pair, 1), hold, &out->value, "a header's value") < 0) return -1;
     if (hold->obj) f->header_values++;
-    result = 0;
-done:
-    Py_DECREF(fast); /* the pair keeps its items, and f->headers the pair */
-    return result;
+    return 0;
 }
 
-int fields_headers(struct fields *f, PyObject *headers, kc_record *out) {
-    if (!headers || headers == Py_None) return 0;
-    f->headers = PyDict_Check(headers) ? PyDict_Items(headers) : PySequence_Tuple(headers); /* of its own: nobody changes it meanwhile */
-    if (!f->headers) return -1;
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(f->headers);
+int fields_plain_headers(struct fields *f, PyObject *plain, kc_record *out) {
+    if (plain == Py_None) return 0;
+    Py_INCREF(plain);
+    f->headers = plain;
+    Py_ssize_t n = PyList_GET_SIZE(plain);
     if (n > HEADERS_INLINE) {
         f->block = PyMem_Calloc((size_t)n, sizeof(kc_header) + sizeof(Py_buffer));
         if (!f->block) {
@@ -74,13 +89,19 @@ int fields_headers(struct fields *f, PyObject *headers, kc_record *out) {
         f->header_value = f->block;
         f->header = (kc_header *)(f->header_value + n);
     }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *pair = PySequence_Fast_GET_ITEM(f->headers, i);
-        if (one_header(f, pair, &f->header[i]) < 0) return -1;
-    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (one_header(f, PyList_GET_ITEM(plain, i), &f->header[i]) < 0) return -1;
     out->headers = f->header;
     out->header_count = (uint32_t)n;
     return 0;
+}
+
+int fields_headers(struct fields *f, PyObject *headers, kc_record *out) {
+    if (!headers || headers == Py_None) return 0;
+    PyObject *plain = headers_plain(headers);
+    int result = plain ? fields_plain_headers(f, plain, out) : -1;
+    Py_XDECREF(plain);
+    return result;
 }
 
 int fields_guid(struct fields *f, PyObject *guid, kc_record *out) {

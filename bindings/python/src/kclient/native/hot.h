@@ -53,7 +53,7 @@ enum { HEADERS_INLINE = 16 };
 /* What a record's Python objects are held by while C reads them. Zero-filled is empty. The objects themselves are the caller's, and stay. */
 struct fields {
     Py_buffer key, value;
-    PyObject *headers, *guid; /* a list of pairs, its bytes */
+    PyObject *headers, *guid; /* of headers_plain; its bytes */
     kc_header *header, header_inline[HEADERS_INLINE];
     Py_buffer *header_value, header_value_inline[HEADERS_INLINE];
     Py_ssize_t header_values;
@@ -72,6 +72,11 @@ void fields_release(struct fields *f);
 int plain_bytes(PyObject *value, kc_bytes *out);
 /** The same, or any object with a buffer, which is held in *hold. 0, or -1: an exception. what: for its message. */
 int any_bytes(PyObject *value, Py_buffer *hold, kc_bytes *out, const char *what);
+/** Headers (a dict, or pairs of any kind) as a list of tuples that is nobody else's: what C reads of it lives as long, and nobody changes it. New, or
+ * NULL. What is in the pairs is not looked at yet. */
+PyObject *headers_plain(PyObject *headers);
+/** The same as fields_headers, of such a list or None. */
+int fields_plain_headers(struct fields *f, PyObject *plain, kc_record *out);
 /* Each sets what it means in *out; NULL and None: nothing. 0, or -1: an exception. */
 int fields_headers(struct fields *f, PyObject *headers, kc_record *out);
 int fields_guid(struct fields *f, PyObject *guid, kc_record *out);

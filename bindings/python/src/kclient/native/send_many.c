@@ -20,10 +20,10 @@ struct many {
     Sender *s;
     PyObject *topic, *on_report;
     Group *group; /* in the place of on_report; its range stands from many_init to the end of the call */
-    Py_ssize_t n;
+    Py_ssize_t n, expected; /* of how many on_report stands in the producer's callbacks */
     struct column values, keys;
     int64_t *timestamps;
-    PyObject *guids, *headers; /* tuples */
+    PyObject *guids, *headers; /* tuples; of headers: lists of headers_plain */
     kc_record common;          /* topic, partition, flags */
     uint64_t first;
 };
@@ -69,13 +69,13 @@ static PyObject *plain_tuple(PyObject *sequence, Py_ssize_t n, const char *what)
 
 /* int32 of a sequence of ints; their sum (-1: null, counts nothing) must be the size of the arena. */
 static int32_t *sizes_of(PyObject *sequence, Py_ssize_t *n, Py_ssize_t total, const char *what) {
-    PyObject *fast = PySequence_Fast(sequence, "sizes are a sequence of int");
-    if (!fast) return NULL;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast), sum = 0;
+    PyObject *own = PySequence_Tuple(sequence);
+    if (!own) return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(own), sum = 0;
     int32_t *sizes = PyMem_New(int32_t, count + 1);
     if (!sizes) PyErr_NoMemory();
     for (Py_ssize_t i = 0; sizes && i < count; i++) {
-        Py_ssize_t size = PyNumber_AsSsize_t(PySequence_Fast_GET_ITEM(fast, i), PyExc_OverflowError);
+        Py_ssize_t size = PyNumber_AsSsize_t(PyTuple_GET_ITEM(own, i), PyExc_OverflowError);
         if (size < -1 || size > INT32_MAX || sum > total) {
             if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%s[%zd]: -1 (null) or a size within the buffer, not %zd", what, i, size);
             break;
@@ -87,7 +87,7 @@ static int32_t *sizes_of(PyObject *sequence, Py_ssize_t *n, Py_ssize_t total, co
     if (!PyErr_Occurred() && sum != total) PyErr_Format(PyExc_ValueError, "%s add up to %zd, the buffer has %zd bytes", what, sum, total);
     if (!PyErr_Occurred() && *n >= 0 && count != *n) PyErr_Format(PyExc_ValueError, "%zd values, but %zd %s", *n, count, what);
     *n = count;
-    Py_DECREF(fast);
+    Py_DECREF(own);
     if (PyErr_Occurred()) {
         PyMem_Free(sizes);
         return NULL;
@@ -152,6 +152,26 @@ static int guids_init(struct many *m, PyObject *sequence) {
     return m->guids ? 0 : -1;
 }
 
+/* Looked at as a whole before the first record is taken; an iterable is gone through once. */
+static int headers_init(struct many *m, PyObject *sequence) {
+    PyObject *t = tuple_of(sequence, m->n, "headers");
+    if (!t) return -1;
+    m->headers = PyTuple_New(m->n);
+    for (Py_ssize_t i = 0; m->headers && i < m->n; i++) {
+        PyObject *item = PyTuple_GET_ITEM(t, i), *plain = Py_None;
+        struct fields f;
+        fields_init(&f);
+        kc_record ignored = {0};
+        if (item == Py_None) Py_INCREF(plain);
+        else plain = headers_plain(item);
+        if (plain) PyTuple_SET_ITEM(m->headers, i, plain);
+        if (!plain || fields_plain_headers(&f, plain, &ignored) < 0) Py_CLEAR(m->headers);
+        fields_release(&f);
+    }
+    Py_DECREF(t);
+    return m->headers ? 0 : -1;
+}
+
 static int many_init(struct many *m, PyObject **slot) {
     m->topic = slot[M_TOPIC];
     m->on_report = slot[M_ON_REPORT];
@@ -161,7 +181,7 @@ static int many_init(struct many *m, PyObject **slot) {
     if (fields_partition(slot[M_PARTITION], &m->common) < 0) return -1;
     if (slot[M_TIMESTAMPS] && timestamps_init(m, slot[M_TIMESTAMPS]) < 0) return -1;
     if (slot[M_GUIDS] && guids_init(m, slot[M_GUIDS]) < 0) return -1;
-    if (slot[M_HEADERS] && !(m->headers = tuple_of(slot[M_HEADERS], m->n, "headers"))) return -1;
+    if (slot[M_HEADERS] && headers_init(m, slot[M_HEADERS]) < 0) return -1;
     if (sender_topic(m->s, m->topic, &m->common.topic) < 0) return -1;
     if (!m->on_report && !m->s->track) m->common.flags |= KC_NO_REPORT; /* a group stands in its place still */
     m->first = m->s->next;
@@ -171,8 +191,8 @@ static int many_init(struct many *m, PyObject **slot) {
         m->on_report = NULL;
         return sender_expect_range(m->s, m->first, (size_t)m->n, m->group);
     }
-    for (Py_ssize_t i = 0; m->on_report && i < m->n; i++)
-        if (sender_expect(m->s, m->first + (uint64_t)i, m->on_report) < 0) return -1;
+    for (; m->on_report && m->expected < m->n; m->expected++)
+        if (sender_expect(m->s, m->first + (uint64_t)m->expected, m->on_report) < 0) return -1;
     return 0;
 }
 static void many_release(struct many *m) {
@@ -218,7 +238,7 @@ static int put_with_headers(struct many *m, size_t *done, kc_err *err) {
         fields_init(&f);
         fill(m, (Py_ssize_t)*done, &r);
         size_t one = 0;
-        int result = fields_headers(&f, PyTuple_GET_ITEM(m->headers, (Py_ssize_t)*done), &r);
+        int result = fields_plain_headers(&f, PyTuple_GET_ITEM(m->headers, (Py_ssize_t)*done), &r);
         if (result == 0) result = put(m->s, &r, 1, &one, err);
         fields_release(&f);
         *done += one;
@@ -258,8 +278,7 @@ PyObject *sender_send_many(PyObject *o, PyObject *const *args, Py_ssize_t n, PyO
     if (result == 0) result = put_all(&m, &done, &err);
     if (m.group) sender_end_range(s, m.first, done);
     if (result == 0 && err) result = sender_no(s, err, m.topic, done);
-    if (result < 0 && m.on_report)
-        for (size_t i = done; m.n > 0 && i < (size_t)m.n; i++) sender_forget(s, m.first + i);
+    for (size_t i = done; result < 0 && i < (size_t)m.expected; i++) sender_forget(s, m.first + i);
     PyObject *range = NULL;
     unsigned long long from = m.first;
     if (result == 0) range = PyObject_CallFunction((PyObject *)&PyRange_Type, "KK", from, from + (unsigned long long)m.n);
