@@ -28,7 +28,7 @@ static int attempts_of(const kc_reports *container, PyObject **out) {
 }
 
 PyObject *report_of(const kc_reports *container, const kc_report *r, PyObject *topic) {
-    Report *out = PyObject_New(Report, &Report_type);
+    Report *out = PyObject_GC_New(Report, &Report_type);
     if (!out) return NULL;
     out->topic = topic;
     Py_INCREF(topic);
@@ -46,15 +46,29 @@ PyObject *report_of(const kc_reports *container, const kc_report *r, PyObject *t
         Py_DECREF(Py_None);
         out->error = error_of(container, r->err);
         if (!out->error) Py_CLEAR(out);
+        else PyObject_GC_Track(out); /* an error that is raised holds frames, which may hold the report. Others are in no cycle, and cost nothing */
     }
     return (PyObject *)out;
 }
 
+static int report_traverse(PyObject *o, visitproc visit, void *arg) {
+    Py_VISIT(((Report *)o)->error);
+    return 0;
+}
+static int report_clear(PyObject *o) {
+    Report *r = (Report *)o;
+    PyObject *error = r->error;
+    r->error = Py_None;
+    Py_INCREF(Py_None);
+    Py_XDECREF(error);
+    return 0;
+}
 static void report_dealloc(PyObject *o) {
+    PyObject_GC_UnTrack(o);
     Py_XDECREF(((Report *)o)->topic);
     Py_XDECREF(((Report *)o)->error);
     Py_XDECREF(((Report *)o)->attempts);
-    PyObject_Free(o);
+    PyObject_GC_Del(o);
 }
 
 static PyObject *report_repr(PyObject *o) {
@@ -129,5 +143,6 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 PyTypeObject Report_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kclient.Report", .tp_basicsize = sizeof(Report), .tp_dealloc = report_dealloc,
-                            .tp_flags = Py_TPFLAGS_DEFAULT, .tp_members = members, .tp_getset = getset, .tp_methods = methods, .tp_repr = report_repr,
+                            .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_traverse = report_traverse, .tp_clear = report_clear,
+                            .tp_members = members, .tp_getset = getset, .tp_methods = methods, .tp_repr = report_repr,
                             .tp_doc = "The outcome of one record."};
