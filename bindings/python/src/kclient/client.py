@@ -50,7 +50,7 @@ class Client:
         """The number by which C knows a topic, for as long as the client lives. Invalid: no name that a topic can have."""
         number = self._topics.get(name)
         if number is None:
-            number = lib.kc_client_topic(self.handle, name.encode())
+            number = lib.kc_client_topic(self.handle, name.encode()) if "\0" not in name else 0
             if number == 0:
                 raise Invalid(f"no topic can be called {name!r}: 1 to 249 letters, digits, '.', '_' and '-'")
             self._topics[name] = number
@@ -117,3 +117,10 @@ def client_of(place: Place, named: Dict[str, Any]) -> "tuple[Client, Optional[Co
     if isinstance(place, Client) or hasattr(place, "handle"):
         return place, Config(**named) if named else None, False  # type: ignore[return-value]
     return Client(place, **named), None, True
+
+
+def effective(client: Client, config: Optional[Config]) -> Config:
+    """What a role goes by: its own properties (None: it has none), and the client's for the rest."""
+    if config is None:
+        return client.config
+    return Config({**client.config._set, **config._set})

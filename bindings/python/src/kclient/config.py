@@ -4,7 +4,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from ._fast import Keeper
 from ._native import ffi, lib
-from .errors import ErrorSlot, NoMemory, text
+from .errors import ConfigError, ErrorSlot, NoMemory, text
+
 
 def _as_text(value: Any) -> bytes:
     if isinstance(value, bytes):
@@ -56,8 +57,10 @@ class Config:
     def __setitem__(self, name: str, value: Any) -> None:
         if value is None:
             return
-        slot = ErrorSlot()
-        slot.check(lib.kc_config_set(self._c, name.encode(), _as_text(value), slot.p), name)
+        raw_name, raw_value, slot = name.encode(), _as_text(value), ErrorSlot()
+        if b"\0" in raw_name + raw_value:  # where C's strings end
+            raise ConfigError(f"{name!r}: a zero byte is in no name and no value")
+        slot.check(lib.kc_config_set(self._c, raw_name, raw_value, slot.p), name)
         self._set[name] = value
 
     def __getitem__(self, name: str) -> str:

@@ -8,7 +8,7 @@ from . import _alive
 from ._fast import Event, Record, RecordBatch, Source
 from ._native import ffi, lib
 from ._wait import TIMED_OUT, Call, finished, micros, nothing, wait
-from .client import Place, client_of
+from .client import Place, client_of, effective
 from .errors import Closed, ErrorSlot, Forked, KafkaError, TimedOut, borrowed, check, error_class, of_code, text
 
 BEGINNING: int = lib.KC_OFFSET_BEGINNING
@@ -232,8 +232,8 @@ class ConsumerBase(Source):
         self.client, config, self._owns_client = client_of(place, named)
         self._explicit = processed == "explicit"
         self.handle: Any = new_consumer(self.client, config, lib.KC_PROCESSED_EXPLICIT if self._explicit else lib.KC_PROCESSED_BY_POLL)
-        self.config = config or self.client.config
-        self._group = self.config.get("group.id") or self.client.config.get("group.id") or ""
+        self.config = effective(self.client, config)
+        self._group = self.config.get("group.id") or ""
         self._pid = os.getpid()
         self._closed = False
         self._attach(int(ffi.cast("uintptr_t", self.client.handle)), int(ffi.cast("uintptr_t", self.handle)), self.handle, self.client._names)
