@@ -1,5 +1,7 @@
 """The producer: each way to send, what a report tells, errors at the call that caused them, callbacks that raise, threads."""
+import gc
 import threading
+import weakref
 from typing import Any, List
 
 import kclient
@@ -75,13 +77,41 @@ def test_send_many(broker: str, topic: str) -> None:
     {"values": "text"}, {"values": b"raw"}, {"values": [1]}, {"values": ["a", object()]}, {"values": ["a"], "keys": ["a", "b"]},
     {"values": ["a"], "timestamps": ["x"]}, {"values": b"abc", "sizes": [1, 1]}, {"values": b"abc", "sizes": [4]}, {"values": b"abc", "sizes": [-2, 5]},
     {"values": ["a"], "headers": [{1: b"x"}]}, {"values": ["a"], "headers": [["x"]]}, {"values": ["a"], "partition": -1}, {"values": ["a"], "nonsense": 1},
-    {"values": ["\ud800"]}, {"values": ["a", "b"], "guids": ["x"]}, {}, {"values": None},
+    {"values": ["\ud800"]}, {"values": ["a", "b"], "guids": ["x"]}, {}, {"values": None}, {"values": ["a", "b"], "headers": [{"h": "1"}, {"h": 1}]},
+    {"values": ["a", "b"], "headers": [None, [("h",)]]}, {"values": ["a", "b"], "headers": [[], [("h", "\ud800")]]},
 ])
 def test_send_many_of_nonsense_sends_nothing(broker: str, topic: str, arguments: Any) -> None:
-    with Producer(bootstrap_servers=broker) as producer:
+    """And what was sent before keeps its on_report."""
+    seen: List[int] = []
+    with Producer(bootstrap_servers=broker, linger_ms=60_000) as producer:
+        before = producer.send_many(topic, ["x"] * 3, on_report=lambda r: seen.append(r.number))
         with pytest.raises((TypeError, ValueError)):
             producer.send_many(topic, **arguments)
-        assert len(producer) == 0
+        with pytest.raises((TypeError, ValueError)):
+            producer.send_many(topic, **{"on_report": print, **arguments})
+        assert len(producer) == 3
+        producer.flush()
+    assert seen == list(before)
+
+
+def test_headers_of_any_kind(broker: str, topic: str) -> None:
+    """What is made while they are looked at lives until they are sent."""
+    def pairs(n: int) -> Any:
+        return ((text for text in (f"name {i} {n}", f"value {i} {n}")) for i in range(40))
+    with Producer(bootstrap_servers=broker) as producer:
+        producer.send(topic, "x", headers=pairs(0))
+        producer.send_many(topic, ["x", "x"], headers=[pairs(1), [["name", bytearray(b"value")]]])
+    found = [record.headers for record in read(broker, topic, 3)]
+    assert found[:2] == [[(f"name {i} {n}", f"value {i} {n}".encode()) for i in range(40)] for n in range(2)] and found[2] == [("name", b"value")]
+
+
+def test_a_zero_byte_ends_no_name(broker: str, topic: str) -> None:
+    with Producer(bootstrap_servers=broker) as producer:
+        with pytest.raises(ValueError):
+            producer.send(topic + "\0 and more", "x")
+        assert producer.send_wait(topic, "x").topic == topic
+    with pytest.raises(ValueError):
+        Producer(bootstrap_servers=broker, client_id="a\0b")
 
 
 @pytest.mark.parametrize("arguments", [
@@ -120,6 +150,16 @@ def test_queue_full_is_told_at_the_call(topic: str) -> None:
     with pytest.raises(kclient.DeliveryFailed, match="10 records not delivered") as failed:
         producer.close(0.1)
     assert failed.value.count == 10 and len(failed.value.reports) == 10 and failed.value.outcome == kclient.Outcome.NOT_PERSISTED
+
+
+def test_a_role_goes_by_what_its_client_was_told(topic: str) -> None:
+    with kclient.Client(bootstrap_servers="127.0.0.1:1", queue_buffering_max_messages=2, queue_enqueue_timeout_ms=0, max_poll_interval_ms=7000) as client:
+        with Producer(client, linger_ms=5, message_timeout_ms=100) as producer:
+            producer.send_many(topic, ["x"] * 2, on_report=lambda r: None)
+            with pytest.raises(kclient.QueueFull):
+                producer.send(topic, "y")
+        with Consumer(client, group_id="g") as consumer:
+            assert (consumer.config["max.poll.interval.ms"], consumer.config["group.id"]) == ("7000", "g")
 
 
 def test_reports_hold_the_queue_and_a_send_takes_them(broker: str, topic: str) -> None:
@@ -163,6 +203,33 @@ def test_failures_without_a_callback_are_raised_by_flush(broker: str, topic: str
         with pytest.raises(kclient.KafkaError) as waited:
             producer.send_wait(topic, b"x" * 5000)
         assert waited.value.attempts
+
+
+def test_failures_in_their_order_and_more_than_are_kept(topic: str) -> None:
+    with Producer(bootstrap_servers="127.0.0.1:1") as producer:
+        producer.send_many(topic, ["x"] * 1500)
+        producer.purge()
+        with pytest.raises(kclient.DeliveryFailed, match="1500 records") as failed:
+            producer.flush()
+        assert [r.number for r in failed.value.reports] == list(range(1000))
+        producer.send_many(topic, ["x"] * 1500)
+        producer.purge()
+        assert sorted(r.number for r in producer.reports(30)) == list(range(1500, 2500))  # flush() would have kept no more of them either
+        with pytest.raises(kclient.DeliveryFailed, match="500 records"):
+            producer.flush()
+        producer.flush()
+
+
+def test_an_error_that_was_raised_is_garbage_afterwards(topic: str) -> None:
+    with Producer(bootstrap_servers="127.0.0.1:1", message_timeout_ms=50) as producer:
+        def attempt() -> Any:
+            try:
+                producer.send_wait(topic, "x")
+            except kclient.KafkaError as e:
+                return weakref.ref(e)
+        error = attempt()
+        gc.collect()
+        assert error() is None
 
 
 def test_what_a_callback_raises_reaches_the_caller_and_no_report_is_lost(broker: str, topic: str) -> None:

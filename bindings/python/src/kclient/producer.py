@@ -4,15 +4,16 @@ import threading
 import time
 import uuid
 import warnings
+from collections import deque
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from . import _alive
 from ._fast import Report, Sender
 from ._native import ffi, lib
 from ._types import Data, Headers
 from ._wait import FOREVER, SLICE_US, TIMED_OUT, Call, finished, micros, nothing
-from .client import Place, client_of
+from .client import Place, client_of, effective
 from .errors import Closed, DeliveryFailed, ErrorSlot, Forked, KafkaError, TimedOut, borrowed, check, of_code
 from .guid import Guid
 
@@ -99,7 +100,7 @@ class ProducerBase(Sender):
         self._callbacks: Dict[int, Callable[[Report], object]] = {}
         self._inbox: List[Report] = []
         if enqueue_us is None:
-            ms = int((config or self.client.config).get("queue.enqueue.timeout.ms") or -1)
+            ms = int(effective(self.client, config).get("queue.enqueue.timeout.ms") or -1)
             enqueue_us = ms * 1000 if ms >= 0 else FOREVER
         self._attach(int(ffi.cast("uintptr_t", self.client.handle)), int(ffi.cast("uintptr_t", self.handle)), self.handle, self.client._topics,
                      self.client._names, self._callbacks, self._inbox, enqueue_us)
@@ -188,8 +189,11 @@ class Producer(ProducerBase):
     def __init__(self, client: Place = None, *, reports: bool = False, partitioner: Optional[Partitioner] = None, **properties: Any) -> None:
         self._open(client, properties, partitioner)
         self._track = int(reports)
-        self._failures: List[Report] = []
+        self._lock = threading.RLock()  # of the next four; a signal's handler may come while it is held
+        self._failures: Deque[Report] = deque()
         self._failed = 0
+        self._beyond: Optional[Report] = None  # the last failure that was counted alone
+        self._told: Deque[Report] = deque()  # out of the inbox, on their way to reports()
         self._turn = threading.Condition()
         self._leading = False
         self._closing: Optional[Tuple[Call[None], Any]] = None
@@ -204,25 +208,39 @@ class Producer(ProducerBase):
         finally:
             self._sort_inbox()
 
+    def _out_of_the_inbox(self) -> List[Report]:
+        count = len(self._inbox)  # another thread may add to it
+        taken = self._inbox[:count]
+        del self._inbox[:count]
+        return taken
+
     def _sort_inbox(self) -> None:
-        if self._track:
+        if self._track or not self._inbox:
             return
-        while self._inbox:
-            report = self._inbox.pop()
-            if report.error is not None:
+        with self._lock:
+            for report in self._out_of_the_inbox():
+                if report.error is None:
+                    continue
                 self._failed += 1
                 if len(self._failures) < FAILURES_KEPT:
                     self._failures.append(report)
+                else:
+                    self._beyond = report
 
     def _make_room(self) -> None:
         """The queue is full (native/sender.c): reports that wait hold places in it."""
         self._take(5_000 if self._callbacks or self._track else 0)
-        if self._track and len(self._inbox) >= 100_000:
+        if self._track and len(self._inbox) + len(self._told) >= 100_000:
             raise of_code(lib.KC_QUEUE_FULL, "send: 100000 reports wait: take them with reports()")
 
     def _raise_failures(self) -> None:
-        if self._failed:
-            failures, count, self._failures, self._failed = self._failures, self._failed, [], 0
+        with self._lock:
+            failures, count, beyond = list(self._failures), self._failed, self._beyond
+            self._failures.clear()
+            self._failed, self._beyond = 0, None
+        if not failures and beyond is not None:  # reports() gave those that were kept
+            failures = [beyond]
+        if count:
             raise DeliveryFailed(failures, count)
 
     def poll_reports(self, timeout: Optional[float] = 0.0) -> None:
@@ -234,16 +252,25 @@ class Producer(ProducerBase):
     def reports(self, timeout: Optional[float] = 0.0) -> Iterator[Report]:
         """Reports of records without on_report (of all with reports=True, of failures otherwise), waiting for the first at most so long; ends when none is
         left at hand."""
-        if not self._inbox and not self._failures:
-            self._await(lambda: bool(self._inbox or self._failures), micros(timeout))
-        while self._failures:
-            self._failed -= 1
-            yield self._failures.pop(0)
+        if not self._inbox and not self._failures and not self._told:
+            self._await(lambda: bool(self._inbox or self._failures or self._told), micros(timeout))
         while True:
-            while self._inbox:
-                yield self._inbox.pop(0)
+            report = self._next_report()
+            while report is not None:
+                yield report
+                report = self._next_report()
             if self._drain(0) != 0 and not self._inbox:
                 return
+
+    def _next_report(self) -> Optional[Report]:
+        """Of those at hand."""
+        with self._lock:
+            if self._failures:
+                self._failed -= 1
+                return self._failures.popleft()
+            if not self._told:
+                self._told.extend(self._out_of_the_inbox())
+            return self._told.popleft() if self._told else None
 
     def _await(self, done: Callable[[], bool], timeout_us: int) -> bool:
         """Takes reports until done() or the limit. One thread at a time takes them, and the others wait for it to pass on what is theirs; it looks up now
