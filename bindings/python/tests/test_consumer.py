@@ -216,6 +216,19 @@ def test_what_a_callback_raises_reaches_the_caller(broker: str, filled: str) -> 
             got += len(batch)
 
 
+def test_a_poll_keeps_its_limit_whatever_happens_meanwhile(broker: str, filled: str) -> None:
+    ended: List[float] = []
+
+    def slow(consumer: Consumer, partitions: Any) -> None:
+        consumer.seek([(p.topic, p.partition, kclient.END) for p in partitions])
+        time.sleep(5)
+        ended.append(time.monotonic())
+    with Consumer(bootstrap_servers=broker, group_id=filled, topics=filled, on_assigned=slow) as consumer:
+        while not ended:
+            assert consumer.poll_record(5) is None
+        assert time.monotonic() - ended[0] < 4  # not five seconds more
+
+
 def test_errors_of_partitions(broker: str, filled: str) -> None:
     with Consumer(bootstrap_servers=broker, auto_offset_reset="error") as consumer:
         consumer.assign([(filled, 0, 5000), (filled, 1, 0)])

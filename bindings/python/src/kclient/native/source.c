@@ -6,6 +6,7 @@
 #include "aio.h"
 
 #include <structmember.h>
+#include <time.h>
 
 typedef struct {
     PyObject_HEAD
@@ -88,6 +89,12 @@ static PyObject *source_poll(PyObject *o, PyObject *timeout) {
     return event || !err ? event : PyLong_FromLong(err);
 }
 
+static int64_t now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 static void give_out(Source *s, Batch *batch, Py_ssize_t next) {
     Batch *before = s->batch;
     Py_INCREF(batch);
@@ -99,9 +106,10 @@ static void give_out(Source *s, Batch *batch, Py_ssize_t next) {
 /* Makes the next batch the one that is given out, and deals with other events (_on_event in Python, which calls the application). 1: there is one, 0:
  * none within the limit, or woken; -1: an exception. */
 static int next_batch(Source *s, int64_t timeout_us) {
+    int64_t end = timeout_us > 0 ? now_us() + timeout_us : 0, left = timeout_us;
     for (;;) {
         kc_err err;
-        PyObject *event = take(s, timeout_us, &err);
+        PyObject *event = take(s, left, &err);
         if (!event && (err == KC_TIMED_OUT || err == KC_WOKEN)) return 0;
         if (!event && err) raise_code(err, "poll");
         if (!event) return -1;
@@ -115,6 +123,8 @@ static int next_batch(Source *s, int64_t timeout_us) {
         int go_on = more ? PyObject_IsTrue(more) : -1;
         Py_XDECREF(more);
         if (go_on <= 0) return go_on;
+        if (timeout_us > 0) left = end - now_us(); /* the limit is the poll's, not the event's */
+        if (timeout_us > 0 && left < 0) left = 0;
     }
 }
 
