@@ -242,8 +242,37 @@ while len(got) < n and time.monotonic() < deadline:
     given = consumer._given
     if given is not None and (not got or given[2] - 1 > got[-1]):
         got.append(given[2] - 1)
+signal.setitimer(signal.ITIMER_REAL, 0)
 print(got == list(range(n)), ticks > 10)
 """, broker, topic)
+    assert p.stdout == "True True\n", p.stdout + p.stderr
+
+
+def test_ctrl_c_loses_no_report(topic: str) -> None:
+    """A signal a millisecond, while reports of failures are made (which runs Python): each reaches its on_report."""
+    p = run("""
+import signal, sys, kclient
+topic = sys.argv[1]
+class Tick(Exception): pass
+def handler(number, frame):
+    if frame.f_code.co_filename.endswith("errors.py"):
+        raise Tick
+signal.signal(signal.SIGALRM, handler)
+sys.unraisablehook = lambda told: None
+n, got, ticks = 30000, [], 0
+producer = kclient.Producer(bootstrap_servers="127.0.0.1:1")
+producer.send_many(topic, ["x"] * n, on_report=lambda report: got.append(report.number))
+producer.purge()
+signal.setitimer(signal.ITIMER_REAL, 0.0013, 0.0013)
+while producer._callbacks:
+    try:
+        if producer._drain(5_000_000) != 0:  # none comes any more
+            break
+    except Tick:
+        ticks += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(sorted(got) == list(range(n)), ticks > 0)
+""", topic)
     assert p.stdout == "True True\n", p.stdout + p.stderr
 
 

@@ -252,24 +252,20 @@ PyObject *sender_settle(PyObject *o, PyObject *unused) {
     Sender *s = (Sender *)o;
     kc_reports *container;
     kc_report r;
-    PyObject *type = NULL, *value = NULL, *trace = NULL;
+    struct raised first = {NULL, NULL, NULL};
     (void)unused;
     if (!s->producer) return PyLong_FromLong(KC_CLOSED);
     kc_err err = kc_producer_reports(s->producer, &container, 0);
     if (err) return PyLong_FromLong(err);
     while (kc_reports_next(container, &r)) {
-        PyObject *topic = topic_name(s->client, s->names, r.topic);
-        PyObject *report = topic ? report_of(container, &r, topic) : NULL;
-        if (!report || resolve(s, report) < 0) {
-            if (type) PyErr_WriteUnraisable(o);
-            else PyErr_Fetch(&type, &value, &trace);
-        }
+        PyObject *report = sender_report(s, container, &r, &first);
+        if (!report || resolve(s, report) < 0) raised_keep(&first, o);
         Py_XDECREF(report);
     }
     kc_reports_free(container);
-    if (!sender_is_busy(s) && tell_busy(s, 0) < 0 && !type) PyErr_Fetch(&type, &value, &trace);
-    if (type) {
-        PyErr_Restore(type, value, trace);
+    if (!sender_is_busy(s) && tell_busy(s, 0) < 0) raised_keep(&first, o);
+    if (first.type) {
+        PyErr_Restore(first.type, first.value, first.trace);
         return NULL;
     }
     return PyLong_FromLong(KC_OK);

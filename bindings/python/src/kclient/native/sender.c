@@ -263,19 +263,35 @@ static int await_reports(Sender *s, int64_t timeout_us, kc_reports **out) {
     return KC_TIMED_OUT;
 }
 
-/* What is left of a container once a report could not be made: told as lost memory, since nothing else is left to tell it with. */
+/* The report at which a container stands. What a signal's handler raises meanwhile (Ctrl-C) is kept for later: *interrupted, and the report is made all
+ * the same. NULL: an exception. */
+PyObject *sender_report(Sender *s, const kc_reports *container, const kc_report *r, struct raised *interrupted) {
+    for (int tries = 0;; tries++) {
+        PyObject *topic = topic_name(s->client, s->names, r->topic);
+        PyObject *report = topic ? report_of(container, r, topic) : NULL;
+        if (report || tries == 9 || PyErr_ExceptionMatches(PyExc_MemoryError)) return report;
+        raised_keep(interrupted, (PyObject *)s);
+    }
+}
+
+void raised_keep(struct raised *first, PyObject *where) {
+    if (first->type) PyErr_WriteUnraisable(where);
+    else PyErr_Fetch(&first->type, &first->value, &first->trace);
+}
+
+/* Hands on each report of a container, whatever goes wrong with one. 0, or -1: the first exception. */
 static int take_all(Sender *s, kc_reports *container, int (*take)(Sender *, PyObject *, void *), void *ctx) {
     kc_report r;
-    int result = 0;
+    struct raised first = {NULL, NULL, NULL};
     while (kc_reports_next(container, &r)) {
-        PyObject *topic = topic_name(s->client, s->names, r.topic);
-        PyObject *report = topic ? report_of(container, &r, topic) : NULL;
-        if (!report || take(s, report, ctx) < 0) result = -1;
+        PyObject *report = sender_report(s, container, &r, &first);
+        if (!report || take(s, report, ctx) < 0) raised_keep(&first, (PyObject *)s);
         Py_XDECREF(report);
-        if (!report) break;
     }
     kc_reports_free(container);
-    return result;
+    if (!first.type) return 0;
+    PyErr_Restore(first.type, first.value, first.trace);
+    return -1;
 }
 
 static int into_list(Sender *s, PyObject *report, void *list) {
@@ -297,9 +313,6 @@ static PyObject *sender_take_reports(PyObject *o, PyObject *timeout) {
     return list;
 }
 
-struct raised {
-    PyObject *type, *value, *trace;
-};
 /* Calls the report's callback; the first exception is kept, others are told as unraisable, and all callbacks are called. */
 static int dispatch(Sender *s, PyObject *report, void *ctx) {
     struct raised *first = ctx;
@@ -310,8 +323,7 @@ static int dispatch(Sender *s, PyObject *report, void *ctx) {
         Py_INCREF(callback);
         PyDict_DelItem(s->callbacks, key);
         PyObject *answer = PyObject_CallFunctionObjArgs(callback, report, NULL);
-        if (!answer && first->type) PyErr_WriteUnraisable(callback);
-        else if (!answer) PyErr_Fetch(&first->type, &first->value, &first->trace);
+        if (!answer) raised_keep(first, callback);
         Py_XDECREF(answer);
         Py_DECREF(callback);
         result = 0;

@@ -4,7 +4,6 @@
 
 #include "hot.h"
 
-
 typedef struct {
     PyObject_HEAD
     kc_client *client;     /* both are held by owner */
@@ -42,6 +41,13 @@ int sender_expect(Sender *s, uint64_t number, PyObject *callback);
 void sender_forget(Sender *s, uint64_t number);
 /** How long to wait for room at a time. */
 int64_t sender_piece(const Sender *s, int64_t left_us);
+/* An exception that is kept while others have their turn. Zero-filled: none. */
+struct raised {
+    PyObject *type, *value, *trace;
+};
+/** Keeps the exception that is set, if it is the first one; others are told as unraisable, of `where`. */
+void raised_keep(struct raised *first, PyObject *where);
+PyObject *sender_report(Sender *s, const kc_reports *container, const kc_report *r, struct raised *interrupted);
 /** Takes reports, which hold their places in the queue. */
 int sender_make_room(Sender *s);
 /** Sender.send with its arguments taken, and more flags (enum kc_record_flag): the record's number; NULL: an exception. */
