@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -281,6 +282,35 @@ async def test_an_exception_in_a_done_callback_is_the_loops_to_tell(properties: 
         reports = await soon(asyncio.gather(*futures))
         assert all(report.ok for report in reports) and len(told) == 100
     loop.set_exception_handler(before)
+
+
+def test_a_logging_handler_that_raises_keeps_nobody_waiting(topic: str) -> None:
+    """What it raises is the loop's to tell; what became ready at the same moment is told all the same."""
+
+    def broken(record: logging.LogRecord) -> bool:
+        raise LookupError("of the filter")
+
+    async def main() -> None:
+        told: List[Any] = []
+        loop = asyncio.get_running_loop()
+        before = loop.get_exception_handler()
+        loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        producer = Producer(bootstrap_servers="127.0.0.1:1", message_timeout_ms=100)
+        logging.getLogger("kclient").addFilter(broken)
+        try:
+            future = producer.send_nowait(topic, b"x")
+            flush = asyncio.ensure_future(producer.flush())
+            await asyncio.sleep(0)
+            time.sleep(1)  # all comes at once then
+            await soon(flush)
+            assert isinstance(future.exception(), errors.Expired)
+            assert told and all(isinstance(e, LookupError) for e in told)
+        finally:
+            logging.getLogger("kclient").removeFilter(broken)
+            loop.set_exception_handler(before)
+            await soon(producer.close())
+
+    run(main())
 
 
 def test_an_outcome_is_told_to_whoever_was_cancelled(topic: str) -> None:

@@ -135,6 +135,16 @@ async def test_flush_leaves_nothing_undone(properties: Properties, topic: str) -
 
 
 @in_loops
+async def test_a_wrong_timeout_is_told_before_anything_is_begun(properties: Properties, topic: str) -> None:
+    async with Producer(**properties, linger_ms=30_000) as producer:
+        future = producer.send_nowait(topic, b"x")
+        with pytest.raises(ValueError):
+            await producer.flush(-1)
+        assert not producer._driver._operations and not future.done()
+        await soon(producer.flush())
+
+
+@in_loops
 async def test_close_sends_what_is_queued(properties: Properties, topic: str) -> None:
     producer = Producer(**properties, linger_ms=30_000)
     futures = [producer.send_nowait(topic, b"%d" % i, partition=0) for i in range(100)]

@@ -130,9 +130,11 @@ class Driver:
         """The descriptor is readable, or the client's loop is due."""
         if not self._has_thread:
             lib.kc_client_run_once(self._handle, 0, TURN_US)
-        self._dispatch()
-        if not self._has_thread:
-            self._set_alarm()
+        try:
+            self._dispatch()
+        finally:
+            if not self._has_thread:
+                self._set_alarm()
 
     def _set_alarm(self) -> None:
         """client.thread=none: comes again when the client's next deadline is due."""
@@ -142,22 +144,31 @@ class Driver:
             self._alarm = self.loop.call_later(due_us / 1e6, _readable, self._anchor)
 
     def _dispatch(self) -> None:
+        """Hands on what became ready, of which C tells once: an exception on the way (of a logging handler, a signal's) comes out when all have had theirs."""
+        raised: Optional[BaseException] = None
         while True:
             count = lib.kc_client_ready(self._handle, self._ready, ffi.sizeof("kc_ready"), _READY_MAX)
             for i in range(count):
-                item = self._ready[i]
-                if item.kind == lib.KC_READY_OP:
-                    future = self._operations.get(item.opaque)
-                    if future is not None and not future.done():
-                        future.set_result(None)
-                elif item.kind == lib.KC_READY_LOG:
-                    self.client.drain_logs()
-                else:
-                    role = self._roles.get(int(ffi.cast("uintptr_t", item.role)))
-                    if role is not None:
-                        role._on_ready(item.kind)
+                try:
+                    self._tell(self._ready[i])
+                except BaseException as e:
+                    raised = raised or e
             if count < _READY_MAX:
-                return
+                break
+        if raised is not None:
+            raise raised
+
+    def _tell(self, item: Any) -> None:
+        if item.kind == lib.KC_READY_OP:
+            future = self._operations.get(item.opaque)
+            if future is not None:
+                _set(future)
+        elif item.kind == lib.KC_READY_LOG:
+            self.client.drain_logs()
+        else:
+            role = self._roles.get(int(ffi.cast("uintptr_t", item.role)))
+            if role is not None:
+                role._on_ready(item.kind)
 
     # ---- operations
 
@@ -169,9 +180,9 @@ class Driver:
         return opaque, operation
 
     async def wait(self, opaque: int, timeout: Optional[float] = None) -> None:
-        """Until the operation is done, or the time is up."""
+        """Until the operation is done, or the time (in seconds) is up."""
         future = self._operations[opaque]
-        alarm = None if timeout is None else self.loop.call_later(micros(timeout) / 1e6, _set, future)
+        alarm = None if timeout is None else self.loop.call_later(timeout, _set, future)
         try:
             await future
         finally:
@@ -181,9 +192,10 @@ class Driver:
 
     async def run(self, call: Call[T], timeout: Optional[float] = None, keep_on: bool = False) -> T:
         """Awaits a slow call. Cancelled: the operation is given up too (its effect may still come), unless keep_on. TimedOut: it goes on, detached."""
+        limit = None if timeout is None else micros(timeout) / 1e6
         opaque, operation = self.start(call)
         try:
-            await self.wait(opaque, timeout)
+            await self.wait(opaque, limit)
         except asyncio.CancelledError:
             if not keep_on:
                 lib.kc_op_cancel(operation)

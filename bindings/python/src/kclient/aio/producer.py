@@ -64,11 +64,14 @@ class Producer(ProducerBase, Role):
         """Resolves futures for one step's time; where more is left, goes on in the loop's next pass."""
         end = time.monotonic() + STEP
         self._settling = False
-        while self._settle() == 0:
-            if time.monotonic() >= end:
+        more = True
+        try:
+            while more and time.monotonic() < end:
+                more = self._settle() == 0
+        finally:  # C tells of reports once: also after an exception
+            if more and not self._loop.is_closed():
                 self._settling = True
                 self._loop.call_soon(self._go_on)
-                return
 
     def _go_on(self) -> None:
         if self._settling:
@@ -130,6 +133,8 @@ class Producer(ProducerBase, Role):
             return await future
         except asyncio.CancelledError as e:
             _tell(e, future is not None)
+            if future is not None:
+                future.cancel()  # nobody looks at it any more
             raise
 
     async def send_many(  # type: ignore[override]
