@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests the Go binding: go vet, go test, go test -race. The last line is the summary. Needs Go 1.23 or later and what building the library needs.
+# Tests the Go binding: go vet, go test, go test -race. The last line is the summary. Needs Go 1.23 or later (tests/go.sh gets
+# it where there is none) and what building the library needs.
 #
 #   test.sh [BUILD]   BUILD: a build tree of this repository (with libkclient.a and kbroker); without it build/, or, where that has none,
 #                     one that is made in the cache folder
@@ -9,7 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 root=$(cd ../.. && pwd)
 cache=${KC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kclient}
 tree=${given:-$root/build}
-command -v go >/dev/null || { echo "test.sh: no go on \$PATH: install Go 1.23 or later" >&2; exit 1; }
+go=$("$root/tests/go.sh" .)
+export PATH=${go%/*}:$PATH
 if [ ! -e "$tree/lib/libkclient.a" ] || [ ! -e "$tree/pkgconfig/kclient.pc" ] || [ ! -x "$tree/bin/kbroker" ]; then
     [ -z "$given" ] || { echo "test.sh: $tree has no libkclient.a, kclient.pc or kbroker: build it first" >&2; exit 1; }
     tree=$cache/go-build

@@ -1,7 +1,5 @@
 """The figures of the Go binding: records in and out, against confluent-kafka-go and franz-go, kbroker as the broker of all. Section of run.py: go."""
 import os
-import shutil
-from pathlib import Path
 
 import measure
 from measure import cache, drop_topic, fresh_topic, interleave, program, servers
@@ -11,9 +9,7 @@ PROGRAMS = ("kclient", "franz", "confluent")
 
 def build():
     """The load programs, by name. Go itself knows what has changed."""
-    go = shutil.which("go") or ("/usr/local/go/bin/go" if Path("/usr/local/go/bin/go").exists() else None)
-    if not go:
-        raise cache.Missing("no go on $PATH: install Go 1.23 or later")
+    go = cache.go(measure.BENCH / "go")
     tree = cache.build_tree()
     if not (tree / "pkgconfig" / "kclient.pc").exists():
         raise cache.Missing(f"{tree}/pkgconfig/kclient.pc is not there: build the library first")
