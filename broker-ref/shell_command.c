@@ -88,19 +88,6 @@ int kb_command_remove_tree(const char *dir) {
     return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-char *kb_command_make_temporary(char *text, size_t size) {
-    const char *base = getenv("TMPDIR");
-    char *path = NULL;
-    if (asprintf(&path, "%s/kbroker-XXXXXX", base && base[0] ? base : "/tmp") < 0) {
-        snprintf(text, size, "out of memory");
-        return NULL;
-    }
-    if (mkdtemp(path)) return path;
-    snprintf(text, size, "a temporary folder %.300s cannot be made: %s; set TMPDIR", path, strerror(errno));
-    free(path);
-    return NULL;
-}
-
 int kb_command_socket_address(const char *dir, const char *name, struct sockaddr_un *a) {
     int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};

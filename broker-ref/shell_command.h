@@ -27,11 +27,16 @@ int kb_explain_main(int argc, char **argv); /* kbroker explain: shell_explain.c;
 
 int kb_command_make_folder(const char *dir); /* and those that it lies in; 0, or an errno */
 int kb_command_remove_tree(const char *dir); /* as nftw(3) */
-/* A new folder for what does not outlive the process, in $TMPDIR or /tmp. free(); NULL: text says why, and what to do. */
-char *kb_command_make_temporary(char *text, size_t size);
 /* A Unix socket's address however long its folder's name is: through a descriptor of the folder, which the caller closes. -1: errno. */
 struct sockaddr_un;
 int kb_command_socket_address(const char *dir, const char *name, struct sockaddr_un *a);
+
+/* ---- shell_temporary.c ---- */
+
+#define KB_EPHEMERAL_MARK ".ephemeral" /* a file in such a folder: it may be removed once nobody holds its lock */
+/* A new folder for what does not outlive the process, in $TMPDIR or /tmp, locked until the process ends; those that killed processes left there go. The
+ * caller removes it at the end. free() the name; NULL: text says why, and what to do. */
+char *kb_command_make_temporary(char *text, size_t size);
 
 /* ---- shell_holder.c ---- */
 

@@ -50,7 +50,7 @@ static bool is_node_folder(const char *name) {
 bool kb_snapshot_wants(enum kb_snapshot_kind kind, int depth, const char *name) {
     if (kind == KB_SNAPSHOT_CLUSTER && depth == 0) return is_node_folder(name) || strcmp(name, "cluster.json") == 0;
     if (depth != (kind == KB_SNAPSHOT_CLUSTER ? 1 : 0)) return true;
-    static const char *const others[] = {".lock", ".admin.sock", "snapshots", ".restore", ".restored", ".restore.partial", ".old"};
+    static const char *const others[] = {".lock", ".admin.sock", KB_EPHEMERAL_MARK, "snapshots", ".restore", ".restored", ".restore.partial", ".old"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (strcmp(name, others[i]) == 0) return false;
     return true;

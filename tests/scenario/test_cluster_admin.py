@@ -13,7 +13,7 @@ from pathlib import Path
 
 import scene
 from scene import KBROKER, KC, ask, equal, eventually, holds, main, run, test
-from scene_cluster import Cluster, Kit, processes_of
+from scene_cluster import Cluster, Kit, nobody_left, processes_of
 
 
 @test
@@ -48,6 +48,47 @@ def it_goes_with_the_process_that_started_it_however_that_ends(folder):
     parent.kill()
     parent.wait()
     eventually("all of them are gone", lambda: not any(os.path.exists(f"/proc/{p}") for p in (cluster, *nodes)), 60)
+
+
+@test
+def folders_of_those_that_were_killed_go_with_the_next_start(folder):
+    """And no others: of those that run, of those that somebody runs on, of other programs, or that another name leads to."""
+    env = {**os.environ, "TMPDIR": str(folder)}
+
+    def start(*args):
+        known = {*folder.iterdir()}
+        p = subprocess.Popen([KBROKER, *args], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        scene._children.append(p)
+        holds(scene.line_of(p), "ready ")
+        return p, ({*folder.iterdir()} - known).pop()
+
+    def kill(p):
+        p.kill()
+        p.wait()
+
+    cluster, single = ("cluster", "--nodes", "2", "--base-port", "0", "--ephemeral"), ("run", "--ephemeral", "--listen", "127.0.0.1:0")
+    lives, left = zip(*(start(*args) for args in (cluster, single, cluster, single)))
+    other, elsewhere = folder / "kbroker-others", folder / "elsewhere"
+    for d in (other, elsewhere):
+        d.mkdir(mode=0o700)
+        (d / "precious").write_text("x")
+    (elsewhere / ".ephemeral").touch()
+    (folder / "kbroker-linked").symlink_to(elsewhere)
+    for p, d in zip(lives[:2], left):
+        kill(p)
+        nobody_left(d)
+    equal([d.exists() for d in left], [True] * 4, "whoever is killed leaves its folder")
+    start(*cluster)
+    equal([d.exists() for d in left], [False, False, True, True], "of those that were killed, and of those that run")
+    equal([(d / "precious").exists() for d in (other, elsewhere)], [True, True], "others' folders")
+    kill(lives[2])
+    nobody_left(left[2])
+    on_it = Cluster(left[2], 2)  # --data: somebody wants to know what was in it
+    start(*single)
+    equal((left[2].exists(), on_it.ok("topic", "list")), (True, ""), "somebody runs on it")
+    equal(on_it.stop(), 0)
+    start(*single)
+    equal([left[2].exists(), left[3].exists()], [False, True])
 
 
 @test
