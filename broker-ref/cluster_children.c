@@ -156,7 +156,7 @@ int kb_child_start(struct kb_cluster *c, struct kb_cluster_node *n) {
     k->pid = pid;
     k->life = STARTING;
     k->ahead_ms = c->ahead_ms;
-    k->is_told = k->held = false;
+    k->is_told = k->held = k->to_pause = false;
     k->paused = k->expected = false;
     uv_poll_start(k->poll, UV_READABLE, child_readable);
     return 0;
@@ -166,7 +166,9 @@ void kb_child_signal(struct kb_child *k, int number) {
     if (k->pid == 0) return;
     if (number == SIGKILL || !k->expected) kill(k->pid, number); /* a second SIGTERM would end it at once, out of order */
     k->expected = true;
-    if (number != SIGKILL) kill(k->pid, SIGCONT); /* whoever made it stand still */
+    if (number == SIGKILL) return;
+    kill(k->pid, SIGCONT); /* whoever made it stand still */
+    k->paused = k->to_pause = false;
 }
 
 /* The last lines that a node wrote since its start, for one that did not come up, and what may be done about it. */
@@ -235,6 +237,7 @@ static void child_ended(struct kb_child *k, int status) {
 /* All its threads stand still now, or go on again. */
 static void child_changed(struct kb_child *k, int status) {
     k->paused = WIFSTOPPED(status);
+    if (k->paused) k->to_pause = false;
     if (!k->paused && !k->c->snapshot) k->held = false;
     kb_cluster_something_came(k->c);
 }

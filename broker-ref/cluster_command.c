@@ -136,6 +136,7 @@ static int act(struct kb_order *o, struct kb_cluster_node *n) {
         return 0;
     case PAUSE:
         k->paused = k->held = false; /* of a snapshot that has just been taken, perhaps: waited for is this stop */
+        k->to_pause = true;
         kill(k->pid, SIGSTOP);
         return 0;
     case WIPE:
@@ -145,6 +146,7 @@ static int act(struct kb_order *o, struct kb_cluster_node *n) {
     }
     if (k->pid != 0) { /* start or resume of a paused one */
         kill(k->pid, SIGCONT);
+        k->paused = false; /* from now on it writes: a snapshot that is asked for this moment must not take it for one that stands */
         return 0;
     }
     if (kb_child_start(o->c, n) == 0) return 0;

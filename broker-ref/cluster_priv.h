@@ -22,6 +22,7 @@ struct kb_child {
     pid_t pid; /* 0: no process */
     enum kb_child_life life;
     bool paused;            /* it stands still, whoever had it stand */
+    bool to_pause;          /* it was told to stand still, and was not seen to yet */
     bool held;              /* for the moment of a snapshot: it goes on by itself */
     bool was_up, expected;  /* expected: its end was asked for */
     int status;             /* of the last end, as waitpid gives it */

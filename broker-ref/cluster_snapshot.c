@@ -211,7 +211,7 @@ static void save(struct kb_cluster_snapshot *s, bool replace) {
     s->paused_ns = uv_hrtime();
     for (size_t i = 0; i < c->plan.count; i++) {
         struct kb_child *k = &c->children[i];
-        if (k->pid == 0 || kb_child_is_paused(k)) continue;
+        if (k->pid == 0 || kb_child_is_paused(k) || k->to_pause) continue; /* those stay as they are, or are to be */
         s->stood[i] = k->held = true;
         k->paused = false; /* of the save before, perhaps, after which it has gone on: waited for is this stop */
         kill(k->pid, SIGSTOP);

@@ -583,6 +583,61 @@ def a_parent_or_command_that_is_killed_while_nodes_stand_leaves_none_that_stands
     equal(".big3.partial" in names(c.data / "snapshots"), False)
 
 
+class Asked(threading.Thread):
+    """A request that is on its way while the cluster's parent stands still: it finds all that came meanwhile at one moment."""
+
+    def __init__(self, kit, path, body):
+        super().__init__()
+        self.kit, self.path, self.body, self.seen = kit, path, body, None
+        self.start()
+        time.sleep(0.1)
+
+    def run(self):
+        self.seen = self.kit.ask("POST", self.path, self.body)
+
+    def answer(self):
+        self.join(100)
+        return self.seen
+
+
+@test
+def a_save_and_an_order_that_come_at_the_same_moment_both_hold(folder):
+    kit = Kit(nodes=1)
+    node = kit.ok("GET", "/cluster")["nodes"][0]["pid"]
+    data = Path(kit.ok("GET", "/cluster")["data"])
+    size = 256 << 20
+    (data / "node-0" / "ballast").write_bytes(os.urandom(1 << 20) * (size >> 20))
+    for i in range(4):  # the server takes them in the one order or the other
+        orders = [("/nodes", {"do": "pause", "ids": [0]}), ("/snapshots", {"save": "p", "replace": True})]
+        os.kill(kit.p.pid, signal.SIGSTOP)
+        asked = [Asked(kit, *o) for o in orders[::1 if i % 2 else -1]]
+        os.kill(kit.p.pid, signal.SIGCONT)
+        done = {a.path: a.answer() for a in asked}
+        equal(done["/snapshots"][0], 200, done)
+        if done["/nodes"][0] == 409:  # the save was first
+            kit.do("pause", 0)
+        else:
+            equal(done["/nodes"][0], 200, done)
+        equal(kit.states(), ["paused"])
+        orders[0] = ("/nodes", {"do": "resume", "ids": [0]})
+        os.kill(kit.p.pid, signal.SIGSTOP)
+        asked = [Asked(kit, *o) for o in orders[::1 if i % 2 else -1]]
+        os.kill(kit.p.pid, signal.SIGCONT)
+        copy, ran = data / "snapshots" / ".p.partial" / "data" / "node-0" / "ballast", 0
+        while any(a.is_alive() for a in asked):
+            try:
+                ran += Path(f"/proc/{node}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T" and 0 < copy.stat().st_size < size
+            except FileNotFoundError:
+                pass
+            time.sleep(0.001)
+        done = {a.path: a.answer() for a in asked}
+        equal((done["/snapshots"][0], ran), (200, 0), "the node stood for as long as it was copied")
+        if done["/nodes"][0] == 409:
+            kit.do("resume", 0)
+        equal(kit.states(), ["up"])
+    equal(kit.end(), 0)
+
+
 @test
 def a_start_of_the_machine_since_it_was_saved_is_no_loss_of_power(folder):
     b = Broker(folder / "d")
