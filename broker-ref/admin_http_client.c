@@ -25,7 +25,8 @@ char *kb_http_request_text(const char *method, const char *path, const char *bod
 }
 
 char *kb_http_answer_body(char *answer, int *status) {
-    char *end = strstr(answer, "\r\n\r\n");
+    char *end = strstr(answer, "\r\n\r\n"), *newline = strrchr(answer, '\n');
+    if (newline && end && newline > end + 3 && !newline[1]) *newline = 0;
     return end && sscanf(answer, "HTTP/1.%*d %d", status) == 1 ? end + 4 : NULL;
 }
 

@@ -11,7 +11,7 @@
 char *kb_http_ask(const char *dir, const char *method, const char *path, const char *body, int wait_s, int *status);
 /* The same request as bytes. free(); NULL: no memory. */
 char *kb_http_request_text(const char *method, const char *path, const char *body, size_t *size);
-/* Where the body begins in a whole answer (of a connection that has ended), zero-terminated; NULL: it is none. */
+/* Where the body begins in a whole answer (of a connection that has ended), zero-terminated, its newline taken away; NULL: it is none. */
 char *kb_http_answer_body(char *answer, int *status);
 /* {"error":"text"} → the text, free(); anything else as it is. */
 char *kb_http_error_text(const char *json);

@@ -67,7 +67,7 @@ const char *kb_http_body(const struct kb_http_request *r) {
 
 void kb_http_answer(struct kb_http_request *r, int status, const char *json) {
     KW_ASSERT(r->status == 0);
-    r->json = strdup(json);
+    if (asprintf(&r->json, "%s\n", json) < 0) r->json = NULL; /* a line, for whoever reads it in a terminal */
     r->status = r->json ? status : KB_HTTP_FAILED;
     if (!r->suspended) return; /* handle() has not returned yet */
     r->suspended = false;
@@ -102,7 +102,7 @@ void kb_http_refuse(struct kb_http_request *r, int status, const char *fmt, ...)
 }
 
 static enum MHD_Result send_answer(struct kb_http_request *r) {
-    const char *json = r->json ? r->json : "{\"error\":\"out of memory\"}";
+    const char *json = r->json ? r->json : "{\"error\":\"out of memory\"}\n";
     struct MHD_Response *out = MHD_create_response_from_buffer(strlen(json), (void *)(uintptr_t)json, MHD_RESPMEM_MUST_COPY);
     if (!out) return MHD_NO;
     MHD_add_response_header(out, "Content-Type", "application/json");

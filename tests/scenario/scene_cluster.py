@@ -167,7 +167,9 @@ class Kit:
         try:
             with urllib.request.urlopen(request, timeout=timeout) as r:
                 equal(r.headers["Content-Type"], "application/json")
-                return r.status, json.loads(r.read())
+                answer = r.read()
+                equal((answer.count(b"\n"), answer[-1:]), (1, b"\n"), "an answer is a line")
+                return r.status, json.loads(answer)
         except urllib.error.HTTPError as e:
             equal(e.headers["Content-Type"], "application/json")
             return e.code, json.loads(e.read())
