@@ -1,5 +1,5 @@
-/* describe_log_dirs.c - DescribeLogDirs v0-5: the size of every log, and the room on the disk. KIP-113, 827. Called by dispatch. Calls the
- * disk queue. A log that failed is shown as a directory of its own, its folder, with KAFKA_STORAGE_ERROR: the others beside it work. So is one
+/* describe_log_dirs.c - DescribeLogDirs v0-5: the size of every log, how far it is behind its leader's, and the room on the disk. KIP-113, 827.
+ * Called by dispatch. Calls follower (how far), the disk queue. A log that failed is shown as a directory of its own, its folder, with KAFKA_STORAGE_ERROR: the others beside it work. So is one
  * whose last append found no room, with 0 usable bytes.
  */
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include "kw_messages.h"
 #include "log/log.h"
 #include "node_priv.h"
+#include "replica/follower.h"
 #include "replica/partition.h"
 #include "wire/kerror.h"
 
@@ -40,7 +41,7 @@ static kw_err add_failed(struct describe_log_dirs *s, const struct kb_partition 
     part_answer *a = kw_arena_calloc(&rq->arena, 1, sizeof(*a));
     if (!dir || !t || !a) return KW_ENOMEM;
     snprintf(dir, size, "%s/%s-%d", rq->node->log_dir, p->topic, (int)p->index);
-    *a = (part_answer){.partition_index = p->index, .partition_size = p->log ? p->log->size_bytes : 0};
+    *a = (part_answer){.partition_index = p->index, .partition_size = p->log ? p->log->size_bytes : 0, .offset_lag = kb_follower_lag(p)};
     t->name = kw_str_of(p->topic);
     t->partitions.v = a, t->partitions.n = 1;
     dir_answer *d = &s->results[s->resp.results.n++];
@@ -61,7 +62,8 @@ static kw_err fill_topic(struct describe_log_dirs *s, const struct kb_image_topi
         if (has_failed(p))
             err = add_failed(s, p);
         else if (p && p->log)
-            a->partitions.v[a->partitions.n++] = (part_answer){.partition_index = index, .partition_size = p->log->size_bytes};
+            a->partitions.v[a->partitions.n++] =
+                (part_answer){.partition_index = index, .partition_size = p->log->size_bytes, .offset_lag = kb_follower_lag(p)};
     }
     return err;
 }

@@ -37,6 +37,8 @@ void kb_followers_turn(struct kb_node *n); /* a turn begins */
 void kb_followers_flush(struct kb_node *n, struct kb_now now);
 /* What the checkpoint file may say at most of p's recovery point: before a log is cut, it is told. INT64_MAX: anything. */
 int64_t kb_follower_recovery_max(const struct kb_partition *p);
+/* Records from its log's end to the leader's high watermark, as far as this broker was told of that; 0: it does not follow; -1: it was told nothing yet. */
+int64_t kb_follower_lag(const struct kb_partition *p);
 /* Clean stop: no more fetches, links closed; before the logs are shut down. */
 void kb_followers_stop(struct kb_node *n);
 

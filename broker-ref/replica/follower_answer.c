@@ -99,6 +99,11 @@ void kb_follower_raise_hw(struct kb_follower *f, struct kb_now now) {
     raise_start(f, now);
 }
 
+int64_t kb_follower_lag(const struct kb_partition *p) {
+    if (p->role != KB_PART_FOLLOWS || !p->log) return 0;
+    return !p->follower || p->follower->leader_hw < 0 ? -1 : KW_MAX(p->follower->leader_hw - p->log->leo, INT64_C(0));
+}
+
 /* ---- One partition ---- */
 
 /* It was asked for in this epoch, and the log is as it was then, or has but been written since. To be cut, all must be written. */

@@ -1,7 +1,7 @@
 /* view.c - a cluster as kc cluster and kc topic describe see it at one moment, and what is wrong with a partition, in one line.
  *
  * Metadata tells leaders and who is in sync; the quorum's leader tells when it last heard from a node that is away; a broker that is there but
- * behind tells how far; the topic's configuration tells how many must be in sync. Each of the latter may be unknown: then the line says less.
+ * behind tells how far, as far as it knows; the topic's configuration tells how many must be in sync. Each of the latter may be unknown: then the line says less.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -171,8 +171,10 @@ static void say_waiting(struct line *l, struct cli_view *v, const kc_topic_info 
             say(l, ", which is down");
         else if (r.disk)
             say(l, r.disk == DISK_FULL ? ", whose disk is full" : ", whose disk failed");
-        else if (lag >= 0)
+        else if (lag > 0)
             say(l, ", %lld records behind", (long long)lag);
+        else if (lag == 0) /* it is not in sync all the same: by its own word, which is as old as its leader's last answer */
+            say(l, ", which has all that it was told of");
     }
 }
 

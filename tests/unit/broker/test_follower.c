@@ -37,6 +37,23 @@ static void test_session(void **state) {
     down(&l);
 }
 
+/* How far it is behind is known once the leader has told how far it is itself. */
+static void test_lag(void **state) {
+    (void)state;
+    struct lead l;
+    up(&l, 1, 1);
+    start(&l);
+    join_all(&l, 1);
+    assert_int_equal(kb_follower_lag(cl_partition(&l.c.h[0], 1, 0)), -1);
+    give(&l, 0, 0, 2, 10);
+    wait_asked(&l, 0);
+    assert_int_equal(kb_follower_lag(cl_partition(&l.c.h[0], 1, 0)), 8);
+    give(&l, 2, 0, 8, 10);
+    wait_asked(&l, 0);
+    assert_int_equal(kb_follower_lag(cl_partition(&l.c.h[0], 1, 0)), 0);
+    down(&l);
+}
+
 /* A session that the leader does not know any more is begun anew, in full. */
 static void test_session_lost(void **state) {
     (void)state;
@@ -562,7 +579,7 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_session),      cmocka_unit_test(test_session_lost), cmocka_unit_test(test_link_lost),
+        cmocka_unit_test(test_session),      cmocka_unit_test(test_lag),          cmocka_unit_test(test_session_lost), cmocka_unit_test(test_link_lost),
         cmocka_unit_test(test_corrupt),      cmocka_unit_test(test_br02_diverging),    cmocka_unit_test(test_below_hw),
         cmocka_unit_test(test_br05_parted_below_the_high_watermark_told),
         cmocka_unit_test(test_start_inside_batch),
