@@ -158,12 +158,22 @@ static bool lies_in_data(const char *dir, const char *parent) {
     return inside && !kept;
 }
 
+/* -1 with what is wrong: it is a link, or another's, who could read what is put there. */
+static int open_aside(const char *path, struct kb_failure *f) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return kb_failed(f, 500, "the folder %s cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &st) == 0 && st.st_uid == geteuid()) return fd;
+    close(fd);
+    return kb_failed(f, 409, "the folder %s is in the way: it belongs to another user; choose another name, or place", path);
+}
+
 /* A folder of this name that nobody else makes right now; what a save that was killed left there goes. */
 static int make_aside(struct kb_snapshot_save *s, struct kb_failure *f) {
     for (int tries = 0; tries < 2; tries++) {
         if (mkdir(s->aside, MODE) != 0 && errno != EEXIST) break;
-        s->aside_fd = kb_open_folder(s->aside);
-        if (s->aside_fd < 0) break;
+        s->aside_fd = open_aside(s->aside, f);
+        if (s->aside_fd < 0) return -1;
         if (flock(s->aside_fd, LOCK_EX | LOCK_NB) != 0) {
             close(s->aside_fd);
             s->aside_fd = -1;

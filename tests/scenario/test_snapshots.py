@@ -381,6 +381,25 @@ def a_name_is_replaced_only_when_that_is_said(folder):
 # ---- What goes wrong ----
 
 @test
+def where_a_snapshot_is_made_is_nobody_elses(folder):
+    """In a folder that others may write to, such as /tmp, somebody could have put there beforehand what the data would be copied into."""
+    b = Broker(folder / "d")
+    (folder / "elsewhere").mkdir()
+    (folder / ".s.partial").symlink_to(folder / "elsewhere")
+    holds(snapshot("save", folder / "s", "--data", folder / "d", code=1).stderr, f"{folder}/.s.partial")
+    equal((names(folder / "elsewhere"), (folder / "s").exists()), ([], False))
+    (folder / ".s.partial").unlink()
+    if os.geteuid() == 0:
+        (folder / ".s.partial").mkdir(mode=0o777)
+        os.chown(folder / ".s.partial", 65534, 65534)
+        holds(snapshot("save", folder / "s", "--data", folder / "d", code=1).stderr, f"{folder}/.s.partial", "another user")
+        equal((names(folder / ".s.partial"), (folder / "s").exists()), ([], False))
+        (folder / ".s.partial").rmdir()
+    snapshot("save", folder / "s", "--data", folder / "d")
+    equal(b.stop(), 0)
+
+
+@test
 def a_full_disk_leaves_what_was_there(folder):
     small = folder / "small"
     small.mkdir()
