@@ -480,7 +480,7 @@ void kb_seg_check_cut(struct kb_segment *s, int64_t size) {
 /* ---- How old it is ---- */
 
 int64_t kb_seg_time(const struct kb_segment *s, int64_t timestamp, int64_t ahead_ms) {
-    return timestamp < 0 || ahead_ms == 0 ? timestamp : KW_MAX(timestamp, KW_MIN(timestamp + ahead_ms, s->appended_wall_ms));
+    return timestamp < 0 || ahead_ms == 0 ? timestamp : KW_MAX(timestamp, KW_MIN(KW_MIN(timestamp, INT64_MAX - ahead_ms) + ahead_ms, s->appended_wall_ms));
 }
 
 int64_t kb_seg_newest(const struct kb_segment *s) {

@@ -79,6 +79,19 @@ static void test_retention_of_what_came_after(void **state) {
     rig_deinit(&r);
 }
 
+/* No time is later than a record's may be, whatever is added to it. */
+static void test_retention_of_the_latest_time(void **state) {
+    (void)state;
+    struct rig r;
+    struct rig_conn *c = begin(&r, 11, "message.timestamp.after.max.ms", "9223372036854775807");
+    advance(&r, HOUR);
+    rig_produced a = rig_produce(c, "t", (struct rig_batch){.count = 1, .value_size = 400, .timestamp = INT64_MAX});
+    assert_int_equal(a.error_code, KE_NONE);
+    advance(&r, 30 * DAY); /* log.retention.hours are a week */
+    assert_int_equal(log_of(&r)->start, 0);
+    rig_deinit(&r);
+}
+
 static void test_roll(void **state) {
     (void)state;
     struct rig r;
@@ -307,6 +320,7 @@ static void test_started_ahead(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_retention),         cmocka_unit_test(test_retention_of_what_came_after),
+        cmocka_unit_test(test_retention_of_the_latest_time),
         cmocka_unit_test(test_roll),              cmocka_unit_test(test_roll_log_append_time),
         cmocka_unit_test(test_compaction_lags),   cmocka_unit_test(test_deleted_folders),
         cmocka_unit_test(test_producer_ids),      cmocka_unit_test(test_guid_window),
