@@ -216,6 +216,23 @@ def test_what_a_callback_raises_reaches_the_caller(broker: str, filled: str) -> 
             got += len(batch)
 
 
+def test_lookups_that_fail_are_no_answer(kafka_cluster: Any) -> None:
+    """A committed offset that could not be asked for is not taken for none."""
+    kafka_cluster.create_topic("t")
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap, group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign(("t", 0, 0))
+        consumer.commit(("t", 0, 7))
+        with kafka_cluster.fault(api="OffsetFetch", error="GROUP_AUTHORIZATION_FAILED"), pytest.raises(kclient.errors.GroupAuthorizationFailed):
+            consumer.committed(("t", 0))
+        with kafka_cluster.fault(api="OffsetFetch", stall=True), pytest.raises(kclient.TimedOut):
+            consumer.committed(("t", 0), timeout=0.3)
+        assert consumer.committed(("t", 0))[0].offset == 7
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap, default_api_timeout_ms=1000) as consumer:  # it might be a new partition: tried until then
+        with pytest.raises(kclient.errors.UnknownTopicOrPartition) as raised:
+            consumer.offsets([("t", 0, kclient.END), ("t", 5, kclient.END)])
+        assert [(p.offset, p.error is None) for p in raised.value.results] == [(0, True), (-1, False)]
+
+
 def test_a_poll_keeps_its_limit_whatever_happens_meanwhile(broker: str, filled: str) -> None:
     ended: List[float] = []
 

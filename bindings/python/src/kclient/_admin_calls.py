@@ -176,16 +176,8 @@ def remove_group_members(client: Any, group: str, members: Sequence[str], static
 def delete_records(client: Any, parts: Sequence[TopicPartition], timeout_us: int) -> Call[List[TopicPartition]]:
     """Gives the new log start of each in `offset`."""
     array, n, size = to_c(client, parts), len(parts), ffi.sizeof("kc_topic_partition")
-    result = offsets_result(client, n, False)
-
-    def all_or_raise(op: Any, error: Optional[Exception]) -> List[TopicPartition]:
-        found = result(op, error)
-        if isinstance(error, KafkaError):
-            error.results = list(found)
-        _raise(error)
-        return found
-    return Call("delete records", lambda o, op, e: int(lib.kc_admin_delete_records_start(client.handle, array, size, n, timeout_us, o, op, e)), all_or_raise,
-                array)
+    return Call("delete records", lambda o, op, e: int(lib.kc_admin_delete_records_start(client.handle, array, size, n, timeout_us, o, op, e)),
+                offsets_result(client, n, False), array)
 
 
 def unregister_broker(client: Any, broker: int, timeout_us: int) -> Call[None]:

@@ -165,24 +165,20 @@ def processed_offset(item: Processed) -> TopicPartition:
 
 
 def offsets_result(client: Any, n: int, committed: bool) -> Callable[[Any, Optional[Exception]], List[TopicPartition]]:
+    """Raises the first partition's error, whose `results` tell of each."""
     def result(op: Any, error: Optional[Exception]) -> List[TopicPartition]:
         shape, read = ("kc_offset", lib.kc_op_result_committed) if committed else ("kc_topic_partition", lib.kc_op_result_offsets)
         out = ffi.new(f"{shape}[]", max(n, 1))
         count = read(op, out, ffi.sizeof(shape), n)
         found = from_c(client, out, min(count, n))
-        if error is not None and not any(p.error for p in found):
-            raise error
         if committed:
             found = [p._replace(metadata=ffi.buffer(c.metadata.p, c.metadata.size)[:].decode("utf-8", "replace") if c.metadata.size else "")
                      for p, c in zip(found, out)]
-        return found
-    return result
-
-
-def _all_or_raise(client: Any, n: int) -> Callable[[Any, Optional[Exception]], None]:
-    def result(op: Any, error: Optional[Exception]) -> None:
-        if error is not None:
+        if error is not None:  # an offset of -1 must not be taken for an answer
+            if isinstance(error, KafkaError):
+                error.results = list(found)
             raise error
+        return found
     return result
 
 
@@ -191,7 +187,7 @@ def commit_call(client: Any, handle: Any, offsets: Optional[Sequence[TopicPartit
     n = len(offsets or ())
     array, keep = offsets_to_c(client, offsets) if offsets else (ffi.NULL, [])
     size = ffi.sizeof("kc_offset")
-    return Call("commit", lambda opaque, op, error: int(lib.kc_consumer_commit_start(handle, array, size, n, opaque, op, error)), _all_or_raise(client, n),
+    return Call("commit", lambda opaque, op, error: int(lib.kc_consumer_commit_start(handle, array, size, n, opaque, op, error)), nothing,
                 (array, keep))
 
 
@@ -461,11 +457,12 @@ class Consumer(ConsumerBase):
             commit_call(self.client, self.handle, offsets).run(micros(timeout))
 
     def committed(self, partitions: Partitions, timeout: Optional[float] = None) -> List[TopicPartition]:
-        """The group's committed offsets of any partitions; offset -1: none."""
+        """The group's committed offsets of any partitions; offset -1: none. Raises the first partition's error, whose `results` tell of each."""
         return committed_call(self.client, self.handle, as_partitions(partitions)).run(micros(timeout))
 
     def offsets(self, partitions: Partitions, timeout: Optional[float] = None) -> List[TopicPartition]:
-        """Looks offsets up, of any partitions: each one's offset is BEGINNING, END, or a time in ms since 1970; -1: none at or after that."""
+        """Looks offsets up, of any partitions: each one's offset is BEGINNING, END, or a time in ms since 1970; -1: none at or after that.
+        Raises the first partition's error, whose `results` tell of each."""
         return offsets_call(self.client, self.handle, as_partitions(partitions)).run(micros(timeout))
 
     # -- the end

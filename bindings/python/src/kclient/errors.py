@@ -56,7 +56,7 @@ class KafkaError(Exception):
     code: 0 and above Kafka's protocol codes, -1000 and below the library's own. name: its name. message: what failed, where, why, what to do.
     retriable: the same call may succeed later. fatal: the producer or consumer cannot go on. outcome: what became of the record or request.
     action: what the application can do. attempts: what was tried, oldest first. accepted: of a call that takes many records, how many it took.
-    results: of an administrative call over several items, what became of each (admin_data.ItemResult, or TopicPartition).
+    results: of a call over several items, what became of each (admin_data.ItemResult, or TopicPartition).
     """
 
     default_code: int = -1

@@ -315,11 +315,12 @@ class Consumer(ConsumerBase, AsyncSource, Role):
             await self._driver.run(call, timeout, keep_on=True)
 
     async def committed(self, partitions: Partitions, timeout: Optional[float] = None) -> List[TopicPartition]:
-        """The group's committed offsets of any partitions; offset -1: none."""
+        """The group's committed offsets of any partitions; offset -1: none. Raises the first partition's error, whose `results` tell of each."""
         return await self._driver.run(committed_call(self.client, self.handle, as_partitions(partitions)), timeout)
 
     async def offsets(self, partitions: Partitions, timeout: Optional[float] = None) -> List[TopicPartition]:
-        """Looks offsets up, of any partitions: each one's offset is BEGINNING, END, or a time in ms since 1970; -1: none at or after that."""
+        """Looks offsets up, of any partitions: each one's offset is BEGINNING, END, or a time in ms since 1970; -1: none at or after that.
+        Raises the first partition's error, whose `results` tell of each."""
         return await self._driver.run(offsets_call(self.client, self.handle, as_partitions(partitions)), timeout)
 
     # ---- the end
