@@ -1,6 +1,6 @@
 /* describe_log_dirs.c - DescribeLogDirs v0-5: the size of every log, how far it is behind its leader's, and the room on the disk. KIP-113, 827.
- * Called by dispatch. Calls follower (how far), the disk queue. A log that failed is shown as a directory of its own, its folder, with KAFKA_STORAGE_ERROR: the others beside it work. So is one
- * whose last append found no room, with 0 usable bytes.
+ * Called by dispatch. Calls follower (how far), the disk queue. A log that failed is shown as a directory of its own, its folder, with
+ * KAFKA_STORAGE_ERROR: the others beside it work. So is one whose last append found no room, with 0 usable bytes.
  */
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* view.c - a cluster as kc cluster and kc topic describe see it at one moment, and what is wrong with a partition, in one line.
  *
  * Metadata tells leaders and who is in sync; the quorum's leader tells when it last heard from a node that is away; a broker that is there but
- * behind tells how far, as far as it knows; the topic's configuration tells how many must be in sync. Each of the latter may be unknown: then the line says less.
+ * behind tells how far, as far as it knows; the topic's configuration tells how many must be in sync. Each of the latter may be unknown: then the
+ * line says less.
  */
 #include <stdarg.h>
 #include <stdlib.h>

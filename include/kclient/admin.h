@@ -296,7 +296,8 @@ typedef struct kc_log_dir_replica {
     const char *topic;           /**< the topic's name */
     int32_t partition;           /**< its number */
     int64_t size;                /**< bytes */
-    int64_t lag;                 /**< records that it is behind the high watermark, as its broker was last told of that; -1: unknown (a future one: behind the present copy) */
+    int64_t lag;                 /**< records that it is behind the high watermark as its broker was last told of that; -1: unknown
+                                      (a future one: behind the present copy) */
     int32_t future;              /**< 1: a copy that is being moved to this directory */
 } kc_log_dir_replica;
 /** A broker's log directories and the replicas in them (KIP-113, KIP-827). *out is the caller's. As each broker answers for itself, one that is
