@@ -345,6 +345,22 @@ def test_a_handle_leaves_the_rules_of_a_restarted_node_alone(whole: Cluster) -> 
     assert whole.faults([1]) == []
 
 
+def test_a_handle_while_a_node_is_paused(whole: Cluster) -> None:
+    fault = whole.fault(api="Metadata", delay_ms=1)
+    whole.create_topic("struck")
+    fault.wait_for_hits(1)
+    before = fault.hits
+    with whole.paused(2):
+        assert fault.hits >= before
+        with pytest.raises(ClusterError, match=r"\[2\] are paused"):
+            fault.remove()
+        assert [rule.node for rule in whole.faults()] == []
+    assert [rule.node for rule in whole.faults()] == [2]
+    fault.remove()
+    fault.remove()
+    assert whole.faults() == [] and not fault._own()[0]
+
+
 def test_a_malformed_rule_names_its_field(kafka_cluster: Cluster) -> None:
     with pytest.raises(FaultError, match="delay_ms") as refused:
         kafka_cluster.add_faults([{"api": "Fetch", "close": True}, {"api": "Produce", "delay_ms": "long"}])

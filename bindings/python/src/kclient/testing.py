@@ -141,38 +141,45 @@ class Fault:
         self._rules = rules
         self._first = dict(first)
         self._pids = dict(pids)
-        self._last_hits = 0
+        self._hits: Dict[int, int] = {}  # by node, as last seen
         self._removed = False
 
-    def _own(self) -> List[FaultRule]:
-        """Those of its rules that are still there. A node that was started anew since has forgotten them, and counts its rules from 1 again."""
-        pids = {node.id: node.pid for node in self._cluster.describe().nodes}
-        nodes = [id for id in self._first if pids.get(id) is not None and pids[id] == self._pids[id]]
-        if not nodes:
-            return []
+    def _own(self) -> tuple[List[FaultRule], List[int]]:
+        """Those of its rules that are still there, and the nodes that cannot be asked (paused). A node that was started anew since has forgotten them, and
+        counts its rules from 1 again."""
+        mine = {id: self._pids.get(id) for id in self._first}
+        there = [node for node in self._cluster.describe().nodes if node.pid is not None and node.pid == mine.get(node.id)]
+        paused = [node.id for node in there if node.state == "paused"]
+        asked = [node.id for node in there if node.state != "paused"]
         count = len(self._rules)
-        return [r for r in self._cluster.faults(nodes) if self._first[r.node] <= r.number < self._first[r.node] + count]
+        own = [r for r in self._cluster.faults(asked) if self._first[r.node] <= r.number < self._first[r.node] + count] if asked else []
+        self._hits = {**{id: self._hits.get(id, 0) for id in paused}, **{id: 0 for id in asked}}
+        for rule in own:
+            self._hits[rule.node] += rule.hits
+        return own, paused
 
     @property
     def hits(self) -> int:
-        """How many requests they struck so far, on all their nodes; after remove() as it was then."""
+        """How many requests they struck so far, on all their nodes (a paused one: as last seen); after remove() as it was then."""
         if not self._removed:
-            self._last_hits = sum(rule.hits for rule in self._own())
-        return self._last_hits
+            self._own()
+        return sum(self._hits.values())
 
     def wait_for_hits(self, count: int = 1, timeout: Duration = 30.0) -> None:
         """Waits until they have struck so many requests."""
         wait_until(lambda: self.hits >= count, timeout, lambda: f"fault rules {list(self._rules)}: {self.hits} hits instead of {count}")
 
     def remove(self) -> None:
-        """Takes them away, and lets go of whom they have stalled. Again: does nothing."""
+        """Takes them away, and lets go of whom they have stalled. Again: does nothing. ClusterError: a node is paused, which has its rules still: again once it
+        goes on."""
         if self._removed:
             return
-        own = self._own()
-        self._last_hits = sum(rule.hits for rule in own)
-        self._removed = True
+        own, paused = self._own()
         for rule in own:
             self._cluster._order("DELETE", f"/faults?node={rule.node}&rule={rule.number}")
+        if paused:
+            raise ClusterError(f"nodes {paused} are paused, and keep their fault rules: resume them, then remove() again", 409)
+        self._removed = True
 
     def __enter__(self) -> Fault:
         return self
