@@ -227,7 +227,7 @@ def test_lookups_that_fail_are_no_answer(kafka_cluster: Any) -> None:
         with kafka_cluster.fault(api="OffsetFetch", stall=True), pytest.raises(kclient.TimedOut):
             consumer.committed(("t", 0), timeout=0.3)
         assert consumer.committed(("t", 0))[0].offset == 7
-    with Consumer(bootstrap_servers=kafka_cluster.bootstrap, default_api_timeout_ms=1000) as consumer:  # it might be a new partition: tried until then
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap, default_api_timeout_ms=3000) as consumer:  # it might be a new partition: tried until then
         with pytest.raises(kclient.errors.UnknownTopicOrPartition) as raised:
             consumer.offsets([("t", 0, kclient.END), ("t", 5, kclient.END)])
         assert [(p.offset, p.error is None) for p in raised.value.results] == [(0, True), (-1, False)]

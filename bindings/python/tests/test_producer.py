@@ -253,6 +253,22 @@ def test_what_a_callback_raises_reaches_the_caller_and_no_report_is_lost(broker:
         producer.send(topic, "late")
 
 
+def test_ctrl_c_in_close_leaves_it_to_be_closed(broker: str, topic: str) -> None:
+    seen: List[int] = []
+
+    def interrupted(report: Report) -> None:
+        seen.append(report.number)
+        if report.number == 0:
+            raise KeyboardInterrupt
+    producer = Producer(bootstrap_servers=broker)
+    producer.send_many(topic, ["x"] * 10, on_report=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.close()
+    assert not producer.closed and not producer.client.closed
+    producer.close()
+    assert producer.closed and producer.client.closed and seen == list(range(10))
+
+
 def test_partitioner(broker: str, topic: str) -> None:
     asked: List[Any] = []
 

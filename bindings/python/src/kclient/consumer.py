@@ -468,8 +468,8 @@ class Consumer(ConsumerBase):
     # -- the end
 
     def close(self, timeout: Optional[float] = 30.0) -> None:
-        """Gives partitions up, commits what is processed (enable.auto.commit), leaves the group. Batches already given out stay readable. A second close
-        does nothing."""
+        """Gives partitions up (on_revoked is not called), commits what is processed (enable.auto.commit), leaves the group. Batches already given out stay
+        readable. A second close does nothing."""
         if self._closed:
             return
         if self._closing is None:

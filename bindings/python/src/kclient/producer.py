@@ -336,10 +336,14 @@ class Producer(ProducerBase):
             while self._take(0) == 0:  # until KC_CLOSED: closed and drained
                 pass
             self._finish_close(call, op)
+        except BaseException as e:
+            self._closed = isinstance(e, Exception)  # after a Ctrl-C reports may be left: for another close(), or the interpreter's exit
+            raise
         finally:
-            _alive.closed(self)
-            if self._owns_client:
-                self.client.close()
+            if self._closed:
+                _alive.closed(self)
+                if self._owns_client:
+                    self.client.close()
         self._raise_failures()
 
     def _start_close(self, timeout_us: int) -> "tuple[Call[None], Any]":

@@ -326,8 +326,8 @@ class Consumer(ConsumerBase, AsyncSource, Role):
     # ---- the end
 
     async def close(self, timeout: Optional[float] = 30.0) -> None:
-        """Gives partitions up, commits what is processed (enable.auto.commit), leaves the group. Batches already given out stay readable. A second close
-        does nothing. Cancelled: the closing goes on by itself, and another close() waits for it."""
+        """Gives partitions up (on_revoked is not called), commits what is processed (enable.auto.commit), leaves the group. Batches already given out stay
+        readable. A second close does nothing. Cancelled: the closing goes on by itself, and another close() waits for it."""
         if self._closed:
             return
         if self._closing is None:
