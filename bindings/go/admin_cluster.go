@@ -233,7 +233,7 @@ func (a *Admin) DescribeQuorum(ctx context.Context) (*Quorum, error) {
 type LogDirReplica struct {
 	Topic     string
 	Partition int32
-	Size, Lag int64 // bytes; records that it is behind
+	Size, Lag int64 // bytes; records that it is behind, as its broker was last told, -1: unknown
 	Future    bool  // a copy that is being moved to this directory
 }
 

@@ -117,7 +117,7 @@ class QuorumInfo:
 
 @dataclass(frozen=True)
 class LogDirReplica:
-    """A partition's copy in a log directory; lag: records behind; future: being moved there."""
+    """A partition's copy in a log directory; lag: records behind, as its broker was last told, -1: unknown; future: being moved there."""
 
     topic: str
     partition: int
