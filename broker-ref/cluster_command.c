@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "shell_command.h"
+#include "shell_snapshot.h"
 
 enum { WAIT_MS = 60000 };
 
@@ -173,6 +174,10 @@ static int add_nodes(struct kb_order *o) {
 /* All or none, as far as it can be known before. -1: refused. */
 static int carry_out(struct kb_order *o) {
     struct kb_cluster *c = o->c;
+    if ((o->verb == START || o->verb == ADD) && kb_restore_is_unfinished(c->dir)) {
+        kb_http_refuse(o->request, KB_HTTP_CONFLICT, "a restore is not finished: mend what it said, and end the cluster and start it again; nothing was done");
+        return -1;
+    }
     if (o->verb == ADD && add_nodes(o) != 0) return -1;
     for (size_t i = 0; i < o->count; i++) {
         const struct kb_cluster_node *n = kb_cluster_plan_find(&c->plan, o->ids[i]);

@@ -97,10 +97,18 @@ int kb_restore_commit(const char *dir, struct kb_failure *f) {
     return kb_failed(f, 500, "%s/%s cannot be renamed: %s; nothing was changed", dir, partial, strerror(err));
 }
 
-bool kb_restore_is_decided(const char *dir) {
+static bool has(const char *dir, const char *name) {
     char path[KB_SNAPSHOT_PATH_MAX];
-    snprintf(path, sizeof(path), "%s/%s", dir, decided);
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     return access(path, F_OK) == 0;
+}
+
+bool kb_restore_is_decided(const char *dir) {
+    return has(dir, decided);
+}
+
+bool kb_restore_is_unfinished(const char *dir) {
+    return has(dir, decided) || has(dir, emptied);
 }
 
 /* Moves the entries of one folder that belong to the state into another; but for one, which goes last. */
@@ -162,7 +170,8 @@ static int fill_folder(int dir, bool sync) {
 
 int kb_restore_finish(const char *dir, bool sync, struct kb_failure *f) {
     kb_restore_abandon(dir); /* of one that was killed before it was decided */
-    int fd = kb_open_folder(dir), err = fd < 0 ? errno : empty_folder(fd);
+    int fd = kb_open_folder(dir), err = fd < 0 ? errno : fill_folder(fd, sync); /* of one before, which could not be finished */
+    if (err == 0) err = empty_folder(fd);
     if (err == 0) err = fill_folder(fd, sync);
     if (fd >= 0) close(fd);
     if (err == 0) return 0;

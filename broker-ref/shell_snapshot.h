@@ -69,6 +69,7 @@ int kb_restore_commit(const char *dir, struct kb_failure *f);
 void kb_restore_abandon(const char *dir);                                /* what was prepared and not committed */
 int kb_restore_finish(const char *dir, bool sync, struct kb_failure *f); /* what was committed; nothing to do: 0 */
 bool kb_restore_is_decided(const char *dir);                             /* committed, and nothing of it done yet */
+bool kb_restore_is_unfinished(const char *dir);                          /* committed, and not all of it done yet */
 /* Which ports a restored cluster has: each node's that it has in `now` (NULL: a new cluster), else base_port and on (0: free ones), else (-1) the
  * snapshot's. */
 int kb_restore_plan(const struct kb_snapshot_facts *facts, const struct kb_cluster_plan *now, int base_port, struct kb_cluster_plan *out,

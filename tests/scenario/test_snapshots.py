@@ -539,6 +539,28 @@ def a_restore_is_finished_by_the_next_start_wherever_it_was_interrupted(folder):
 
 
 @test
+def nodes_do_not_start_on_what_is_half_restored(folder):
+    c = Cluster(folder / "c", 2)
+    put(c.address, "t", "a")
+    snapshot("save", "s", "--data", c.data)
+    put(c.address, "t", "b")
+    (c.data / ".restored" / "rest").mkdir(parents=True)  # of a restore whose last step failed
+    snapshot("restore", "s", "--data", c.data)
+    equal((read(c.address, "t"), (c.data / ".restored").exists()), (["a"], False))
+    put(c.address, "t", "b")
+    (c.data / ".restored").touch()  # so that the next one cannot be finished
+    holds(snapshot("restore", "s", "--data", c.data, code=1).stderr, "cannot be finished", "the next start finishes it")
+    r = run(KBROKER, "cluster", "start-node", "0,1", "--data", c.data, timeout=90)
+    equal(r.returncode, 1)
+    holds(r.stderr, "a restore is not finished", "end the cluster and start it again")
+    equal(c.stop(), 0)
+    (c.data / ".restored").unlink()
+    c = Cluster(folder / "c", 2)
+    equal(read(c.address, "t"), ["a"])
+    equal(c.stop(), 0)
+
+
+@test
 def a_parent_or_command_that_is_killed_while_nodes_stand_leaves_none_that_stands(folder):
     b = Broker(folder / "d")
     put(b.address, "t", "a")
