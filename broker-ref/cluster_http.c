@@ -20,6 +20,7 @@ struct passed {
     struct kb_http_request *request;
     const char *under; /* a node's answer goes under this name; NULL: its fields beside the id */
     bool all;          /* no node was named */
+    bool changes;      /* what is asked does something */
     bool deletes;      /* a rule that one node does not have may be another's */
 };
 
@@ -134,6 +135,8 @@ static void passed_on(void *ctx, const struct kb_relay_answer *answers, size_t c
         answer_silent(p, silent);
     else if (refused)
         answer_refused(p, refused, with_status(answers, count, refused->status) < count);
+    else if (p->changes && json_array_size(nodes) == 0)
+        kb_http_refuse(p->request, KB_HTTP_CONFLICT, "no node serves: those that run are starting, or ending, this moment; nothing was done");
     else
         answer_taken(p->request, root ? json_dumps(root, JSON_COMPACT) : NULL);
     json_decref(root);
@@ -183,7 +186,7 @@ static void pass_on(struct kb_cluster *c, struct kb_http_request *r, const char 
         kb_http_refuse(r, KB_HTTP_FAILED, "out of memory");
         return;
     }
-    *p = (struct passed){.request = r, .under = under, .all = all, .deletes = strcmp(method, "DELETE") == 0};
+    *p = (struct passed){.request = r, .under = under, .all = all, .changes = strcmp(method, "GET") != 0, .deletes = strcmp(method, "DELETE") == 0};
     struct kb_relay_call call = {.ids = ids, .count = count, .method = method, .path = path, .body = kb_http_body(r), .wait_ms = WAIT_S * 1000,
                                  .done = passed_on, .ctx = p};
     kb_cluster_relay(c, &call);

@@ -248,6 +248,18 @@ def a_node_that_does_not_answer_is_named_and_holds_nobody_up(folder):
 
 
 @test
+def a_rule_that_no_node_took_is_no_success(folder):
+    kit = Kit(nodes=1)
+    node = Path(kit.ok("GET", "/cluster")["data"]) / "node-0"
+    os.rename(node / ".admin.sock", node / ".admin.away")  # as while it starts
+    for method in ("POST", "DELETE"):
+        kit.refused(409, method, "/faults", {"api": "Produce", "close": True}, "no node serves")
+    equal(kit.ok("GET", "/faults"), {"nodes": []})
+    os.rename(node / ".admin.away", node / ".admin.sock")
+    equal(kit.ok("GET", "/faults"), {"nodes": [{"id": 0, "rules": []}]})
+
+
+@test
 def one_virtual_clock_for_all_nodes_whenever_they_hear_of_it(folder):
     day = 86400_000
     kit = Kit("--clock", "virtual", nodes=3)
