@@ -60,8 +60,10 @@ static bool was_left(int dir) {
 static void remove_left(const char *base) {
     DIR *all = opendir(base);
     for (struct dirent *e; all && (e = readdir(all));) {
-        char path[4400];
+        char path[4400], marked[300];
         if (strncmp(e->d_name, prefix, sizeof(prefix) - 1) != 0) continue;
+        snprintf(marked, sizeof(marked), "%s/%s", e->d_name, KB_EPHEMERAL_MARK);
+        if (faccessat(dirfd(all), marked, F_OK, 0) != 0) continue; /* sooner than by opening it: there may be hundreds */
         int dir = openat(dirfd(all), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir < 0) continue;
         int n = snprintf(path, sizeof(path), "%s/%s", base, e->d_name);
