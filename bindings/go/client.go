@@ -42,11 +42,12 @@ type client struct {
 	known   atomic.Pointer[[]string]   // names of topics by their numbers, which never change
 	last    atomic.Pointer[knownTopic] // asked for last
 
-	mu     sync.Mutex
-	roles  map[unsafe.Pointer]role
-	ops    map[uint64]chan struct{}
-	lastOp uint64
-	topics map[string]C.int32_t
+	mu      sync.Mutex
+	roles   map[unsafe.Pointer]role
+	closing bool // no more roles
+	ops     map[uint64]chan struct{}
+	lastOp  uint64
+	topics  map[string]C.int32_t
 }
 
 // role is a producer or a consumer.
@@ -172,10 +173,14 @@ func (c *client) log() {
 	}
 }
 
-func (c *client) add(h unsafe.Pointer, r role) {
+// add: false: the client is being closed, nobody would close the role.
+func (c *client) add(h unsafe.Pointer, r role) bool {
 	c.mu.Lock()
-	c.roles[h] = r
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.roles[h] = r
+	}
+	return !c.closing
 }
 
 func (c *client) remove(h unsafe.Pointer) {
@@ -272,9 +277,26 @@ func (c *client) close(ctx context.Context) error {
 	return first
 }
 
+// awaitClose waits for a Close of a role's that somebody else has begun.
+func (c *client) awaitClose(ctx context.Context, ended <-chan struct{}, what string) error {
+	select {
+	case <-ended: // also when ctx has ended
+		return nil
+	default:
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctxError(ctx, MaybePersisted, what)
+	}
+}
+
+// takeRoles gives all that are to be closed; there will be no others.
 func (c *client) takeRoles() []role {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closing = true
 	all := make([]role, 0, len(c.roles))
 	for _, r := range c.roles {
 		all = append(all, r)

@@ -61,7 +61,8 @@ type consumer struct {
 	h        *C.kc_consumer
 	mode     C.kc_processed_mode
 	came     chan struct{} // KC_READY_EVENT came
-	over     chan struct{} // closed by Close
+	over     chan struct{} // closed when Close begins
+	ended    chan struct{} // closed when it has ended
 	shutting atomic.Bool
 
 	onAssigned func(*Consumer, *Assigned)
@@ -95,7 +96,8 @@ func NewConsumer(client *Client, config Config, options ...ConsumerOption) (*Con
 		return nil, errClosed("the client")
 	}
 	defer client.c.leave()
-	c := &consumer{c: client.c, mode: C.KC_PROCESSED_BY_POLL, came: make(chan struct{}, 1), over: make(chan struct{}), event: new(C.struct_kcgo_event)}
+	c := &consumer{c: client.c, mode: C.KC_PROCESSED_BY_POLL, came: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{}),
+		event: new(C.struct_kcgo_event)}
 	for _, o := range options {
 		o(c)
 	}
@@ -107,7 +109,10 @@ func NewConsumer(client *Client, config Config, options ...ConsumerOption) (*Con
 		C.kc_event_free(c.event.event)
 		C.kc_consumer_free(c.h)
 	}
-	client.c.add(unsafe.Pointer(c.h), c)
+	if !client.c.add(unsafe.Pointer(c.h), c) {
+		c.shut()
+		return nil, errClosed("the client")
+	}
 	outer := &Consumer{c, client}
 	runtime.SetFinalizer(outer, func(o *Consumer) { go o.c.abandon() })
 	runtime.KeepAlive(client)
@@ -118,6 +123,7 @@ func (c *consumer) abandon() {
 	c.c.remove(unsafe.Pointer(c.h))
 	if !c.shutting.Swap(true) {
 		close(c.over)
+		defer close(c.ended)
 	}
 	c.shut()
 }
@@ -388,8 +394,9 @@ func (o *Consumer) Close(ctx context.Context) error {
 
 func (c *consumer) close(ctx context.Context) error {
 	if c.shutting.Swap(true) {
-		return nil
+		return c.c.awaitClose(ctx, c.ended, "closing the consumer")
 	}
+	defer close(c.ended)
 	defer c.shut()
 	defer c.c.remove(unsafe.Pointer(c.h))
 	close(c.over)

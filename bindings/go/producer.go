@@ -54,6 +54,7 @@ type producer struct {
 	due      bool          // open is to be pushed without waiting for its timer
 	pushing  bool          // somebody takes from the queue
 	closed   bool          // no more records
+	over     chan struct{} // closed when it is closed altogether
 	giveUp   bool          // what waits for room is refused
 	moved    chan struct{} // closed when the queue has moved; nil: nobody waits for that
 	timer    *time.Timer
@@ -82,7 +83,7 @@ func NewProducer(client *Client, config Config, options ...ProducerOption) (*Pro
 		return nil, errClosed("the client")
 	}
 	defer c.leave()
-	p := &producer{c: c, space: make(chan struct{}, 1), slots: make([]*unit, 1)}
+	p := &producer{c: c, space: make(chan struct{}, 1), over: make(chan struct{}), slots: make([]*unit, 1)}
 	for _, o := range options {
 		o(p)
 	}
@@ -98,7 +99,10 @@ func NewProducer(client *Client, config Config, options ...ProducerOption) (*Pro
 	}
 	p.gate.free = p.freed
 	p.timing = c.timing.over(k)
-	c.add(unsafe.Pointer(p.h), p)
+	if !c.add(unsafe.Pointer(p.h), p) {
+		p.shut()
+		return nil, errClosed("the client")
+	}
 	outer := &Producer{p, client}
 	runtime.SetFinalizer(outer, func(o *Producer) { go o.p.abandon() })
 	runtime.KeepAlive(client)
@@ -115,11 +119,20 @@ func (p *producer) freed() {
 
 // abandon is for a producer that was dropped without a Close: nothing of it is under way.
 func (p *producer) abandon() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
+	if p.beginClose() {
+		defer close(p.over)
+	}
 	p.c.remove(unsafe.Pointer(p.h))
 	p.shut()
+}
+
+// beginClose: false: another one has begun it.
+func (p *producer) beginClose() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.closed
+	p.closed = true
+	return first
 }
 
 // ready is called by the client's watcher.
@@ -264,13 +277,10 @@ func (o *Producer) Close(ctx context.Context) error {
 }
 
 func (p *producer) close(ctx context.Context) error {
-	p.mu.Lock()
-	again := p.closed
-	p.closed = true
-	p.mu.Unlock()
-	if again {
-		return nil
+	if !p.beginClose() {
+		return p.c.awaitClose(ctx, p.over, "closing the producer")
 	}
+	defer close(p.over)
 	err := p.emptied(ctx)
 	if err != nil {
 		p.refuseRest()

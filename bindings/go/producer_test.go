@@ -463,6 +463,67 @@ func TestCloseWhileInUse(t *testing.T) {
 }
 
 // A producer that is closed while its queue is full, and nothing is answered: each record is reported, those that wait for room too.
+// Closing the client waits for a Close of a producer's or consumer's that is under way.
+func TestCloseDuringAClose(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	client := must(kclient.NewClient(kclient.Config{"bootstrap.servers": c.Bootstrap()}))(t)
+	p := must(kclient.NewProducer(client, nil))(t)
+	must(p.Send(within(t), kclient.Record{Topic: "orders"}))(t)
+	c.AddFault(kctest.Fault{API: "Produce", DelayMS: 700})
+	told := make(chan error, 1)
+	p.SendAsync(within(t), kclient.Record{Topic: "orders"}, func(_ kclient.Report, err error) { told <- err })
+	first := make(chan error, 1)
+	go func() { first <- p.Close(within(t)) }()
+	time.Sleep(200 * time.Millisecond)
+	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := p.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second Close: %v", err)
+	}
+	check(t, client.Close(within(t)))
+	check(t, <-told)
+	check(t, <-first)
+	check(t, p.Close(within(t)))
+}
+
+// A role that is made while its client is being closed is closed with it, or not made: whoever sends by it is told.
+func TestNewRolesDuringAClose(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	for range 20 {
+		client := must(kclient.NewClient(kclient.Config{"bootstrap.servers": c.Bootstrap()}))(t)
+		var wg sync.WaitGroup
+		begun := make(chan struct{}, 1)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				p, err := kclient.NewProducer(client, nil)
+				if errors.Is(err, kclient.ErrClosed) {
+					return
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := p.Send(within(t), kclient.Record{Topic: "orders"}); err != nil && errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("nobody told: %v", err)
+					return
+				}
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		}()
+		<-begun
+		check(t, client.Close(within(t)))
+		wg.Wait()
+	}
+}
+
 func TestCloseWithAFullQueue(t *testing.T) {
 	t.Parallel()
 	c := kctest.Start(t)
