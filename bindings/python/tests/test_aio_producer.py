@@ -38,6 +38,19 @@ async def test_send_gives_the_report(properties: Properties, topic: str) -> None
 
 
 @in_loops
+async def test_a_send_on_its_own_does_not_linger(properties: Properties, topic: str) -> None:
+    async with Producer(**properties, linger_ms=60_000) as producer:
+        for offset in range(5):
+            assert (await soon(producer.send(topic, b"x", partition=0))).offset == offset
+        held = producer.send_nowait(topic, b"x", partition=0)
+        beside = asyncio.ensure_future(producer.send(topic, b"x", partition=0))  # may share its batch
+        await asyncio.sleep(0.1)
+        assert not held.done() and not beside.done()
+        await soon(producer.flush())
+        assert (held.result().offset, (await soon(beside)).offset, producer.stats().batches_sent) == (5, 6, 6)
+
+
+@in_loops
 async def test_many_are_on_their_way_at_once(properties: Properties, topic: str) -> None:
     async with Producer(**properties) as producer:
         futures = [producer.send_nowait(topic, str(i), partition=0) for i in range(2000)]

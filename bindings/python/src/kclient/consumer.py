@@ -440,7 +440,7 @@ class Consumer(ConsumerBase):
         return happening(self.client, event)
 
     def await_assigned(self, timeout: Optional[float] = None) -> None:
-        """Waits until the group has given this member its partitions, calling on_assigned. TimedOut: why() tells on whom it waits."""
+        """Waits until the group has given this member its partitions, of which the next poll tells on_assigned. TimedOut: why() tells on whom it waits."""
         slot = ErrorSlot()
         code = wait(lambda us: int(lib.kc_consumer_await_assigned(self.handle, us, ffi.NULL)), micros(timeout))
         slot.check(code, "await_assigned")

@@ -106,7 +106,7 @@ class Producer(ProducerBase, Role):
         guid: Optional[Guid] = None,
     ) -> Report:
         """Sends a record and returns its Report once it is stored; raises its error otherwise, with what was tried. Awaits room where the queue is full, in
-        the order of the calls.
+        the order of the calls. Where no other record is on its way it leaves at once; else it lingers (linger.ms), so that many sends at once share batches.
 
         Cancelled while it waits for room, the record is not sent; later it is on its way and may be stored: CancelledError's attribute `outcome` says which
         (NOT_PERSISTED, MAYBE_PERSISTED)."""
@@ -114,7 +114,7 @@ class Producer(ProducerBase, Role):
         try:
             if not self._waiting:
                 try:
-                    future = self._send_future(topic, value, key, headers, partition, timestamp, guid)
+                    future = self._send_awaited(topic, value, key, headers, partition, timestamp, guid)
                 except (QueueFull, TimedOut) as e:
                     if not _is_passing(e):
                         raise
@@ -122,7 +122,7 @@ class Producer(ProducerBase, Role):
                 held: List["asyncio.Future[Report]"] = []
 
                 def attempt() -> bool:
-                    held.append(self._send_future(topic, value, key, headers, partition, timestamp, guid))
+                    held.append(self._send_awaited(topic, value, key, headers, partition, timestamp, guid))
                     return True
 
                 try:

@@ -199,8 +199,7 @@ int sender_is_busy(const Sender *s) {
     return PyDict_GET_SIZE(s->callbacks) > 0 || s->range_count > 0;
 }
 
-/* _send_future(create_future, topic, value, key, …) -> future of its report. */
-PyObject *sender_send_future(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+static PyObject *send_future(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, bool awaited) {
     static const char *const names[] = {"topic", "value", "key", "headers", "partition", "timestamp", "guid"};
     Sender *s = (Sender *)o;
     PyObject *slot[SEND_SLOTS] = {NULL};
@@ -210,11 +209,20 @@ PyObject *sender_send_future(PyObject *o, PyObject *const *args, Py_ssize_t n, P
     PyObject *future = PyObject_CallObject(s->make_future, NULL);
     if (!future) return NULL;
     slot[SEND_ON_REPORT] = future;
-    PyObject *number = sender_send_slots(s, slot, 0);
+    PyObject *number = sender_send_slots(s, slot, awaited && !was_busy ? KC_SEND_NOW : 0);
     if (!number) Py_CLEAR(future);
     Py_XDECREF(number);
     if (future && !was_busy && tell_busy(s, 1) < 0) Py_CLEAR(future);
     return future;
+}
+
+/* _send_future(topic, value, key, …) -> future of its report. */
+PyObject *sender_send_future(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    return send_future(o, args, n, kwnames, false);
+}
+/* _send_awaited(topic, value, key, …) -> the same, of a record whose sender waits: with none of the others on its way, it does not linger. */
+PyObject *sender_send_awaited(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
+    return send_future(o, args, n, kwnames, true);
 }
 
 PyObject *sender_has_outstanding(PyObject *o, PyObject *unused) {

@@ -23,6 +23,7 @@ int sender_is_busy(const Sender *s);
 
 /* Methods of Sender. */
 PyObject *sender_send_future(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *sender_send_awaited(PyObject *o, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *sender_in_loop(PyObject *o, PyObject *make_future);
 PyObject *sender_has_outstanding(PyObject *o, PyObject *unused);
 PyObject *sender_settle(PyObject *o, PyObject *unused);

@@ -382,6 +382,7 @@ static PyMethodDef methods[] = {
     {"_take_reports", sender_take_reports, METH_O, "see sender.c"},
     {"_drain", sender_drain, METH_O, "see sender.c"},
     {"_send_future", (PyCFunction)(void (*)(void))sender_send_future, METH_FASTCALL | METH_KEYWORDS, "see aio.c"},
+    {"_send_awaited", (PyCFunction)(void (*)(void))sender_send_awaited, METH_FASTCALL | METH_KEYWORDS, "see aio.c"},
     {"_in_loop", sender_in_loop, METH_O, "see aio.c"},
     {"_has_outstanding", sender_has_outstanding, METH_NOARGS, "see aio.c"},
     {"_settle", sender_settle, METH_NOARGS, "see aio.c"},
