@@ -71,7 +71,20 @@ static bool take_flag(struct kb_cluster *c, const char *arg) {
     return flag != NULL;
 }
 
+/* --set is for all nodes, and a port is one's. */
+static bool shares_admin_port(const struct kb_cluster *c) {
+    static const char name[] = "admin.listener=";
+    for (size_t i = 0; i < c->set_count && c->nodes + c->controllers > 1; i++) {
+        const char *port = strrchr(c->sets[i], ':');
+        if (strncmp(c->sets[i], name, sizeof(name) - 1) == 0 && port && strcmp(port, ":0") != 0) return true;
+    }
+    return false;
+}
+
 static int check(const struct kb_cluster *c) {
+    if (shares_admin_port(c))
+        return kb_command_wrong("cluster", NULL,
+                                "--set admin.listener: only one node can have that port; say --admin [HOST:]PORT for the cluster's, or port 0 for one each");
     if (c->from && c->controllers) return kb_command_wrong("cluster", NULL, "--from: the snapshot says which nodes there are: leave --controllers out");
     if (!c->ephemeral) return -1;
     if (c->data_given) return kb_command_wrong("cluster", NULL, "--ephemeral makes a folder of its own: leave it or --data out");

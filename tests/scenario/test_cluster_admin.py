@@ -421,7 +421,8 @@ def ports_of_nodes_that_are_down_stay_theirs(folder):
 @test
 def words_that_do_not_go_together_are_usage_errors(folder):
     for args, words in ((["--ephemeral"], ["--nodes N"]), (["--nodes", "1", "--ephemeral", "--data", "d"], ["--ephemeral", "--data"]), (["--nodes", "1", "--admin"], ["--admin needs a value"]),
-                        (["--nodes", "1", "--until-eoff"], ["--until-eof"]), (["--nodes", "1", "--ephemera"], ["--ephemeral"])):
+                        (["--nodes", "1", "--until-eoff"], ["--until-eof"]), (["--nodes", "1", "--ephemera"], ["--ephemeral"]),
+                        (["--nodes", "2", "--set", "admin.listener=127.0.0.1:8080"], ["admin.listener", "one node", "--admin", "port 0"])):
         r = run(KBROKER, "cluster", *args, cwd=folder)
         equal((r.returncode, r.stdout), (2, ""), " ".join(args))
         holds(r.stderr, *words)
