@@ -98,8 +98,9 @@ def test_the_interpreter_ends_with_open_clients(broker: str, topic: str, thread:
 @pytest.mark.parametrize("thread", ["own", "none"])
 def test_ctrl_c(broker: str, topic: str, thread: str) -> None:
     text = """
-        import asyncio, sys
+        import asyncio, signal, sys
         from kclient.aio import Producer, Consumer
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the tests run in the background
         broker, topic, thread = sys.argv[1:]
         async def main():
             async with Producer(bootstrap_servers=broker, client_thread=thread, linger_ms=100) as producer:

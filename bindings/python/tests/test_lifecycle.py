@@ -182,6 +182,7 @@ def test_ctrl_c_ends_any_wait_at_once(broker: str, topic: str, wait: str) -> Non
     """The time from the signal to the exception is printed; the limit is generous, what it mostly is stands in _wait.py."""
     p = subprocess.Popen([sys.executable, "-W", "ignore", "-c", textwrap.dedent(f"""
         import sys, time, signal, kclient, kclient._alive
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the tests run in the background
         kclient._alive.EXIT_S = 0.2
         broker, topic = sys.argv[1:3]
         consumer = kclient.Consumer(bootstrap_servers=broker)
