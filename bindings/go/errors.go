@@ -54,7 +54,7 @@ const (
 	ActionFixConfig // the message says what
 )
 
-// Attempt is one of the tries that led to an error.
+// Attempt is one of the tries that led to an error, or to a retry.
 type Attempt struct {
 	At     time.Time
 	Broker int32  // node id; -1: a bootstrap address, or none
@@ -151,6 +151,10 @@ func ctxError(ctx context.Context, outcome Outcome, what string) error {
 	return &Error{Code: code, Outcome: outcome, Message: fmt.Sprintf("%s: %v", what, cause), cause: cause, retriable: code.Retriable()}
 }
 
+func attemptOf(a *C.kc_attempt) Attempt {
+	return Attempt{At: time.UnixMilli(int64(a.at_ms)), Broker: int32(a.broker), Cause: Code(a.cause), Phase: C.GoString(a.phase), Detail: C.GoString(a.detail)}
+}
+
 func borrowedError(e *C.kc_error) *Error {
 	out := &Error{
 		Code:      Code(C.kc_error_code(e)),
@@ -165,8 +169,7 @@ func borrowedError(e *C.kc_error) *Error {
 		if C.kc_error_attempt(e, i, &a) != C.KC_OK {
 			break
 		}
-		out.Attempts = append(out.Attempts, Attempt{At: time.UnixMilli(int64(a.at_ms)), Broker: int32(a.broker), Cause: Code(a.cause),
-			Phase: C.GoString(a.phase), Detail: C.GoString(a.detail)})
+		out.Attempts = append(out.Attempts, attemptOf(&a))
 	}
 	return out
 }

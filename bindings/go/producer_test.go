@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -292,6 +293,33 @@ func TestErrorsHaveAHistory(t *testing.T) {
 	if errors.Is(err, kclient.ErrBusy) || !errors.Is(err, e.Code) {
 		t.Errorf("the code of %v", err)
 	}
+}
+
+func TestReportsTellWhatARetryWasFor(t *testing.T) {
+	t.Parallel()
+	c := kctest.Start(t)
+	c.CreateTopic("orders", 1, 1, nil)
+	p := newProducer(t, c, nil)
+	c.AddFault(kctest.Fault{API: "Produce", Times: 2, Error: "NOT_LEADER_OR_FOLLOWER"})
+	reports := must(p.SendBatch(within(t), make3("orders")))(t)
+	for _, r := range reports {
+		if len(r.Attempts) != 2 || r.Attempts[1].Cause != kclient.ErrNotLeaderOrFollower || r.Attempts[0].Phase == "" || r.Offset < 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := must(p.Send(within(t), kclient.Record{Topic: "orders"}))(t); r.Attempts != nil || r.Offset != 3 {
+		t.Errorf("%+v", r)
+	}
+	c.AddFault(kctest.Fault{API: "Produce", Error: "NOT_LEADER_OR_FOLLOWER"})
+	r, err := p.Send(within(t), kclient.Record{Topic: "orders", Timeout: 500 * time.Millisecond})
+	var e *kclient.Error
+	if !errors.As(err, &e) || len(e.Attempts) == 0 || !slices.Equal(e.Attempts, r.Attempts) {
+		t.Errorf("%+v %+v", err, r)
+	}
+}
+
+func make3(topic string) []kclient.Record {
+	return []kclient.Record{{Topic: topic}, {Topic: topic}, {Topic: topic}}
 }
 
 func TestWhatIsWrongIsSaid(t *testing.T) {

@@ -114,6 +114,9 @@ type Report struct {
 	Outcome   Outcome
 	Flags     ReportFlag
 	Err       error // nil: it is in the log, as acks asked
+	// Attempts are the tries that went wrong, oldest first, also where a later one succeeded: what a retry was for. Long chains keep the first and the last
+	// ones.
+	Attempts []Attempt
 }
 
 // Duplicate tells whether the broker had the record already.

@@ -66,14 +66,15 @@ func (p *producer) tell(n int) {
 		u := p.slots[slot]
 		p.mu.Unlock()
 		if u != nil {
-			p.tellRun(u, from, to)
+			p.tellRun(u, from, to, n-1)
 			p.settle(u, to-from)
 		}
 		from = to
 	}
 }
 
-func (p *producer) tellRun(u *unit, from, to int) {
+// tellRun tells the reports from … to-1; last: of all that were taken, which alone may have failed, or have attempts.
+func (p *producer) tellRun(u *unit, from, to, last int) {
 	topic, name := C.int32_t(0), ""
 	for i := from; i < to; i++ {
 		r := &p.taken.reports[i]
@@ -82,11 +83,24 @@ func (p *producer) tellRun(u *unit, from, to int) {
 		}
 		rep := Report{Topic: name, Partition: int32(r.partition), Offset: int64(r.offset), Timestamp: time.UnixMilli(int64(r.timestamp_ms)),
 			Outcome: Outcome(r.outcome), Flags: ReportFlag(r.flags)}
+		if i == last && p.taken.tried != 0 {
+			rep.Attempts = p.attempts()
+		}
 		if r.err != C.KC_OK {
 			rep.Err = p.failure(r, &rep)
 		}
 		u.tell(int(uint32(r.opaque)), rep)
 	}
+}
+
+// attempts are those of the report that was taken last.
+func (p *producer) attempts() []Attempt {
+	var all []Attempt
+	var a C.kc_attempt
+	for C.kc_reports_attempt(p.taken.held, C.size_t(len(all)), &a) == C.KC_OK {
+		all = append(all, attemptOf(&a))
+	}
+	return all
 }
 
 // failure is the error of the report that was taken last.

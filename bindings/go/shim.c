@@ -11,12 +11,15 @@ struct kcgo_reports *kcgo_reports_new(void) { return calloc(1, sizeof(struct kcg
 
 struct kcgo_count kcgo_reports_next(kc_producer *p, struct kcgo_reports *r) {
     struct kcgo_count got = {0, KC_OK};
+    kc_attempt first;
     r->error = NULL;
+    r->tried = 0;
     while (got.n == 0) {
         if (!r->held) got.err = kc_producer_reports(p, &r->held, 0);
         if (got.err != KC_OK) return got;
         while (got.n < KCGO_REPORTS_MAX && kc_reports_next(r->held, &r->reports[got.n])) {
-            if (r->reports[got.n++].err == KC_OK) continue;
+            r->tried = kc_reports_attempt(r->held, 0, &first) == KC_OK;
+            if (r->reports[got.n++].err == KC_OK && !r->tried) continue;
             r->error = kc_reports_error(r->held);
             return got;
         }

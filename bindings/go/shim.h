@@ -24,9 +24,10 @@ struct kcgo_reports {
     kc_reports *held;
     kc_report reports[KCGO_REPORTS_MAX];
     const kc_error *error; /* of the last of them, where that failed; borrowed until the next call */
+    int32_t tried;         /* 1: the last of them has attempts: kc_reports_attempt(held, …) */
 };
 struct kcgo_reports *kcgo_reports_new(void);
-/* The next ones, up to KCGO_REPORTS_MAX, and not beyond one that failed; n 0: none now, err says why (KC_TIMED_OUT, KC_CLOSED). */
+/* The next ones, up to KCGO_REPORTS_MAX, and not beyond one that failed, or was tried more than once; n 0: none now, err says why (KC_TIMED_OUT, KC_CLOSED). */
 struct kcgo_count kcgo_reports_next(kc_producer *p, struct kcgo_reports *r);
 void kcgo_reports_free(struct kcgo_reports *r);
 
