@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <stdarg.h>
@@ -187,10 +188,20 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state, enum MH
 
 /* ---- The loop ---- */
 
+static unsigned connections(const struct port *p) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    return info ? info->num_connections : 0;
+}
+
+/* While it has as many connections as it may have, the server does not listen; it does again at the beginning of the run after the one in which some went, of
+ * which no descriptor tells: so again until nothing comes or goes. */
 static void run(struct port *p) {
     MHD_UNSIGNED_LONG_LONG ms;
     struct kb_http *h = p->h;
-    MHD_run(p->daemon);
+    for (unsigned before = UINT_MAX, now = connections(p); now != before; now = connections(p)) {
+        before = now;
+        MHD_run(p->daemon);
+    }
     if (MHD_get_timeout(p->daemon, &ms) == MHD_YES)
         uv_timer_start(&p->timer, timed, ms, 0);
     else

@@ -347,6 +347,21 @@ def many_ask_at_the_same_time_and_some_hang_up(folder):
 
 
 @test
+def more_connections_than_it_takes_do_not_end_the_admin_port(folder):
+    kit = Kit(nodes=1)
+    host, port = kit.url.split("//")[1].split(":")
+    for held in (False, True):
+        idle = [socket.create_connection((host, int(port))) for _ in range(100)]
+        time.sleep(0.5)
+        for s in [] if held else idle:
+            s.close()
+        equal(kit.ask("GET", "/cluster", timeout=60)[0], 200)  # held: once those that say nothing have been given up
+        for s in idle:
+            s.close()
+    equal(kit.end(), 0)
+
+
+@test
 def the_admin_port_listens_where_it_is_told(folder):
     for address, words in (("x", ["HOST:PORT"]), ("127.0.0.1:x", ["HOST:PORT"]), ("70000", ["HOST:PORT"]), ("no.such.host.invalid:0", ["is the host's name right"])):
         r = run(KBROKER, "cluster", "--nodes", 1, "--base-port", 0, "--ephemeral", "--admin", address)
