@@ -33,6 +33,14 @@ func (b *Batch) Len() int { return len(b.views) }
 // Offset is that of the record at index i.
 func (b *Batch) Offset(i int) int64 { return int64(b.views[i].offset) }
 
+// upTo is the position behind its first n records, of which there is one at least.
+func (b *Batch) upTo(n int) int64 {
+	if n == len(b.views) {
+		return b.NextOffset
+	}
+	return int64(b.views[n-1].offset) + 1
+}
+
 // Key of the record at index i, nil: null.
 func (b *Batch) Key(i int) []byte {
 	return b.bytes(uint32(b.views[i].key_at), int32(b.views[i].key_size))

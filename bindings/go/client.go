@@ -41,6 +41,7 @@ type client struct {
 	timing  timing                     // of producers, unless their own configuration says otherwise
 	known   atomic.Pointer[[]string]   // names of topics by their numbers, which never change
 	last    atomic.Pointer[knownTopic] // asked for last
+	grouped bool                       // it has a group.id
 
 	mu      sync.Mutex
 	roles   map[unsafe.Pointer]role
@@ -78,6 +79,7 @@ func NewClient(config Config, options ...ClientOption) (*Client, error) {
 	}
 	c.gate.free = func() { C.kc_client_free(c.h) }
 	c.timing = timingOf(k)
+	c.grouped = configGet(k, "group.id") != ""
 	if err := c.watch(); err != nil {
 		C.kc_client_free(c.h)
 		return nil, err

@@ -64,6 +64,7 @@ type consumer struct {
 	over     chan struct{} // closed when Close begins
 	ended    chan struct{} // closed when it has ended
 	shutting atomic.Bool
+	grouped  bool // it may commit
 
 	onAssigned func(*Consumer, *Assigned)
 	onRevoked  func(*Consumer, *Revoked)
@@ -101,6 +102,7 @@ func NewConsumer(client *Client, config Config, options ...ConsumerOption) (*Con
 	for _, o := range options {
 		o(c)
 	}
+	c.grouped = client.c.grouped || configGet(k, "group.id") != ""
 	var e *C.kc_error
 	if code := C.kc_consumer_new(client.c.h, k, c.mode, &c.h, &e); code != C.KC_OK {
 		return nil, takeError(code, e, "making a consumer")
@@ -371,13 +373,11 @@ func (c *consumer) overBatch(ctx context.Context, yield func(Record, error) bool
 			default:
 			}
 		}
-		r := b.Record(c.at)
-		if c.at++; c.at < b.Len() {
-			c.given.Store(r.Offset + 1)
-		} else {
-			c.given.Store(b.NextOffset)
+		c.at++
+		if c.grouped {
+			c.given.Store(b.upTo(c.at))
 		}
-		if !yield(r, nil) {
+		if !yield(b.Record(c.at-1), nil) {
 			return false
 		}
 	}
