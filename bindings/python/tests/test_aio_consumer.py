@@ -161,6 +161,16 @@ async def test_commits_of_records_and_batches(properties: Properties, topic: str
 
 
 @in_loops
+async def test_commit_after_an_event(properties: Properties, topic: str) -> None:
+    fill(properties, topic, numbers(10))
+    async with Consumer(**properties, group_id=topic, enable_auto_commit=False) as consumer:
+        consumer.assign((topic, 0, BEGINNING))
+        assert len(await soon(consumer.poll()) or []) == 10
+        await soon(consumer.commit())
+        assert (await soon(consumer.committed((topic, 0))))[0].offset == 10
+
+
+@in_loops
 async def test_poll_gives_events(properties: Properties, topic: str) -> None:
     fill(properties, topic, numbers(3))
     async with Consumer(**properties, group_id=topic, topics=topic, auto_offset_reset="earliest", enable_partition_eof=True) as consumer:

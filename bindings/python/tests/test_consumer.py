@@ -216,6 +216,20 @@ def test_what_a_callback_raises_reaches_the_caller(broker: str, filled: str) -> 
             got += len(batch)
 
 
+def test_commit_after_an_event(broker: str, filled: str) -> None:
+    """commit() commits what poll() gave last, too."""
+    with Consumer(bootstrap_servers=broker, group_id=filled, enable_auto_commit=False) as consumer:
+        consumer.assign((filled, 0, 0))
+        batch = consumer.poll(30)
+        assert isinstance(batch, kclient.RecordBatch)
+        consumer.commit()
+        assert consumer.committed((filled, 0))[0].offset == batch.next_offset == 100
+        assert consumer.poll(0) is None
+        consumer.seek((filled, 0), 50)
+        consumer.commit()
+        assert consumer.committed((filled, 0))[0].offset == 100
+
+
 def test_lookups_that_fail_are_no_answer(kafka_cluster: Any) -> None:
     """A committed offset that could not be asked for is not taken for none."""
     kafka_cluster.create_topic("t")

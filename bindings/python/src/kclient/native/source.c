@@ -80,15 +80,6 @@ static PyObject *take(Source *s, int64_t timeout_us, kc_err *err) {
     return batch_of(event, name);
 }
 
-/* _poll(timeout_us) -> RecordBatch, Event or kc_err (KC_TIMED_OUT, KC_WOKEN, …): what other APIs are built of. */
-static PyObject *source_poll(PyObject *o, PyObject *timeout) {
-    int64_t timeout_us = PyLong_AsLongLong(timeout);
-    if (timeout_us == -1 && PyErr_Occurred()) return NULL;
-    kc_err err;
-    PyObject *event = take((Source *)o, timeout_us, &err);
-    return event || !err ? event : PyLong_FromLong(err);
-}
-
 static int64_t now_us(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -101,6 +92,18 @@ static void give_out(Source *s, Batch *batch, Py_ssize_t next) {
     s->batch = batch;
     s->next = next;
     Py_XDECREF(before);
+}
+
+/* _poll(timeout_us) -> RecordBatch, Event or kc_err (KC_TIMED_OUT, KC_WOKEN, …): what other APIs are built of. A batch is given out as a
+ * whole. */
+static PyObject *source_poll(PyObject *o, PyObject *timeout) {
+    int64_t timeout_us = PyLong_AsLongLong(timeout);
+    if (timeout_us == -1 && PyErr_Occurred()) return NULL;
+    Source *s = (Source *)o;
+    kc_err err;
+    PyObject *event = take(s, timeout_us, &err);
+    if (event && Py_TYPE(event) == &Batch_type) give_out(s, (Batch *)event, ((Batch *)event)->count);
+    return event || !err ? event : PyLong_FromLong(err);
 }
 
 /* Makes the next batch the one that is given out, and deals with other events (_on_event in Python, which calls the application). 1: there is one, 0:
