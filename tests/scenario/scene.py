@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = Path(os.environ.get("KC_BUILD", ROOT / "build"))
 KC = str(BUILD / "bin" / "kc")
 KBROKER = str(BUILD / "bin" / "kbroker")
+# A run in the background has SIGINT ignored, and so would have what is started here; whoever catches it hands the default on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 _children = []
 _tests = []
 
