@@ -112,7 +112,8 @@ class Confluent:
         yield count
 
     def consumer(self, topic):
-        consumer = self.confluent.Consumer({**self.config, "group.id": "bench", "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+        consumer = self.confluent.Consumer({**self.config, "group.id": "bench", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                                            "queued.min.messages": 10_000_000})  # by default it pauses for a second once 100,000 records wait
         consumer.assign([self.confluent.TopicPartition(topic, 0, self.confluent.OFFSET_BEGINNING)])
         while (first := consumer.poll(1)) is None:
             pass
