@@ -127,7 +127,8 @@ static void take_body(struct kb_http_request *r, const char *p, size_t n) {
     r->body[r->size] = 0;
 }
 
-/* Sent by a browser for a page of somebody else's: such a page must not stop nodes, nor read of them. Only browsers name an origin. */
+/* Sent by a browser for a page of somebody else's: such a page must not stop nodes. Only browsers name an origin, and of what
+ * changes nothing not always: a page whose own name leads here could read. */
 static bool is_from_elsewhere(const struct kb_http_request *r) {
     const char *origin = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Origin");
     const char *host = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host");

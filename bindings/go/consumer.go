@@ -292,25 +292,23 @@ func (o *Consumer) records(ctx context.Context) error {
 // PollBatch waits for the next records. The batch is a copy, made once, which the application may keep. An error that is a *[ConsumerError] is told
 // once, and polling goes on.
 func (o *Consumer) PollBatch(ctx context.Context) (*Batch, error) {
-	c := o.c
-	defer runtime.KeepAlive(o)
-	if err := c.begin(); err != nil {
-		return nil, err
-	}
-	defer c.end()
-	if b := c.rest(); b != nil {
-		b.copyViews()
-		return b, nil
-	}
-	if err := o.records(ctx); err != nil {
-		return nil, err
-	}
-	return c.copied(), nil
+	return o.polled(ctx, o.c.copied)
 }
 
 // PollBorrowed is PollBatch without the copy: the batch shows the library's memory, and must be released.
 func (o *Consumer) PollBorrowed(ctx context.Context) (*Batch, error) {
 	c := o.c
+	return o.polled(ctx, func() *Batch {
+		b := c.batchOf(c.event)
+		b.event = C.kc_event_ref(c.event.event)
+		c.take(b, b.NextOffset)
+		return b
+	})
+}
+
+// polled gives what [Consumer.Records] has left of a batch, which is a copy in any case, or waits for an event and gives what made makes of it.
+func (o *Consumer) polled(ctx context.Context, made func() *Batch) (*Batch, error) {
+	c := o.c
 	defer runtime.KeepAlive(o)
 	if err := c.begin(); err != nil {
 		return nil, err
@@ -323,10 +321,7 @@ func (o *Consumer) PollBorrowed(ctx context.Context) (*Batch, error) {
 	if err := o.records(ctx); err != nil {
 		return nil, err
 	}
-	b := c.batchOf(c.event)
-	b.event = C.kc_event_ref(c.event.event)
-	c.take(b, b.NextOffset)
-	return b, nil
+	return made(), nil
 }
 
 // Records goes over records as they come, until ctx ends (which it gives as an error), the consumer is closed, or the loop is left. A loop that is

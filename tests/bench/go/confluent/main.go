@@ -65,7 +65,8 @@ func produce(j *run.Job) {
 }
 
 func consume(j *run.Job) {
-	c := run.Must(kafka.NewConsumer(&kafka.ConfigMap{"bootstrap.servers": j.Boot, "group.id": "bench", "enable.auto.commit": false, "auto.offset.reset": "earliest"}))
+	c := run.Must(kafka.NewConsumer(&kafka.ConfigMap{"bootstrap.servers": j.Boot, "group.id": "bench", "enable.auto.commit": false, "auto.offset.reset": "earliest",
+		"queued.min.messages": 10_000_000})) // by default it pauses for a second once 100,000 records wait
 	j.Begin()
 	if err := c.Assign([]kafka.TopicPartition{{Topic: &j.Topic, Partition: 0, Offset: kafka.OffsetBeginning}}); err != nil {
 		log.Fatal(err)
