@@ -301,13 +301,14 @@ func TestReportsTellWhatARetryWasFor(t *testing.T) {
 	c.CreateTopic("orders", 1, 1, nil)
 	p := newProducer(t, c, nil)
 	c.AddFault(kctest.Fault{API: "Produce", Times: 2, Error: "NOT_LEADER_OR_FOLLOWER"})
-	reports := must(p.SendBatch(within(t), make3("orders")))(t)
+	// One record: several may leave in more than one request, and the rule strikes two.
+	reports := must(p.SendBatch(within(t), make3("orders")[:1]))(t)
 	for _, r := range reports {
 		if len(r.Attempts) != 2 || r.Attempts[1].Cause != kclient.ErrNotLeaderOrFollower || r.Attempts[0].Phase == "" || r.Offset < 0 {
 			t.Errorf("%+v", r)
 		}
 	}
-	if r := must(p.Send(within(t), kclient.Record{Topic: "orders"}))(t); r.Attempts != nil || r.Offset != 3 {
+	if r := must(p.Send(within(t), kclient.Record{Topic: "orders"}))(t); r.Attempts != nil || r.Offset != 1 {
 		t.Errorf("%+v", r)
 	}
 	c.AddFault(kctest.Fault{API: "Produce", Error: "NOT_LEADER_OR_FOLLOWER"})
